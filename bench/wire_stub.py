@@ -14,19 +14,12 @@ from typing import cast
 import uvloop
 
 from bench.load import BODY_BYTES
+from pinlater.domain.calls import AckBatch, AckResult, Enqueued, Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import ClaimedJob, Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import (
-    AckBatch,
-    AckResult,
-    Caller,
-    DequeueCommand,
-    Dequeued,
-    Enqueued,
-    JobToEnqueue,
-)
+from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings
@@ -50,7 +43,7 @@ class StubOperations:
         self,
         caller: Caller,
         queue: str,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         *,
         request_key: str | None = None,
         repeat: bool = False,

@@ -1,10 +1,14 @@
-"""What holds for every test: Ctrl-C reaches whatever a test starts, and no test's logging set-up reaches the next."""
+"""What holds for every test: Ctrl-C reaches whatever a test starts, no test's logging set-up reaches the next, and a connection that
+was left open says which test opened it."""
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
+from asyncio import selector_events
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,20 @@ def pytest_configure() -> None:
     """A run started in the background inherits an ignored SIGINT, and so would every process that a test starts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _name_the_test_that_opens_a_connection()
+
+
+def _name_the_test_that_opens_a_connection() -> None:
+    """The warning about a connection that was left open comes at a collection, in any later test."""
+    transport: Any = selector_events._SelectorTransport  # type: ignore[attr-defined]
+    init, show = transport.__init__, transport.__repr__
+
+    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        self._opened_in = os.environ.get("PYTEST_CURRENT_TEST", "no test")
+        init(self, *args, **kwargs)
+
+    transport.__init__ = remember
+    transport.__repr__ = lambda self: f"{show(self)} opened in {self._opened_in}, for {self.get_protocol()!r}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.domain.calls import AckResult
 from pinlater.domain.job import ClaimedJob
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.operations.values import AckResult, Dequeued
+from pinlater.server.operations.values import Dequeued
 
 
 class HandedOut(NamedTuple):

@@ -30,7 +30,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.exception_handler(WorldError)
 async def unavailable(request: Request, error: WorldError) -> Response:
-    """The job service is away or full: the visitor may try again."""
+    """The job service is down or full: the visitor may try again."""
     return Response(str(error), status_code=503, headers={"Retry-After": str((error.retry_after_ms or 1_000) // 1_000)})
 
 

@@ -23,7 +23,6 @@ SERVERS: dict[str, type[MariaDb | RedisServer]] = {"mysql": MariaDb, "redis": Re
     "store", [store if store == "sqlite" else pytest.param(store, marks=pytest.mark.thorough) for store in ROWS]
 )
 def test_one_iteration_of_everything_measures_every_row(tmp_path: Path, store: str) -> None:
-    """And its file can be compared with another, here itself."""
     _need(SERVERS.get(store))
     output = tmp_path / "quick.json"
     command = [sys.executable, "-m", "bench"]

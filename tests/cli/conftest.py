@@ -98,7 +98,7 @@ def pinlater(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Pinlater:
-    """The command, pointed at a port where nobody listens."""
+    """The command, pointed at a port without a listener."""
     return Pinlater(monkeypatch, capfd, "127.0.0.1:1")
 
 

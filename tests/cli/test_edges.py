@@ -83,7 +83,7 @@ def test_a_missing_extra_is_said_with_what_to_install(offline: Pinlater, monkeyp
 
 
 def test_commands_for_jobs_work_without_the_servers_packages() -> None:
-    """In the base installation there is no uvloop, no prometheus-client, no re2."""
+    """The base installation has no uvloop, no prometheus-client, no re2."""
     program = (
         "import sys\n"
         "for name in ('uvloop', 'prometheus_client', 're2', 'h11', 'pinlater.app'): sys.modules[name] = None\n"
@@ -232,7 +232,6 @@ def test_exit_codes_say_whose_fault_it_was(error: errors.PinLaterError, code: in
 
 
 def test_what_goes_to_a_terminal_can_not_steer_it() -> None:
-    """Bodies and statuses are other people's bytes."""
     assert output.cell("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
     assert output.body_text(b"\xff") == "base64:/w=="
 
@@ -244,7 +243,6 @@ def test_the_demo_knows_what_must_become_of_its_jobs() -> None:
 
 
 def test_a_request_stays_within_its_bytes() -> None:
-    """A frame's bound is reached sooner by bytes than by number where bodies are large."""
     large, small = Job(b"x" * 3_000_000), Job(b"")
     assert [len(batch) for batch in batches([large, large, small, small])] == [1, 3]
     assert [len(batch) for batch in batches([small] * 1_001)] == [500, 500, 1]
@@ -254,19 +252,18 @@ def test_a_request_stays_within_its_bytes() -> None:
 @pytest.mark.parametrize("command", ["serve", "settings"])
 @pytest.mark.parametrize("setting", ["host=", "store=", "thrift.port=", "http.port="])
 def test_a_setting_with_a_flag_of_its_own_may_come_by_set_too(offline: Pinlater, command: str, setting: str) -> None:
-    """The flag that isn't given must not hide it."""
     done = offline(command, "--set", f"{setting} ")
     assert (done.code, "1 problem with the settings" in done.err) == (78, True)
 
 
-@pytest.mark.parametrize(("room", "name"), [("http", "HTTP"), ("thrift", "Thrift")])
-def test_a_port_that_is_taken_is_said_with_who_wanted_it(offline: Pinlater, room: str, name: str) -> None:
+@pytest.mark.parametrize(("setting", "name"), [("http", "HTTP"), ("thrift", "Thrift")])
+def test_a_port_that_is_taken_is_said_with_who_wanted_it(offline: Pinlater, setting: str, name: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        other = {"http": "thrift", "thrift": "http"}[room]
-        done = offline("serve", "--store", "memory:", "--set", f"{room}.port={port}", "--set", f"{other}.port=0")
+        other = {"http": "thrift", "thrift": "http"}[setting]
+        done = offline("serve", "--store", "memory:", "--set", f"{setting}.port={port}", "--set", f"{other}.port=0")
     assert done.code == 1
     assert done.err.splitlines()[-1] == f"error: {name} can't listen on 127.0.0.1 port {port}: address already in use"
 

@@ -168,7 +168,6 @@ def test_bodies_come_from_options_files_and_standard_input(pinlater: Pinlater, q
 
 
 def test_more_jobs_than_a_request_may_hold(pinlater: Pinlater, queue: str) -> None:
-    """A file with a job a line has no length limit."""
     lines = b"\n".join(b"%d" % number for number in range(2_300))
     descriptors = pinlater.ok("enqueue", queue, "--lines", "--request-key", "k", stdin=lines).out.split()
     again = pinlater.ok("enqueue", queue, "--lines", "--request-key", "k", "--json", stdin=lines).json
@@ -340,7 +339,6 @@ def test_version(pinlater: Pinlater) -> None:
 
 
 def test_settings_hash_password_backup_and_migrate_run(pinlater: Pinlater, tmp_path: Path) -> None:
-    """Others own what they do; here it counts that the command line has them."""
     assert "thrift" in pinlater.ok("settings", "--json").out
     assert pinlater("hash-password", stdin=b"secret\n").code == 0
     assert "secret" not in pinlater.ok("hash-password", "--json", stdin=b"secret\n").json["admin_password_hash"]
@@ -396,7 +394,6 @@ def test_every_command_has_help_with_an_example(pinlater: Pinlater, name: str) -
 
 
 def test_completion_knows_the_commands() -> None:
-    """As the shell asks for it."""
     environment = os.environ | {
         "_PINLATER_COMPLETE": "complete_bash",
         "COMP_WORDS": "pinlater retry",

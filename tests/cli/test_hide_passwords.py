@@ -30,7 +30,6 @@ sys.stdout.write(open("/proc/self/cmdline").read().replace("\\0", "\\n") + "|" +
     ],
 )
 def test_passwords_are_written_over_and_nothing_else(given: list[str], seen: list[str] | None) -> None:
-    """The program itself goes on with what it was told."""
     done = subprocess.run([sys.executable, "-c", SHOW, *given], capture_output=True, text=True, check=True)
     shown, _, told = done.stdout.rpartition("|")
     assert shown.splitlines()[-len(given) :] == (given if seen is None else seen) or not given

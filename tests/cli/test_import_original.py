@@ -16,12 +16,11 @@ from uuid import uuid4
 
 import pytest
 
-from pinlater.cli.commands.import_original import source as reading
-from pinlater.cli.commands.import_original.copy import Copy, Plan
-from pinlater.cli.commands.import_original.servers import endpoint_of
 from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
-from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.import_original import source as reading
+from pinlater.import_original.copy import Copy, Plan
+from pinlater.import_original.old_server import Tls, server_of
 from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
 from tests.client.fake_server import FakeServer
@@ -110,7 +109,7 @@ def old(mariadb: MariaDb, tmp_path: Path) -> Iterator[OldServer]:
 
 @pytest.fixture
 def name() -> str:
-    """A queue's, with what names may have, that nobody else uses on the session's server."""
+    """A queue's name for this test alone, with every character that names may have."""
     return f"Q_{uuid4().hex}_e"
 
 
@@ -149,7 +148,7 @@ def numbered(count: int) -> list[OldRow]:
 def test_a_waiting_job_comes_as_it_was(
     run: Callable[..., Any], old: OldServer, name: str, pinlater: Pinlater, tmp_path: Path
 ) -> None:
-    """Bytes, priority, time, attempts that are left, status; from every shard and priority."""
+    """Bytes, priority, time, remaining attempts, status; from every shard and priority."""
     late_s = 4_000_000_000 // 2
     status = "é" * 5000
     old.make(
@@ -181,7 +180,7 @@ def test_a_waiting_job_comes_as_it_was(
 def test_other_states_are_counted_and_left_unless_work_in_progress_is_wanted(
     old: OldServer, name: str, pinlater: Pinlater, run: Callable[..., Any]
 ) -> None:
-    """Their workers may still run, which is said."""
+    """Their workers may still run, which the output says."""
     states = [PENDING, IN_PROGRESS, SUCCEEDED, SUCCEEDED, FAILED, 7]
     old.make(name, [OldRow(b"%d" % index, state) for index, state in enumerate(states)])
     done = pinlater(*old.arguments())
@@ -212,7 +211,6 @@ def test_ten_thousand_jobs_come_once_though_they_are_imported_twice(
 def test_killed_in_the_middle_and_begun_again_nothing_is_doubled_and_nothing_lost(
     moment: str, old: OldServer, name: str, pinlater: Pinlater
 ) -> None:
-    """There is no state that could be behind."""
     old.make(name, numbered(1000))
     with in_thread(pinlater.address) as proxy:
         trap = (proxy.lose_request if moment.startswith("before") else proxy.lose_answer)(b"job-00300", hang=True)
@@ -228,7 +226,6 @@ def test_killed_in_the_middle_and_begun_again_nothing_is_doubled_and_nothing_los
 
 @pytest.mark.parametrize("side", ["new", "old"])
 def test_a_connection_that_breaks_is_made_again(side: str, old: OldServer, name: str, pinlater: Pinlater) -> None:
-    """An answer that got lost is asked for again, on either side."""
     old.make(name, numbered(400))
 
     def through(proxy: Proxy) -> tuple[Done, bool]:
@@ -247,7 +244,7 @@ def test_a_connection_that_breaks_is_made_again(side: str, old: OldServer, name:
 
 
 def test_a_dry_run_counts_and_changes_nothing(old: OldServer, name: str, offline: Pinlater) -> None:
-    """It needs no new server. Nor does the import ever change the old one."""
+    """It needs no new server. The import never changes the old one either."""
     old.make(name, [OldRow(b"a"), OldRow(b"b", IN_PROGRESS)])
     before = old.execute(f"CHECKSUM TABLE `plq_1_{name}`.jobs_p1")
     done = offline.ok(*old.arguments("--dry-run", "--json"))
@@ -270,7 +267,6 @@ def test_a_dry_run_counts_and_changes_nothing(old: OldServer, name: str, offline
 def test_only_the_queues_that_are_named_are_taken(
     run: Callable[..., Any], old: OldServer, name: str, pinlater: Pinlater
 ) -> None:
-    """And a name that isn't there is an error, not an empty success."""
     old.make(name, [OldRow(b"a")])
     old.make(f"{name}2", [OldRow(b"b")])
     assert [row["queue"] for row in run("--queue", name)] == [name]
@@ -281,7 +277,7 @@ def test_only_the_queues_that_are_named_are_taken(
 
 
 def test_what_looks_like_it_but_is_not_is_left_alone(run: Callable[..., Any], old: OldServer, name: str) -> None:
-    """Databases and tables of others stand in the same server."""
+    """The server has databases and tables of other programs."""
     old.make(name, [OldRow(b"a")])
     old.execute(f"CREATE TABLE `plq_1_{name}`.jobs_p1_copy (id INT)")
     old.execute(f"CREATE DATABASE `plq_x_{name}`")
@@ -315,7 +311,6 @@ def test_a_wrong_password_is_said_without_it(old: OldServer, pinlater: Pinlater,
 def test_the_password_may_be_in_the_environment_and_never_in_the_address(
     old: OldServer, name: str, pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is on a command line is in everybody's list of processes."""
     old.make(name, [])
     monkeypatch.setenv("PINLATER_ORIGINAL_PASSWORD", old.server.password)
     assert pinlater.ok("import-original", "--from", old.url).out.count("\n") == 2
@@ -331,7 +326,6 @@ def test_what_is_no_address_is_refused_at_once(url: str, pinlater: Pinlater) -> 
 
 
 def test_out_of_reach_at_the_start_it_ends_at_once(old: OldServer, name: str, offline: Pinlater) -> None:
-    """A wrong address isn't waited for; either side has the same exit code."""
     old.make(name, [OldRow(b"a")])
     assert offline(*old.arguments()).code == 3
     assert offline(*old.arguments("--dry-run", url="mysql://pinlater@127.0.0.1:1/")).code == 3
@@ -374,7 +368,7 @@ def test_a_queue_that_is_full_is_waited_for_and_then_said(old: OldServer, name: 
 def test_an_id_that_is_used_again_is_another_job(
     run: Callable[..., Any], old: OldServer, name: str, pinlater: Pinlater
 ) -> None:
-    """A queue that was deleted and made again begins at 1, and an old MySQL forgets how far it had counted when it restarts."""
+    """A queue that was deleted and created again begins at 1, and an old MySQL forgets its last number when it restarts."""
     old.make(name, [OldRow(b"first")])
     run()
     old.execute(f"TRUNCATE TABLE `plq_1_{name}`.jobs_p1")
@@ -394,7 +388,7 @@ def test_two_installations_with_equal_names_are_told_apart(run: Callable[..., An
 def test_the_originals_shard_file_says_where_and_as_whom(
     old: OldServer, name: str, pinlater: Pinlater, tmp_path: Path
 ) -> None:
-    """Two replica sets on one server are one to read. Others' keys are for others."""
+    """Two replica sets on one server are one to read; keys that are not ours are passed over."""
     old.make(name, [OldRow(b"a")])
     entry = {"master": old.server.tcp, "user": old.server.user, "passwd": old.server.password, "dequeueOnly": True}
     shards = {"pinlaterdb001": entry, "pinlaterdb002": entry, "otherdb001": {}}
@@ -407,7 +401,6 @@ def test_the_originals_shard_file_says_where_and_as_whom(
 
 
 def test_a_user_who_may_only_read_will_do(old: OldServer, name: str, pinlater: Pinlater) -> None:
-    """Nobody has to trust it with their jobs. What the user may not see isn't there."""
     old.make(name, [OldRow(b"a")])
     old.make(f"{name}2", [OldRow(b"a")])
     user = f"reader{uuid4().hex[:8]}"
@@ -469,8 +462,7 @@ async def test_an_original_server_is_refused_as_the_one_to_copy_into() -> None:
 def test_a_long_run_says_where_it_is(
     old: OldServer, name: str, pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line from time to time where nobody watches."""
-    monkeypatch.setattr("pinlater.cli.commands.import_original._LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("pinlater.cli.commands.import_original.progress._LINE_EVERY_S", 0.0)
     old.make(name, numbered(60))
     done = pinlater(*old.arguments("--json"))
     assert done.err.splitlines() == [
@@ -479,16 +471,16 @@ def test_a_long_run_says_where_it_is(
 
 
 def test_large_bodies_make_short_pages() -> None:
-    """Memory doesn't follow the table's size, nor the bodies'."""
+    """Memory doesn't follow the size of the table or of the bodies."""
     table = reading.Table("q", 1, "1", "plq_1_q")
     sizes: list[int] = []
 
     class Rows(reading.Original):
-        async def _run(self, statement: bytes) -> Sequence[tuple[Any, ...]]:
-            sizes.append(int(statement.rsplit(b"LIMIT", 1)[1]))
+        async def _run(self, statement: str) -> Sequence[tuple[Any, ...]]:
+            sizes.append(int(statement.rsplit("LIMIT", 1)[1]))
             return [(number, PENDING, 1, 1, 1, "", b"x" * body) for number in range(sizes[-1])]
 
-    original = Rows(endpoint_of("mysql://u@h/", ""), MysqlSettings())
+    original = Rows(server_of("mysql://u@h/", ""), Tls())
 
     async def read(pages: int) -> None:
         for _ in range(pages):

@@ -196,7 +196,6 @@ def _read_until(lines: IO[str], text: str) -> None:
 
 
 def test_a_watch_of_a_server_that_never_answered_ends_at_once(offline: Pinlater) -> None:
-    """The address is wrong, probably."""
     assert offline("queue", "stats", "--watch", "--timeout", "0.1").code == 3
 
 
@@ -247,7 +246,7 @@ def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_
 def test_an_incomplete_answer_is_marked_in_table_and_json(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a server of several shards answers while one is out of reach; that it does is shown elsewhere."""
+    """As a server of several shards answers while one is out of reach."""
     stats_of = AsyncClient.queue_stats
 
     async def count_jobs(*_: object, **__: object) -> JobCount:
@@ -270,7 +269,7 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
 
 
 def test_completion_knows_the_queues(pinlater: Pinlater, queue: str) -> None:
-    """As the shell asks for it; a server that is away completes nothing and says nothing."""
+    """It asks as the shell does; a server that is away completes nothing and prints nothing."""
     assert complete(pinlater.address, f"pinlater count {queue[:10]}", 2) == [queue]
     assert complete(pinlater.address, f"pinlater queue pause {queue[:10]}", 3) == [queue]
     assert complete("127.0.0.1:1", f"pinlater count {queue[:10]}", 2) == []

@@ -113,7 +113,6 @@ def test_what_is_no_worker_is_a_usage_error(module: Path, application: str, said
 
 
 def test_a_worker_goes_on_when_its_server_was_killed_and_is_back(tmp_path: Path) -> None:
-    """Nobody tells it, and no job is lost."""
     address, server = start_server(tmp_path)
     port = address.rpartition(":")[2]
     environment = os.environ | {"PINLATER_SERVERS": address}
@@ -192,7 +191,7 @@ def wait_until_refused(host: str, port: int) -> None:
             socket.create_connection((host, port), timeout=5).close()
         except ConnectionRefusedError:
             return
-    pytest.fail(f"somebody still listens on {host}:{port}")
+    pytest.fail(f"there is still a listener on {host}:{port}")
 
 
 def test_a_server_stops_in_order_with_its_standard_input(tmp_path: Path) -> None:

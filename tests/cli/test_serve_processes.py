@@ -200,8 +200,7 @@ def process_of(client: Client, server: Server) -> str:
 
 
 def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(server: Server) -> None:
-    """By the wake between them alone: they look for what others did once in an hour here. A wake that comes before they know each other
-    is lost, so it may take more than one try."""
+    """By the wake alone: here a process looks once an hour for changes of others. A wake before they know each other is lost."""
     server.start("--set", "maintenance.others_interval_ms=3600000", "--set", "maintenance.refresh_interval_ms=200")
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(client) for client in connections_to_all(server)]
@@ -261,7 +260,7 @@ def test_a_process_that_hangs_is_named(server: Server) -> None:
 
 
 def test_a_signal_drains_all_of_them(server: Server) -> None:
-    """What is in flight is answered: long polls get their empty answer, and nothing is left."""
+    """Long polls get their empty answer, and no process stays."""
     server.start()
     clients = connections_to_all(server)
     clients[0].create_queue("emails")
@@ -271,7 +270,7 @@ def test_a_signal_drains_all_of_them(server: Server) -> None:
     def wait_for_a_job(client: Client) -> None:
         try:
             answers.append(client.dequeue("emails", 1, wait_ms=20_000))
-        except PinLaterError as error:  # its next try, where nobody listens any more
+        except PinLaterError as error:  # its next try, when the listener is gone
             answers.append(error)
 
     threads = [threading.Thread(target=wait_for_a_job, args=(client,)) for client in clients]

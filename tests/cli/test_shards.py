@@ -64,7 +64,6 @@ def grown_old(place: Place) -> None:
 
 
 def test_migrate_makes_every_shard_and_the_second_time_nothing(offline: Pinlater, place: Place) -> None:
-    """An operator may want it done before the servers start, by a user who may make tables."""
     first = offline.ok("migrate", "--shards", str(place.path), "--json").json
     assert [(shard["name"], shard["schema_before"]) for shard in first["shards"]] == [("1", 0), ("2", 0)]
     newest = first["shards"][0]["schema_after"]
@@ -88,7 +87,6 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
 
 
 def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline: Pinlater, place: Place) -> None:
-    """One that is away must not hold up the rest, and not go unnoticed."""
     place.write({"1": {}, "2": out_of_reach()})
     done = offline("migrate", "--shards", str(place.path), "--json")
     assert done.code == exits.BUSY
@@ -97,7 +95,6 @@ def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline
 
 
 def test_list_shows_what_the_file_says(shards: Callable[..., Done], place: Place) -> None:
-    """Never with a password."""
     place.write({"1": {}, "12": {"dequeueOnly": True}})
     done = shards("list", "--json")
     assert [(shard["name"], shard["key"], shard["dequeue_only"]) for shard in done.json["shards"]] == [
@@ -113,7 +110,7 @@ def test_list_shows_what_the_file_says(shards: Callable[..., Done], place: Place
 def test_status_asks_databases_and_the_server(
     shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
 ) -> None:
-    """What each says of itself, and what the server makes of it."""
+    """Each database's own report, and the server's view of it."""
     before = shards("status", "--json")
     assert (before.code, [shard["schema"] for shard in before.json["shards"]]) == (0, [0, 0])
     assert [shard["in_use"] for shard in before.json["shards"]] == [None, None]
@@ -191,7 +188,7 @@ def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_sa
 
 
 def test_status_of_a_shard_out_of_reach_is_a_failure(shards: Callable[..., Done], place: Place) -> None:
-    """A watcher goes by the exit code; the other shards are shown all the same."""
+    """The other shards are shown all the same."""
     place.write({"1": {}, "2": out_of_reach()})
     done = shards("status")
     assert done.code == exits.BUSY
@@ -237,7 +234,7 @@ def test_a_shard_is_drained_and_removed(
 def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_gives_them_up(
     shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
 ) -> None:
-    """Without them their jobs are taken as new. They are deleted on the shard, so that running servers let it go."""
+    """Without the keys their jobs are taken as new. They are deleted on the shard, so that running servers let it go."""
     keyed = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 3_600_000)) for n in range(20)]
     with Client(serve().address) as client:
         client.create_queue("emails")
@@ -264,7 +261,6 @@ def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_
 
 @ON_MYSQL
 def test_draining_can_be_undone(shards: Callable[..., Done], place: Place) -> None:
-    """An operator who chose the wrong one."""
     shards("drain", "2", "--no-wait")
     assert shards("list").out.splitlines()[2].endswith("\tyes")
     assert shards("drain", "2", "--undo").code == 0
@@ -287,7 +283,6 @@ def test_what_cannot_be_done_is_refused(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In one line, and the file stays as it is."""
     monkeypatch.setenv("PINLATER_MYSQL_DATABASES_PER_SERVER", "2")
     before = place.path.read_bytes()
     done = shards(*arguments)
@@ -297,7 +292,6 @@ def test_what_cannot_be_done_is_refused(
 
 @ON_MYSQL
 def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[..., Done], place: Place) -> None:
-    """Nothing could be enqueued any more."""
     place.write({"1": {}, "2": {"dequeueOnly": True}})
     done = shards("drain", "1")
     assert (done.code, done.err) == (exits.REFUSED, "error: 1 can't drain: no other shard takes enqueues\n")
@@ -311,7 +305,6 @@ def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[...,
     ],
 )
 def test_other_stores_have_nothing_to_drain(store: str, complaint: str, offline: Pinlater) -> None:
-    """The commands say so, without the password."""
     done = offline("shards", "drain", "1", "--store", store)
     assert done.code == exits.REFUSED
     assert complaint in done.err
@@ -320,7 +313,6 @@ def test_other_stores_have_nothing_to_drain(store: str, complaint: str, offline:
 
 @ON_MYSQL
 def test_backup_leaves_mysql_to_its_own_tools(offline: Pinlater, place: Place, tmp_path: Path) -> None:
-    """There is no file to copy."""
     done = offline("backup", "--store", place.store, str(tmp_path / "copy"))
     assert done.code == exits.REFUSED
     assert "its databases have tools of their own" in done.err

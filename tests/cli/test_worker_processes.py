@@ -127,7 +127,7 @@ def alive(pid: int) -> bool:
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """(0, "") where nobody answers."""
+    """(0, "") without an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("GET", path)
@@ -188,7 +188,6 @@ def test_a_second_signal_hurries_all_processes(workers: Workers) -> None:
 
 
 def test_a_signal_that_reaches_the_processes_too_hurries_nobody(workers: Workers) -> None:
-    """As systemd sends it unless told otherwise: to the supervisor and to all below it."""
     supervisor = workers.start("--processes", "2", "--grace", "1h", "--concurrency", "1")
     workers.enqueue("until-told", "until-told")
     wait_for(lambda: len(workers.ran("until-told")) == 2)

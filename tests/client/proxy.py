@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Proxy:
-    """Forwards to `target`. After `stall`, connections made so far forward nothing more, and nobody is told."""
+    """Forwards to `target`. After `stall`, connections made so far forward nothing more, and neither side is told."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")

@@ -339,7 +339,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
 
 
 async def test_who_shares_a_client_sees_no_answers_to_the_others_long_polls() -> None:
-    """A worker gives back what came while its loop is blocked; what came for another caller is that one's."""
+    """A worker gives back the jobs that arrived while its loop was blocked, and must not give back another caller's."""
     answer_now = asyncio.Event()
 
     async def dequeue(_: Any) -> t.PinLaterDequeueResponse:

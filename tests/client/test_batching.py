@@ -68,7 +68,7 @@ async def test_a_job_that_is_refused_harms_no_other() -> None:
         bodies = [b"%d" % n for n in range(20)] + [b"bad"] + [b"twin"]
         answers = await asyncio.gather(*[batcher.enqueue("q", Job(body)) for body in bodies], return_exceptions=True)
     refused = [answer for answer in answers if not isinstance(answer, Placed)]
-    assert [type(error) for error in refused] == [errors.CallerError]
+    assert [type(error) for error in refused] == [errors.BodyTooLarge]
     assert refused == [answers[20]]
     assert isinstance(answers[21], Placed)
     assert answers[21].existing
@@ -111,7 +111,7 @@ async def test_what_waits_is_bounded_and_what_was_given_up_is_not_sent() -> None
 
 
 async def test_one_job_after_another_is_sent_each_by_itself() -> None:
-    """Who enqueues in the step in which the sender before ends must not wait for it."""
+    """An enqueue in the step in which the sender before ends must not wait for it."""
     async with (
         FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
@@ -194,7 +194,6 @@ BAD_JOBS: list[Any] = [
 
 @pytest.mark.parametrize("bad", BAD_JOBS, ids=repr)
 async def test_a_job_that_cant_be_sent_is_refused_as_it_is_handed_in(bad: Any) -> None:
-    """Nothing waits for it, and all others are stored."""
     async with (
         FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
@@ -245,7 +244,7 @@ async def test_a_job_that_turns_bad_while_it_waits_harms_no_other() -> None:
 
 
 async def test_a_group_of_tasks_learns_that_its_requests_were_given_up() -> None:
-    """Ended by a mere cancellation of what they wait for, tasks would leave their group without a word."""
+    """Ended by a mere cancellation, tasks would leave their group without an error."""
     gate = asyncio.Event()
 
     async def enqueue_and_give_up(batcher: AsyncEnqueueBatcher, server: FakeServer) -> None:

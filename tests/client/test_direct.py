@@ -29,7 +29,7 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 
 async def test_many_threads_share_a_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound calls go by way of the loop."""
+    """Calls beyond the bound go through the loop."""
     monkeypatch.setattr(_direct, "_CONNECTIONS_MAX", 2)
     together = asyncio.Barrier(6)
 
@@ -145,7 +145,7 @@ async def test_an_original_server_is_named_once(caplog: pytest.LogCaptureFixture
 
 
 def test_a_call_that_was_interrupted_leaves_its_answer_to_no_other(request: pytest.FixtureRequest) -> None:
-    """The signal's handler raises while the answer is on its way; the next call is answered what it asked."""
+    """The signal's handler raises while the answer is on its way; the next call gets the answer to its own request."""
 
     class Interrupted(BaseException): ...
 

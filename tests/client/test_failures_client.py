@@ -67,7 +67,6 @@ async def test_a_connection_that_hangs_costs_its_calls_their_deadline_and_the_ne
 
 
 def test_many_threads_ride_over_a_restart_and_each_job_is_stored_once(tmp_path: Path) -> None:
-    """Each thread makes its call again under its key until somebody says that it is stored."""
     with RealServer(tmp_path) as server, Client(server.address, timeout_ms=5_000) as client:
         client.create_queue("q")
         killed, done = threading.Event(), threading.Semaphore(0)

@@ -31,7 +31,6 @@ def closed_port() -> Iterator[int]:
 
 
 def test_a_restart_of_the_only_server_raises_nothing_in_producers(tmp_path: Path) -> None:
-    """With both clients, and each job is stored once."""
     with RealServer(tmp_path) as server, Client(server.address, timeout_ms=60_000) as client:
         client.create_queue("q")
         killed, back, begun = threading.Event(), threading.Event(), threading.Semaphore(0)
@@ -114,7 +113,7 @@ def test_without_any_server_the_error_comes_at_the_deadline_and_names_the_server
 
 
 async def test_a_client_may_be_told_not_to_wait_for_servers(closed_port: int) -> None:
-    """Its timeout would outlast the test's."""
+    """The client's timeout is longer than the test's."""
     async with AsyncClient(f"127.0.0.1:{closed_port}", timeout_ms=600_000, wait_for_servers=False) as client:
         with pytest.raises(errors.ServerUnreachable):
             await client.queue_names()
@@ -137,7 +136,7 @@ async def test_many_calls_that_wait_for_a_server_try_no_more_often_than_a_bounde
 
 
 def test_failures_within_the_time_that_a_server_is_avoided_do_not_lengthen_it() -> None:
-    """Else many calls that wait for two servers would keep the one that comes back second out of use for half a minute."""
+    """Otherwise many calls that wait for two servers would keep the one that comes back second out of use for half a minute."""
     clock = ManualClock()
     choice = ServerChoice(server_source(["a", "b"], clock.monotonic), clock.monotonic, Random(1))
     first, second = choice.candidates()

@@ -171,7 +171,6 @@ async def test_a_refused_shard_is_asked_for_again_only_where_that_is_safe() -> N
 
 # --- a key's life -------------------------------------------------------------------------------------------------------
 def test_no_repeat_is_made_after_the_time_in_which_a_key_is_sure_to_be_known() -> None:
-    """However long the client's time-out is."""
     assert REPEATED_WITHIN_MS < REQUEST_KEY_KEPT_MS
     assert repeats_end_at(100.0) == 100.0 + REPEATED_WITHIN_MS / 1000
 
@@ -180,7 +179,7 @@ def test_no_repeat_is_made_after_the_time_in_which_a_key_is_sure_to_be_known() -
 async def test_an_enqueue_whose_answer_is_lost_late_is_not_sent_again(
     sync: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its key may be forgotten, and then it would be stored twice: the caller learns that nobody knows."""
+    """Its key may be forgotten, and then it would be stored twice: the caller learns that the outcome is unknown."""
     monkeypatch.setattr(_retries, "_REPEATED_WITHIN_S", 0.2)
 
     async def hang_up_late(_: Any) -> Any:

@@ -74,7 +74,7 @@ async def test_a_refused_job_harms_no_other_job_of_its_batch() -> None:
         with batching(server) as batcher:
             bodies = [b"%d" % n for n in range(20)] + [b"bad", b"twin"]
             answers = await answers_to([batcher.submit("q", Job(body)) for body in bodies])
-    assert [type(answer) for answer in answers if not isinstance(answer, Placed)] == [errors.CallerError]
+    assert [type(answer) for answer in answers if not isinstance(answer, Placed)] == [errors.BodyTooLarge]
     assert isinstance(answers[20], errors.CallerError)
     assert (answers[21].existing, answers[0].existing) == (True, False)
     assert len(sizes(server)) < 15
@@ -82,7 +82,6 @@ async def test_a_refused_job_harms_no_other_job_of_its_batch() -> None:
 
 @pytest.mark.parametrize("bad", BAD_JOBS, ids=repr)
 async def test_a_job_that_cant_be_sent_is_refused_at_submit(bad: Any) -> None:
-    """Nothing waits for it, and all others are stored."""
     gate = asyncio.Event()
     async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
         with batching(server, in_flight_max=1) as batcher:

@@ -117,7 +117,6 @@ def test_durations_in_seconds_and_sizes_take_units_too() -> None:
 
 @pytest.mark.parametrize("raw", ["1.5", "9" * 50])
 def test_a_bare_number_is_in_the_unit_of_the_name_and_whole(raw: str) -> None:
-    """Never in seconds, as a flag's number without a unit is."""
     assert "is not a whole number of milliseconds" in problems(env={"PINLATER_JOBS_MAX_WAIT_MS": raw})[0]
     assert load(env={"PINLATER_JOBS_MAX_WAIT_MS": "5"}).settings.jobs.max_wait_ms == 5
 
@@ -241,7 +240,7 @@ def test_a_password_hash_is_taken_over() -> None:
 
 
 def test_a_file_of_limits_that_is_missing_stops_the_start(tmp_path: Path) -> None:
-    """At the start there are no old limits to keep, and to go on without any would let loose what somebody meant to hold back."""
+    """At the start there are no old limits to keep, and a start without any would allow what the file was to limit."""
     path = toml(tmp_path, "queue_limits_file = 'limits.json'\nserver_set_file = 'servers'\n")
     found = problems(path)
     assert [problem.rpartition(":")[0].removeprefix(str(path)) for problem in found] == [

@@ -116,7 +116,6 @@ def entry(**changes: Any) -> str:
     ],
 )
 def test_what_is_wrong_is_said_with_the_key(path: Path, text: str, complaint: str) -> None:
-    """And never with the password."""
     path.write_text(text)
     with pytest.raises(FileBroken) as caught:
         find_shards(settings(path))

@@ -118,7 +118,6 @@ def test_our_own_words_say_where_and_as_whom(path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_the_shard(path: Path, text: str, complaint: str) -> None:
-    """And never with the password."""
     path.write_text(text)
     with pytest.raises(FileBroken) as caught:
         find_shards(settings(path))
@@ -136,7 +135,6 @@ def test_whatever_is_in_the_file_it_gives_shards_or_one_clear_error(document: An
 
 
 def test_the_flag_for_a_shard_file_finds_out_of_which_kind_it_is(path: Path, tmp_path: Path) -> None:
-    """One flag, `--shards`, for both kinds of files; where it can't be told the error is that of the file."""
     assert store_of(None, path) == f"redis:{path}"
     (tmp_path / "mysql.json").write_text('{"db1": {"master": {"host": "h", "port": 1}}}')
     assert store_of(None, tmp_path / "mysql.json") == f"mysql:{tmp_path / 'mysql.json'}"

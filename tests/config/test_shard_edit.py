@@ -164,7 +164,7 @@ def test_the_file_is_replaced_as_a_whole_and_keeps_its_mode(tmp_path: Path) -> N
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    """Where a file is put in place by links, what it points to is what is read."""
+    """The link's target is the file that is read."""
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "shards.json").write_text("old")
     link = tmp_path / "shards.json"

@@ -186,7 +186,6 @@ def test_what_is_wrong_with_a_url_is_said_without_its_password(text: str, compla
 )
 @given(password=st.text(min_size=8, max_size=20).filter(lambda text: text.strip() == text and "\0" not in text))
 def test_no_password_is_ever_shown(begin: str, end: str, password: str) -> None:
-    """Neither of a URL that holds, nor of one that doesn't, nor of a complaint."""
     try:
         quoted = quote(password, safe="")
     except UnicodeEncodeError:
@@ -228,7 +227,6 @@ def test_a_url_is_shown_as_it_can_be_written(text: str) -> None:
     ],
 )
 def test_settings_never_show_a_password(store: str, secrets: tuple[str, ...], shown: str) -> None:
-    """As text, as a value and as a list of all settings."""
     loaded = load(flags={"store": store, **dict.fromkeys(secrets, SECRET)})
     everything = str([*shown_settings(loaded), loaded.settings, find_shards(loaded.settings)])
     assert SECRET not in everything

@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack, cast
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.job import ClaimedJob, Holder, JobState, NewJob, StoredJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.interface import Shard, SharedShard
@@ -58,7 +58,7 @@ class About(TypedDict, total=False):
 
 
 class Held:
-    """A job in somebody's hand: what the claim gave, and what its holder names it by."""
+    """A claimed job: what the claim gave, and what its holder names it by."""
 
     def __init__(self, job: ClaimedJob, queue: str, holder: Holder) -> None:
         self.job = job
@@ -248,11 +248,11 @@ class Desk:
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
-    async def find(self, key: JobKey, *, bodies: bool = True) -> Job | None:
+    async def find(self, key: JobKey, *, bodies: bool = True) -> StoredJob | None:
         [job] = await self.shard.lookup_jobs([key], bodies=bodies)
         return job
 
-    async def look(self, key: JobKey, *, bodies: bool = True) -> Job:
+    async def look(self, key: JobKey, *, bodies: bool = True) -> StoredJob:
         job = await self.find(key, bodies=bodies)
         assert job is not None, f"{key} is gone"
         return job
@@ -262,7 +262,9 @@ class Desk:
         assert not isinstance(rows, PinLaterError), rows
         return rows
 
-    async def scan(self, state: JobState, *, queue: str = QUEUE, priority: int = 1, future: bool = False) -> list[Job]:
+    async def scan(
+        self, state: JobState, *, queue: str = QUEUE, priority: int = 1, future: bool = False
+    ) -> list[StoredJob]:
         """All jobs of one state and priority, newest first."""
         rows = await self.page(Page(queue, state, priority, ALL, due_by_ms=self.now, future=future))
         return [row.job for row in rows]

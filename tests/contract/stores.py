@@ -85,7 +85,7 @@ def _redis(kind: str) -> Make:
 
 _DATABASE = "contract"
 _last_folder: dict[str, Path] = {}
-# Running servers by kind of store; whoever runs tests on such a store puts its server here first (`needs_server`).
+# Running servers by kind of store; a test on such a store puts its server here first (`needs_server`).
 SERVERS: dict[str, DatabaseServer] = {}
 REDIS: dict[str, RedisServer] = {}
 

@@ -13,7 +13,7 @@ TWO_MINUTES_MS = 120_000
 
 
 async def test_a_known_request_is_found_with_its_first_answer(desk: Desk) -> None:
-    """A resend may come to a server that would put it elsewhere now."""
+    """A repeat may reach a server that would store the request on another shard now."""
     old = desk.job(priority=2, unique=unique("k"))
     await desk.insert(old)
     jobs = [desk.job(), desk.job(unique=unique("k"))]
@@ -63,7 +63,6 @@ async def test_a_taken_unique_key_is_found_with_its_job(desk: Desk, scope: Uniqu
 
 
 async def test_a_freed_unique_key_is_not_found(desk: Desk) -> None:
-    """By the claim, by the end, by time: each scope in its way."""
     scopes = {"p": UniqueScope.PENDING, "u": UniqueScope.UNFINISHED, "t": UniqueScope.TIME}
     jobs = {key: desk.job(unique=unique(key, scope, 5_000)) for key, scope in scopes.items()}
     await desk.insert(*jobs.values())
@@ -82,7 +81,7 @@ async def test_a_freed_unique_key_is_not_found(desk: Desk) -> None:
 
 
 async def test_queues_with_unique_keys_are_listed_with_their_oldest_job(desk: Desk) -> None:
-    """So a server knows which shards it has to ask after a change of the shard map."""
+    """A server learns from it which shards to ask after a change of the shard map."""
     await desk.shard.create_queues(["other", "plain"], desk.now)
     assert list(await desk.shard.list_unique_queues()) == []
     first, second, third = (desk.job(unique=unique(key)) for key in "abc")
@@ -98,7 +97,7 @@ async def test_queues_with_unique_keys_are_listed_with_their_oldest_job(desk: De
 
 
 async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk) -> None:
-    """Also across a restart, where the store is durable; every server that says the same hears the same."""
+    """Also after a restart, where the store is durable."""
     start = desk.now
     assert await desk.shard.note_map("1 2", start) == start
     desk.clock.advance(seconds=5)
@@ -113,7 +112,7 @@ async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk
 
 
 async def test_keys_that_time_alone_frees_are_counted_with_the_end_of_the_last(desk: Desk) -> None:
-    """What would be forgotten with a shard that is taken out, though its jobs have ended."""
+    """Removing a shard would forget these keys, though their jobs have ended."""
     assert await desk.shard.timed_keys(desk.now) == TimedKeys()
     held = await desk.put(unique=unique("unfinished"))
     short = await desk.put(unique=unique("short", UniqueScope.TIME, 1_000))

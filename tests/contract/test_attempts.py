@@ -8,7 +8,7 @@ from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 
 
 async def test_a_clean_first_success_leaves_no_record(desk: Desk) -> None:
-    """It would say nothing that the job doesn't, and it is the case that must be cheap."""
+    """It would say nothing that the job doesn't, and this most frequent case must be cheap."""
     held = await desk.put_and_take()
     await desk.succeed(held.key)
 
@@ -16,7 +16,6 @@ async def test_a_clean_first_success_leaves_no_record(desk: Desk) -> None:
 
 
 async def test_each_failure_is_recorded(desk: Desk) -> None:
-    """Who, from when to when, how it ended, and why."""
     held = await desk.put_and_take(attempts=3)
     claimed_at = desk.now
     desk.clock.advance(seconds=4)
@@ -30,7 +29,6 @@ async def test_each_failure_is_recorded(desk: Desk) -> None:
 
 
 async def test_a_success_after_a_failure_is_recorded_too(desk: Desk) -> None:
-    """The history of a job that had trouble is whole."""
     first = await desk.put_and_take()
     await desk.fail(first.key)
     second = await desk.take()
@@ -45,7 +43,6 @@ async def test_a_success_after_a_failure_is_recorded_too(desk: Desk) -> None:
 
 
 async def test_time_outs_and_cancels_are_recorded(desk: Desk) -> None:
-    """They end attempts as well."""
     first = await desk.put_and_take()
     claimed_at = desk.now
     desk.clock.advance(ms=TIMEOUT_MS + 1)
@@ -61,7 +58,6 @@ async def test_time_outs_and_cancels_are_recorded(desk: Desk) -> None:
 
 
 async def test_releases_and_checkpoints_leave_no_record(desk: Desk) -> None:
-    """No attempt ended."""
     held = await desk.put_and_take()
     await desk.release(held.ref)
     again = await desk.take()
@@ -71,7 +67,6 @@ async def test_releases_and_checkpoints_leave_no_record(desk: Desk) -> None:
 
 
 async def test_only_the_newest_attempts_are_kept(desk: Desk) -> None:
-    """A history has a bound; the numbers go on."""
     key = await desk.put(attempts=100)
     for _ in range(ATTEMPTS_KEPT_MAX + 5):
         await desk.take()
@@ -83,7 +78,6 @@ async def test_only_the_newest_attempts_are_kept(desk: Desk) -> None:
 
 
 async def test_the_newest_error_text_is_kept_long_and_the_historys_short(desk: Desk) -> None:
-    """A stack trace is worth keeping once."""
     held = await desk.put_and_take()
     text = "é" * (ERROR_TEXT_CHARS_MAX + 100)
     await desk.fail(held.key, error=("E", text))
@@ -96,7 +90,6 @@ async def test_the_newest_error_text_is_kept_long_and_the_historys_short(desk: D
 
 
 async def test_a_text_is_never_cut_within_a_character(desk: Desk) -> None:
-    """Half a character can't be shown, nor sent."""
     held = await desk.put_and_take()
     await desk.fail(held.key, error=("E", "€" * 1000))
 
@@ -104,7 +97,6 @@ async def test_a_text_is_never_cut_within_a_character(desk: Desk) -> None:
 
 
 async def test_the_newest_error_replaces_the_one_before(desk: Desk) -> None:
-    """The last error is the one to look at; the others are in the history."""
     key = await desk.put(attempts=5)
     for text in ("first", "second"):
         await desk.take()
@@ -116,7 +108,7 @@ async def test_the_newest_error_replaces_the_one_before(desk: Desk) -> None:
 
 
 async def test_a_failure_without_an_error_leaves_the_one_before(desk: Desk) -> None:
-    """Old clients say nothing but that it failed; what is known stays to be seen."""
+    """Clients of the original report only that it failed."""
     key = await desk.put(attempts=5)
     await desk.take()
     await desk.fail(key, error=("E", "text"))
@@ -129,7 +121,6 @@ async def test_a_failure_without_an_error_leaves_the_one_before(desk: Desk) -> N
 
 
 async def test_the_last_error_stays_after_a_success(desk: Desk) -> None:
-    """What went wrong on the way stays to be seen."""
     held = await desk.put_and_take()
     await desk.fail(held.key, error=("E", "trouble"))
     await desk.take()
@@ -139,7 +130,6 @@ async def test_the_last_error_stays_after_a_success(desk: Desk) -> None:
 
 
 async def test_the_history_survives_a_retry_of_the_failed_job(desk: Desk) -> None:
-    """An operator's retry forgives the attempts but forgets nothing; numbers go on."""
     held = await desk.put_and_take(attempts=1)
     await desk.fail(held.key, error=("E", "first"))
     await desk.retry_failed(attempts=1)

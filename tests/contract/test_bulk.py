@@ -22,7 +22,6 @@ async def failed_jobs(desk: Desk, number: int, *, priority: int = 1) -> list[Job
 
 
 async def test_retried_jobs_wait_again_with_the_attempts_given(desk: Desk) -> None:
-    """What a FAILED job needs to run once more; its old claim is cleared."""
     [key] = await failed_jobs(desk, 1)
     desk.clock.advance(seconds=1)
 
@@ -38,7 +37,6 @@ async def test_retried_jobs_wait_again_with_the_attempts_given(desk: Desk) -> No
 
 
 async def test_a_retry_takes_the_oldest_finish_first_up_to_its_limit(desk: Desk) -> None:
-    """Bounded, and fair."""
     keys = await failed_jobs(desk, 5)
 
     assert await desk.retry_failed(limit=2) == 2
@@ -49,7 +47,7 @@ async def test_a_retry_takes_the_oldest_finish_first_up_to_its_limit(desk: Desk)
 
 
 async def test_a_retry_of_no_jobs_retries_none(desk: Desk) -> None:
-    """A limit of 0 is no wildcard; the original took it for one."""
+    """The original took a limit of 0 for no limit."""
     await failed_jobs(desk, 2)
 
     assert await desk.retry_failed(limit=0) == 0
@@ -57,7 +55,6 @@ async def test_a_retry_of_no_jobs_retries_none(desk: Desk) -> None:
 
 
 async def test_a_retry_touches_only_failed_jobs_of_its_priority_and_queue(desk: Desk) -> None:
-    """Nothing else moves."""
     await desk.shard.create_queues(["other"], desk.now)
     await failed_jobs(desk, 1, priority=2)
     for state in (JobState.SUCCEEDED, JobState.IN_PROGRESS, JobState.PENDING):
@@ -70,7 +67,6 @@ async def test_a_retry_touches_only_failed_jobs_of_its_priority_and_queue(desk: 
 
 
 async def test_a_cancelled_job_can_be_retried(desk: Desk) -> None:
-    """Cancelled jobs are FAILED jobs."""
     key = await desk.put()
     await desk.cancel(key)
 
@@ -80,7 +76,6 @@ async def test_a_cancelled_job_can_be_retried(desk: Desk) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 async def test_a_purge_deletes_jobs_of_one_state_and_priority(desk: Desk, state: JobState) -> None:
-    """All others stay."""
     for one in STATES[::-1]:
         for priority in (1, 2):
             await desk.put_in(one, priority=priority)
@@ -95,7 +90,6 @@ async def test_a_purge_deletes_jobs_of_one_state_and_priority(desk: Desk, state:
 
 
 async def test_a_purge_takes_the_oldest_up_to_its_limit(desk: Desk) -> None:
-    """Bounded; what finished first goes first."""
     keys = await failed_jobs(desk, 4)
 
     assert await desk.purge(JobState.FAILED, limit=3) == 3
@@ -104,7 +98,7 @@ async def test_a_purge_takes_the_oldest_up_to_its_limit(desk: Desk) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 async def test_a_purge_of_no_jobs_deletes_none(desk: Desk, state: JobState) -> None:
-    """A limit of 0 is no wildcard; the original took it for one."""
+    """The original took a limit of 0 for no limit."""
     await desk.put_in(state)
 
     assert await desk.purge(state, limit=0) == 0
@@ -112,7 +106,6 @@ async def test_a_purge_of_no_jobs_deletes_none(desk: Desk, state: JobState) -> N
 
 
 async def test_a_purge_of_waiting_jobs_takes_future_ones_too(desk: Desk) -> None:
-    """They are PENDING."""
     await desk.insert(desk.job(), desk.job(delay_ms=10_000))
 
     assert await desk.purge(JobState.PENDING) == 2
@@ -120,7 +113,6 @@ async def test_a_purge_of_waiting_jobs_takes_future_ones_too(desk: Desk) -> None
 
 
 async def test_a_purged_job_is_gone_for_its_holder(desk: Desk) -> None:
-    """An ack of it finds nothing, and no time-out brings it back."""
     held = await desk.put_and_take()
 
     assert await desk.purge(JobState.IN_PROGRESS) == 1
@@ -133,14 +125,12 @@ async def test_a_purged_job_is_gone_for_its_holder(desk: Desk) -> None:
 
 
 async def test_bulk_work_on_a_missing_queue_is_refused(desk: Desk) -> None:
-    """A typing error must not look like an empty queue."""
     assert isinstance(await desk.shard.purge_jobs(Purge("missing", JobState.FAILED, 1, 1)), QueueNotFound)
     assert isinstance(await desk.shard.requeue_failed_jobs(Requeue("missing", 1, 1, 0, 1), desk.now), QueueNotFound)
 
 
 @pytest.mark.parametrize("state", STATES)
 async def test_named_jobs_are_deleted_in_any_state(desk: Desk, state: JobState) -> None:
-    """By their keys, whatever they are doing."""
     key = await desk.put_in(state)
     other = await desk.put_in(state)
 
@@ -153,7 +143,6 @@ async def test_named_jobs_are_deleted_in_any_state(desk: Desk, state: JobState) 
 
 @pytest.mark.parametrize("state", STATES)
 async def test_only_those_in_the_named_state_are_deleted(desk: Desk, state: JobState) -> None:
-    """A job may have moved on between the look and the deletion."""
     keys = [await desk.put_in(one) for one in STATES[::-1]]
 
     assert await desk.shard.delete_jobs(keys, state) == 1
@@ -164,7 +153,6 @@ async def test_only_those_in_the_named_state_are_deleted(desk: Desk, state: JobS
 
 
 async def test_a_deletion_counts_each_job_once_and_unknown_ones_not_at_all(desk: Desk) -> None:
-    """All parts of a key must match."""
     key = await desk.put()
     keys = [key._replace(id=1), key._replace(priority=2), key._replace(queue="missing"), key, key]
 

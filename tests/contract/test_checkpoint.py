@@ -1,4 +1,4 @@
-"""Checkpoints: progress saved by whoever has the job in hand."""
+"""Checkpoints: progress saved by the holder of the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.contract.desk import TIMEOUT_MS, Desk
 
 
 async def test_a_checkpoint_renews_the_claim_and_sets_run_after_to_now(desk: Desk) -> None:
-    """Progress is a sign of life."""
     held = await desk.put_and_take(b"old", attempts=3, status="s")
     desk.clock.advance(seconds=30)
 
@@ -31,7 +30,6 @@ async def test_a_checkpoint_renews_the_claim_and_sets_run_after_to_now(desk: Des
 
 
 async def test_a_checkpoint_may_change_body_attempts_status_and_run_after(desk: Desk) -> None:
-    """All that the contract lets it set."""
     held = await desk.put_and_take(b"old", status="s")
     await desk.fail(held.key)
     held = await desk.take()
@@ -54,7 +52,6 @@ async def test_a_checkpoint_may_change_body_attempts_status_and_run_after(desk: 
 
 
 async def test_an_empty_body_is_a_body(desk: Desk) -> None:
-    """Empty and absent are different things."""
     held = await desk.put_and_take(b"old")
     await desk.checkpoint(Checkpoint(held.key, "worker", new_body=b""))
 
@@ -62,7 +59,6 @@ async def test_an_empty_body_is_a_body(desk: Desk) -> None:
 
 
 async def test_the_next_holder_gets_the_saved_body(desk: Desk) -> None:
-    """That is what a checkpoint is for."""
     held = await desk.put_and_take(b"old")
     await desk.checkpoint(Checkpoint(held.key, "worker", new_body=b"half done"))
     await desk.fail(held.key)
@@ -71,7 +67,6 @@ async def test_the_next_holder_gets_the_saved_body(desk: Desk) -> None:
 
 
 async def test_a_prepended_status_is_cut_at_the_end(desk: Desk) -> None:
-    """The newest comes first and stays."""
     limit = desk.shard.capabilities.custom_status_chars_max
     held = await desk.put_and_take(status="a" * limit)
     await desk.checkpoint(Checkpoint(held.key, "worker", prepend_status="b"))
@@ -80,7 +75,6 @@ async def test_a_prepended_status_is_cut_at_the_end(desk: Desk) -> None:
 
 
 async def test_a_checkpoint_may_put_the_job_back(desk: Desk) -> None:
-    """Claim cleared, no attempt spent, due as it says."""
     held = await desk.put_and_take(b"old")
 
     saved = await desk.checkpoint(
@@ -100,7 +94,6 @@ async def test_a_checkpoint_may_put_the_job_back(desk: Desk) -> None:
 
 
 async def test_a_job_put_back_without_a_time_is_due_at_once(desk: Desk) -> None:
-    """As given, else now."""
     held = await desk.put_and_take()
     desk.clock.advance(seconds=1)
     saved = await desk.checkpoint(Checkpoint(held.key, "worker", move_to_pending=True))
@@ -111,7 +104,6 @@ async def test_a_job_put_back_without_a_time_is_due_at_once(desk: Desk) -> None:
 
 @pytest.mark.parametrize("source", ["", "work", "worker2", "WORKER", "host:9010:0:worker:1", "%", "wor%er", "w_rker"])
 async def test_another_source_is_refused(desk: Desk, source: str) -> None:
-    """Compared by equality, never by substring or pattern."""
     held = await desk.put_and_take(b"old", source="worker")
 
     saved = await desk.checkpoint(Checkpoint(held.key, source, new_body=b"stolen"))
@@ -123,14 +115,13 @@ async def test_another_source_is_refused(desk: Desk, source: str) -> None:
 
 @pytest.mark.parametrize("source", ["", "a:b", "x:9010:0:worker:7", "naïve source ☂"])
 async def test_any_source_may_hold_and_checkpoint(desk: Desk, source: str) -> None:
-    """A source is only compared, whatever is in it."""
     held = await desk.put_and_take(source=source)
 
     assert (await desk.checkpoint(Checkpoint(held.key, source))).outcome is Outcome.APPLIED
 
 
 async def test_a_token_goes_before_the_source(desk: Desk) -> None:
-    """With a token only the claim's own counts, even from the same source; and then the source doesn't matter."""
+    """With a token the source doesn't matter, and only the claim's own token counts, even from the same source."""
     held = await desk.put_and_take(source="worker")
 
     wrong = await desk.checkpoint(Checkpoint(held.key, "worker", token="another"))
@@ -165,7 +156,6 @@ async def test_a_checkpoint_of_an_unknown_job_is_not_found(desk: Desk) -> None:
 
 
 async def test_checkpoints_of_one_call_take_effect_in_order(desk: Desk) -> None:
-    """The second of two checkpoints meets what the first left."""
     held = await desk.put_and_take()
 
     first, second, third = await desk.shard.checkpoint_jobs(
@@ -185,7 +175,7 @@ async def test_checkpoints_of_one_call_take_effect_in_order(desk: Desk) -> None:
 
 
 async def test_checkpointed_jobs_time_out_later_but_still_do(desk: Desk) -> None:
-    """The deadline moves and stays set; the run-after that the checkpoint set is kept."""
+    """The run-after that the checkpoint set is kept."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS)
     await desk.checkpoint(Checkpoint(held.key, "worker", run_after_ms=desk.now - 5))

@@ -9,7 +9,6 @@ from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
 
 
 async def test_a_claimed_job_brings_all_that_its_worker_needs(desk: Desk) -> None:
-    """The worker never looks a job up."""
     key = await desk.put(b"body", priority=2, attempts=3, headers={"a": "b"})
     desk.clock.advance(seconds=5)
 
@@ -23,7 +22,6 @@ async def test_a_claimed_job_brings_all_that_its_worker_needs(desk: Desk) -> Non
 
 
 async def test_a_claimed_job_is_in_progress_and_shows_its_holder(desk: Desk) -> None:
-    """Operators ask who has a job."""
     held = await desk.put_and_take()
 
     job = await desk.look(held.key)
@@ -35,14 +33,12 @@ async def test_a_claimed_job_is_in_progress_and_shows_its_holder(desk: Desk) -> 
 
 
 async def test_a_claimed_job_is_not_handed_out_again(desk: Desk) -> None:
-    """One claim, one holder."""
     await desk.put_and_take()
 
     assert await desk.claim() == []
 
 
 async def test_higher_priorities_go_first_then_due_time_then_order_of_enqueue(desk: Desk) -> None:
-    """The order that the contract promises within a shard."""
     low = await desk.put(priority=3, delay_ms=-500)
     late = await desk.put(priority=1)
     early = await desk.put(priority=1, delay_ms=-100)
@@ -55,7 +51,6 @@ async def test_higher_priorities_go_first_then_due_time_then_order_of_enqueue(de
 
 
 async def test_a_job_is_handed_out_from_the_millisecond_on_that_it_is_due(desk: Desk) -> None:
-    """Never before its time, and not a moment later than it."""
     key = await desk.put(delay_ms=1000)
 
     desk.clock.advance(ms=999)
@@ -65,7 +60,6 @@ async def test_a_job_is_handed_out_from_the_millisecond_on_that_it_is_due(desk: 
 
 
 async def test_no_more_than_the_limit_is_handed_out(desk: Desk) -> None:
-    """A worker takes what it can run."""
     await desk.insert(*[desk.job() for _ in range(5)])
 
     assert len(await desk.claim(3)) == 3
@@ -74,7 +68,6 @@ async def test_no_more_than_the_limit_is_handed_out(desk: Desk) -> None:
 
 
 async def test_a_limit_of_nothing_takes_nothing(desk: Desk) -> None:
-    """Zero is no wildcard."""
     key = await desk.put()
 
     assert await desk.claim(0) == []
@@ -100,7 +93,6 @@ async def test_calls_of_one_order_share_the_jobs_in_their_order(desk: Desk) -> N
 
 
 async def test_orders_of_one_call_are_answered_in_order_and_fail_alone(desk: Desk) -> None:
-    """A missing queue harms no other queue's claim."""
     key = await desk.put()
     orders = [ClaimOrder(name, [ClaimCall(1, desk.holder())], TIMEOUT_MS) for name in ("missing", QUEUE)]
 
@@ -112,14 +104,12 @@ async def test_orders_of_one_call_are_answered_in_order_and_fail_alone(desk: Des
 
 
 async def test_a_claim_of_no_orders_or_no_calls_does_nothing(desk: Desk) -> None:
-    """Empty lists are legal everywhere."""
     assert list(await desk.shard.claim_jobs([], desk.now)) == []
     claimed = await desk.order(ClaimOrder(QUEUE, [], TIMEOUT_MS))
     assert list(claimed.jobs) == []
 
 
 async def test_a_short_claim_says_when_the_next_job_is_due(desk: Desk) -> None:
-    """Who waits for jobs sleeps until then instead of asking again and again."""
     await desk.put(priority=2, delay_ms=7000)
     await desk.put(priority=3, delay_ms=5000)
     order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS)
@@ -128,7 +118,7 @@ async def test_a_short_claim_says_when_the_next_job_is_due(desk: Desk) -> None:
 
 
 async def test_a_short_claim_names_no_time_of_a_job_that_is_gone(desk: Desk) -> None:
-    """The first of the jobs that are not due yet was deleted: who waits would wake for nothing."""
+    """The first of the jobs that are not due yet was deleted: a waiter would wake for nothing."""
     first = await desk.put(delay_ms=1)
     await desk.put(delay_ms=400)
     await desk.shard.delete_jobs([first])
@@ -142,7 +132,6 @@ async def test_a_short_claim_names_no_time_of_a_job_that_is_gone(desk: Desk) -> 
 
 
 async def test_a_short_claim_of_a_queue_with_no_waiting_job_names_no_time(desk: Desk) -> None:
-    """Then only an enqueue can wake who waits."""
     await desk.put()
 
     claimed = await desk.order(ClaimOrder(QUEUE, [ClaimCall(2, desk.holder())], TIMEOUT_MS))
@@ -152,7 +141,6 @@ async def test_a_short_claim_of_a_queue_with_no_waiting_job_names_no_time(desk: 
 
 
 async def test_a_full_claim_names_no_time(desk: Desk) -> None:
-    """Nobody is going to wait after it."""
     await desk.insert(desk.job(), desk.job())
 
     claimed = await desk.order(ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], TIMEOUT_MS))
@@ -161,7 +149,7 @@ async def test_a_full_claim_names_no_time(desk: Desk) -> None:
 
 
 async def test_an_answer_stops_at_its_bytes(desk: Desk) -> None:
-    """A frame has a budget; what does not fit stays in the queue for the next call."""
+    """What does not fit in the frame stays in the queue for the next call."""
     await desk.insert(*[desk.job(b"x" * 1000) for _ in range(10)])
     call = ClaimCall(10, desk.holder(), max_bytes=3500)
 
@@ -174,7 +162,7 @@ async def test_an_answer_stops_at_its_bytes(desk: Desk) -> None:
 
 
 async def test_one_job_always_fits(desk: Desk) -> None:
-    """A job longer than the budget would else stay for ever."""
+    """A job longer than the budget would otherwise stay for ever."""
     await desk.insert(desk.job(b"x" * 5000), desk.job(b"y"))
 
     claimed = await desk.order(ClaimOrder(QUEUE, [ClaimCall(2, desk.holder(), max_bytes=100)], TIMEOUT_MS))
@@ -183,7 +171,7 @@ async def test_one_job_always_fits(desk: Desk) -> None:
 
 
 async def test_the_calls_of_a_claim_stop_at_their_bytes_together(desk: Desk) -> None:
-    """A thousand dequeues of large jobs at once are no gigabyte; those that got nothing come again at once."""
+    """Calls that got nothing come again at once."""
     await desk.insert(*[desk.job(b"x" * 1000, priority=1 + number % 2) for number in range(9)])
     calls = [[ClaimCall(limit, desk.holder()) for limit in (1, 2, 1, 1, 1)] for _ in range(2)]
 
@@ -197,7 +185,6 @@ async def test_the_calls_of_a_claim_stop_at_their_bytes_together(desk: Desk) -> 
 
 
 async def test_all_queues_of_a_claim_share_its_bytes(desk: Desk) -> None:
-    """Whichever queues the dequeues of one moment name."""
     await desk.shard.create_queues(["other"], desk.now)
     await desk.insert(*[desk.job(b"x" * 1000) for _ in range(3)])
     await desk.insert(*[desk.job(b"x" * 1000) for _ in range(3)], queue="other")
@@ -217,7 +204,6 @@ async def test_all_queues_of_a_claim_share_its_bytes(desk: Desk) -> None:
 
 
 async def test_a_job_with_options_counts_in_the_bytes_of_a_claim(desk: Desk) -> None:
-    """Like a plain one."""
     await desk.insert(*[desk.job(b"x" * 1000, headers={"a": "b"}, expires_in_ms=5_000) for _ in range(3)])
     order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder()) for _ in range(3)], TIMEOUT_MS, bytes_together_max=1500)
 
@@ -227,14 +213,12 @@ async def test_a_job_with_options_counts_in_the_bytes_of_a_claim(desk: Desk) -> 
 
 
 async def test_a_jobs_own_claim_timeout_goes_first(desk: Desk) -> None:
-    """A producer knows how long its job may take."""
     held = await desk.put_and_take(claim_timeout_ms=5)
 
     assert held.job.claim_deadline_ms == desk.now + 5
 
 
 async def test_claims_of_one_queue_leave_the_others_alone(desk: Desk) -> None:
-    """Queues share nothing but the shard."""
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put(queue="other")
 
@@ -243,7 +227,6 @@ async def test_claims_of_one_queue_leave_the_others_alone(desk: Desk) -> None:
 
 
 async def test_a_peek_shows_what_a_claim_would_give_and_changes_nothing(desk: Desk) -> None:
-    """Dry runs are for people who look."""
     await desk.insert(desk.job(b"low", priority=2), desk.job(b"high"), desk.job(b"future", delay_ms=1))
 
     peeked = await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
@@ -255,7 +238,6 @@ async def test_a_peek_shows_what_a_claim_would_give_and_changes_nothing(desk: De
 
 
 async def test_a_peek_keeps_to_its_limit_and_its_bytes(desk: Desk) -> None:
-    """As a claim does."""
     await desk.insert(*[desk.job(b"x" * 100) for _ in range(4)])
 
     few = await desk.shard.peek_jobs(QUEUE, 2, desk.now, 1_000_000)
@@ -266,12 +248,10 @@ async def test_a_peek_keeps_to_its_limit_and_its_bytes(desk: Desk) -> None:
 
 
 async def test_a_peek_into_a_missing_queue_is_refused(desk: Desk) -> None:
-    """A typing error must not look like an empty queue."""
     assert isinstance(await desk.shard.peek_jobs("missing", 1, desk.now, 1000), QueueNotFound)
 
 
 async def test_peeks_do_not_show_expired_jobs(desk: Desk) -> None:
-    """A claim would not give them."""
     await desk.put(expires_in_ms=10)
     desk.clock.advance(ms=11)
 

@@ -13,7 +13,6 @@ from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 
 
 async def test_a_heartbeat_moves_the_deadline_to_now_plus_the_timeout(desk: Desk) -> None:
-    """The job is still being worked on."""
     held = await desk.put_and_take()
     desk.clock.advance(seconds=45)
 
@@ -28,7 +27,6 @@ async def test_a_heartbeat_moves_the_deadline_to_now_plus_the_timeout(desk: Desk
 
 
 async def test_a_heartbeat_uses_the_jobs_own_timeout(desk: Desk) -> None:
-    """The same that the claim began with."""
     held = await desk.put_and_take(claim_timeout_ms=7_000)
     desk.clock.advance(seconds=1)
 
@@ -36,7 +34,6 @@ async def test_a_heartbeat_uses_the_jobs_own_timeout(desk: Desk) -> None:
 
 
 async def test_a_job_with_heartbeats_does_not_time_out(desk: Desk) -> None:
-    """Long jobs live as long as their workers."""
     held = await desk.put_and_take()
     for _ in range(5):
         desk.clock.advance(ms=TIMEOUT_MS - 1)
@@ -65,7 +62,6 @@ async def test_a_word_that_was_held_up_shortens_no_claim(desk: Desk, word: str) 
 
 
 async def test_a_heartbeat_never_revives_a_claim(desk: Desk) -> None:
-    """A worker that comes back too late learns that its job has gone."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     await desk.shard.time_out_claims(desk.now, ALL)
@@ -83,7 +79,6 @@ async def test_a_heartbeat_never_revives_a_claim(desk: Desk) -> None:
 
 @pytest.mark.parametrize("word", ["heartbeat", "release"])
 async def test_only_the_current_holders_token_counts(desk: Desk, word: str) -> None:
-    """The outcome says who has the job now, and since when."""
     first = await desk.put_and_take()
     await desk.release(first.ref)
     desk.clock.advance(seconds=1)
@@ -104,7 +99,7 @@ async def test_only_the_current_holders_token_counts(desk: Desk, word: str) -> N
 @pytest.mark.parametrize("word", ["heartbeat", "release"])
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
 async def test_a_finished_job_is_already_final(desk: Desk, word: str, state: JobState) -> None:
-    """That is how a holder learns of a cancel."""
+    """This is how a holder learns of a cancel."""
     key = await desk.put_in(state)
     before = await desk.look(key)
 
@@ -115,7 +110,6 @@ async def test_a_finished_job_is_already_final(desk: Desk, word: str, state: Job
 
 
 async def test_heartbeats_and_releases_of_a_call_are_answered_in_order(desk: Desk) -> None:
-    """One for each token, unknown ones included."""
     held = await desk.put_and_take()
     unknown = ClaimRef(held.key._replace(id=1), "token")
     missing = ClaimRef(held.key._replace(queue="missing"), held.holder.token)
@@ -133,7 +127,6 @@ async def test_heartbeats_and_releases_of_a_call_are_answered_in_order(desk: Des
 
 
 async def test_a_released_job_waits_again_with_its_attempts_as_they_were(desk: Desk) -> None:
-    """A worker that stops gives back what it had no time for."""
     held = await desk.put_and_take(attempts=3)
     desk.clock.advance(seconds=2)
 
@@ -151,7 +144,6 @@ async def test_a_released_job_waits_again_with_its_attempts_as_they_were(desk: D
 
 
 async def test_a_job_released_twice_in_a_call_is_released_once(desk: Desk) -> None:
-    """The second meets a job that nobody holds."""
     held = await desk.put_and_take()
 
     one, two = await desk.shard.release_jobs([held.ref, held.ref], desk.now)
@@ -161,7 +153,6 @@ async def test_a_job_released_twice_in_a_call_is_released_once(desk: Desk) -> No
 
 
 async def test_a_waiting_job_can_be_cancelled(desk: Desk) -> None:
-    """FAILED, nothing left, and its status says why."""
     key = await desk.put(status="so far ", attempts=5)
     desk.clock.advance(seconds=1)
 
@@ -178,7 +169,6 @@ async def test_a_waiting_job_can_be_cancelled(desk: Desk) -> None:
 
 
 async def test_a_future_job_can_be_cancelled(desk: Desk) -> None:
-    """It waits as well."""
     key = await desk.put(delay_ms=10_000)
     assert (await desk.counts()).future == 1
 
@@ -187,7 +177,6 @@ async def test_a_future_job_can_be_cancelled(desk: Desk) -> None:
 
 
 async def test_a_job_in_hand_can_be_cancelled_and_its_holder_learns_of_it(desk: Desk) -> None:
-    """At the next heartbeat or ack."""
     held = await desk.put_and_take()
 
     assert (await desk.cancel(held.key)).outcome is Outcome.APPLIED
@@ -204,7 +193,6 @@ async def test_a_job_in_hand_can_be_cancelled_and_its_holder_learns_of_it(desk: 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
 async def test_a_finished_job_can_not_be_cancelled(desk: Desk, state: JobState) -> None:
-    """Nothing happens to it."""
     key = await desk.put_in(state)
     before = await desk.look(key)
 
@@ -215,7 +203,6 @@ async def test_a_finished_job_can_not_be_cancelled(desk: Desk, state: JobState) 
 
 
 async def test_cancels_of_one_call_are_answered_in_order(desk: Desk) -> None:
-    """The same job twice, one that is not there, one in another state."""
     waiting, running = await desk.put_in(JobState.IN_PROGRESS), await desk.put()
     keys: list[JobKey] = [waiting, running, waiting, running._replace(id=1), running._replace(priority=9)]
 

@@ -1,4 +1,4 @@
-"""Many callers at once: every method is one transaction, whoever else is at it."""
+"""Many callers at once: every method is one transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.contract.desk import QUEUE, Desk, Held, unique
 
 
 async def test_no_job_is_handed_out_twice_to_callers_at_the_same_moment(desk: Desk) -> None:
-    """The store's transaction decides who gets a claim, and nobody else."""
     inserted = await desk.insert(*[desk.job() for _ in range(100)])
 
     hands = await asyncio.gather(*[desk.claim(7) for _ in range(20)])
@@ -21,7 +20,6 @@ async def test_no_job_is_handed_out_twice_to_callers_at_the_same_moment(desk: De
 
 
 async def test_inserts_at_the_same_moment_are_all_there(desk: Desk) -> None:
-    """Each answered with its own ids."""
     bodies = [b"%d" % number for number in range(60)]
 
     keys = await asyncio.gather(*[desk.put(body, priority=1 + i % 3) for i, body in enumerate(bodies)])
@@ -31,7 +29,6 @@ async def test_inserts_at_the_same_moment_are_all_there(desk: Desk) -> None:
 
 
 async def test_of_many_acks_of_one_job_at_the_same_moment_one_counts(desk: Desk) -> None:
-    """An attempt ends once."""
     held = await desk.put_and_take()
 
     acked = await asyncio.gather(*[desk.succeed(held.key) for _ in range(10)])
@@ -42,7 +39,6 @@ async def test_of_many_acks_of_one_job_at_the_same_moment_one_counts(desk: Desk)
 
 
 async def test_of_many_inserts_of_one_unique_key_at_the_same_moment_one_is_stored(desk: Desk) -> None:
-    """All producers get the same job."""
     results = await asyncio.gather(*[desk.insert(desk.job(unique=unique("k"))) for _ in range(10)])
 
     assert len({one.ids[0] for one in results}) == 1
@@ -63,7 +59,7 @@ async def test_a_request_and_its_resend_at_the_same_moment_store_once(desk: Desk
 
 
 async def test_everything_at_once_leaves_exact_counters(desk: Desk) -> None:
-    """Producers, workers, an operator and the sweeps side by side."""
+    """Producers, workers, an operator and the sweeps at the same time."""
 
     async def worker() -> int:
         done = 0
@@ -94,7 +90,7 @@ async def test_everything_at_once_leaves_exact_counters(desk: Desk) -> None:
 
 
 async def test_readers_see_what_was_answered(desk: Desk) -> None:
-    """A lookup, a scan or a count after an answer shows what the answer said, though readers may be others than the writer."""
+    """A store may read through other connections than it writes through."""
     for _ in range(20):
         held = await desk.put_and_take()
         assert (await desk.look(held.key)).state is JobState.IN_PROGRESS

@@ -11,13 +11,11 @@ from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk, unique
 
 
 async def test_a_new_queue_counts_nothing(desk: Desk) -> None:
-    """Whether it has a row yet or not."""
     for counts in await desk.shard.count_jobs([QUEUE]):
         assert (counts.pending, counts.in_progress, counts.succeeded, counts.failed) == (0, 0, 0, 0)
 
 
 async def test_counts_follow_a_job_through_its_life(desk: Desk) -> None:
-    """Each state, and the totals that never go down."""
     await desk.insert(desk.job(attempts=2), desk.job())
     counts = await desk.counts()
     assert (counts.pending, counts.future, counts.enqueued_total) == (2, 0, 2)
@@ -40,7 +38,7 @@ async def test_counts_follow_a_job_through_its_life(desk: Desk) -> None:
 
 
 async def test_future_jobs_are_counted_apart_until_they_are_due(desk: Desk) -> None:
-    """Pending is exact at once; its split follows `advance_due`."""
+    """The number of pending jobs is exact at once; how many of them are due follows `advance_due`."""
     await desk.insert(desk.job(), desk.job(delay_ms=1000), desk.job(delay_ms=2000))
 
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (3, 2)
@@ -51,7 +49,6 @@ async def test_future_jobs_are_counted_apart_until_they_are_due(desk: Desk) -> N
 
 
 async def test_advancing_is_bounded_and_gets_there_step_by_step(desk: Desk) -> None:
-    """No transaction is long, however many jobs become due in one instant."""
     await desk.counts()
     await desk.insert(*[desk.job(delay_ms=1000) for _ in range(25)])
     desk.clock.advance(ms=1000)
@@ -67,7 +64,6 @@ async def test_advancing_is_bounded_and_gets_there_step_by_step(desk: Desk) -> N
 
 
 async def test_the_job_that_waits_longest_is_known(desk: Desk) -> None:
-    """An operator's first question; jobs that aren't due don't wait yet."""
     assert (await desk.counts()).oldest_due_at_ms is None
     await desk.put(delay_ms=5000)
     assert (await desk.counts()).oldest_due_at_ms is None
@@ -81,7 +77,6 @@ async def test_the_job_that_waits_longest_is_known(desk: Desk) -> None:
 
 
 async def test_priorities_and_queues_are_counted_apart(desk: Desk) -> None:
-    """One row each; without names, all queues."""
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put(priority=1)
     await desk.put(priority=3)
@@ -95,7 +90,6 @@ async def test_priorities_and_queues_are_counted_apart(desk: Desk) -> None:
 
 
 async def test_jobs_found_under_their_unique_key_are_not_counted_again(desk: Desk) -> None:
-    """They were not stored."""
     await desk.put(unique=unique("k"))
     await desk.insert(desk.job(unique=unique("k")), desk.job())
 
@@ -105,7 +99,6 @@ async def test_jobs_found_under_their_unique_key_are_not_counted_again(desk: Des
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_counters_say_what_scanning_says_after_any_sequence(desk: Desk, seed: int) -> None:
-    """Changed in the same transaction as the jobs, so they never drift."""
     chance = random.Random(seed)
     keys = []
     for _ in range(120):

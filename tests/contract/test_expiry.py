@@ -8,7 +8,6 @@ from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
 
 async def test_an_expired_job_fails_instead_of_being_handed_out(desk: Desk) -> None:
-    """The claim goes on to the next one and says how many it met."""
     expiring = await desk.put(expires_in_ms=1000, status="s ")
     good = await desk.put()
     desk.clock.advance(ms=1001)
@@ -24,7 +23,6 @@ async def test_an_expired_job_fails_instead_of_being_handed_out(desk: Desk) -> N
 
 
 async def test_a_claim_that_meets_only_expired_jobs_is_empty(desk: Desk) -> None:
-    """And the queue then is, too."""
     await desk.insert(*[desk.job(expires_in_ms=5) for _ in range(3)])
     desk.clock.advance(ms=6)
 
@@ -37,7 +35,6 @@ async def test_a_claim_that_meets_only_expired_jobs_is_empty(desk: Desk) -> None
 
 
 async def test_a_job_before_its_expiry_is_handed_out(desk: Desk) -> None:
-    """Only past it is too late."""
     key = await desk.put(expires_in_ms=1000)
     desk.clock.advance(ms=999)
 
@@ -45,7 +42,7 @@ async def test_a_job_before_its_expiry_is_handed_out(desk: Desk) -> None:
 
 
 async def test_the_sweep_expires_waiting_jobs(desk: Desk) -> None:
-    """Also those of queues that nobody claims from, and those not due yet."""
+    """Also those of queues without claims, and those that are not due yet."""
     keys = [await desk.put(expires_in_ms=10), await desk.put(expires_in_ms=10, delay_ms=5000, priority=2)]
     await desk.put(expires_in_ms=500)
     await desk.put()
@@ -62,7 +59,6 @@ async def test_the_sweep_expires_waiting_jobs(desk: Desk) -> None:
 
 
 async def test_the_sweep_is_bounded(desk: Desk) -> None:
-    """No transaction is long."""
     await desk.insert(*[desk.job(expires_in_ms=1) for _ in range(5)])
     desk.clock.advance(ms=2)
 
@@ -72,7 +68,6 @@ async def test_the_sweep_is_bounded(desk: Desk) -> None:
 
 
 async def test_a_job_in_hand_does_not_expire(desk: Desk) -> None:
-    """It was handed out in time; what its worker does with it counts."""
     held = await desk.put_and_take(expires_in_ms=10)
     desk.clock.advance(ms=1000)
 
@@ -81,7 +76,6 @@ async def test_a_job_in_hand_does_not_expire(desk: Desk) -> None:
 
 
 async def test_a_job_that_comes_back_after_its_expiry_expires_then(desk: Desk) -> None:
-    """After a failure it would be handed out too late."""
     held = await desk.put_and_take(expires_in_ms=10)
     desk.clock.advance(ms=1000)
     await desk.fail(held.key)
@@ -91,7 +85,6 @@ async def test_a_job_that_comes_back_after_its_expiry_expires_then(desk: Desk) -
 
 
 async def test_finished_jobs_do_not_expire(desk: Desk) -> None:
-    """They are past it."""
     key = await desk.put_in(JobState.SUCCEEDED, expires_in_ms=10)
     desk.clock.advance(ms=1000)
 

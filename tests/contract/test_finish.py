@@ -10,7 +10,6 @@ from tests.contract.desk import Desk
 
 
 async def test_a_success_makes_the_job_succeeded(desk: Desk) -> None:
-    """The main thing."""
     held = await desk.put_and_take()
     desk.clock.advance(seconds=1)
 
@@ -25,7 +24,6 @@ async def test_a_success_makes_the_job_succeeded(desk: Desk) -> None:
 
 
 async def test_a_failure_with_attempts_left_goes_back_after_its_delay(desk: Desk) -> None:
-    """One attempt fewer, claim cleared, due at now + delay."""
     held = await desk.put_and_take(attempts=3)
     desk.clock.advance(seconds=1)
 
@@ -39,7 +37,6 @@ async def test_a_failure_with_attempts_left_goes_back_after_its_delay(desk: Desk
 
 
 async def test_a_failed_job_is_handed_out_again_with_its_next_attempt(desk: Desk) -> None:
-    """Attempts count from 1 over the job's whole life."""
     held = await desk.put_and_take(attempts=3)
     await desk.fail(held.key, delay_ms=100)
 
@@ -52,7 +49,6 @@ async def test_a_failed_job_is_handed_out_again_with_its_next_attempt(desk: Desk
 
 
 async def test_the_last_failure_makes_the_job_failed_and_keeps_its_claim_for_who_looks(desk: Desk) -> None:
-    """Attempts remaining 0, and the holder of the last attempt stays to be seen."""
     held = await desk.put_and_take(attempts=1)
     desk.clock.advance(seconds=1)
 
@@ -67,7 +63,6 @@ async def test_the_last_failure_makes_the_job_failed_and_keeps_its_claim_for_who
 
 
 async def test_a_final_failure_fails_the_job_whatever_is_left(desk: Desk) -> None:
-    """A worker that knows that trying again is useless says so."""
     held = await desk.put_and_take(attempts=100)
 
     acked = await desk.fail(held.key, final=True)
@@ -77,7 +72,7 @@ async def test_a_final_failure_fails_the_job_whatever_is_left(desk: Desk) -> Non
 
 
 async def test_acks_append_to_the_custom_status(desk: Desk) -> None:
-    """MySQL's rule; on Redis the newest takes the place of the old ones."""
+    """As in the original: appended on MySQL, replaced by the newest on Redis."""
     held = await desk.put_and_take(status="one,")
     await desk.fail(held.key, status="two,")
     await desk.take()
@@ -88,7 +83,7 @@ async def test_acks_append_to_the_custom_status(desk: Desk) -> None:
 
 
 async def test_an_ack_without_a_status_leaves_it_or_clears_it(desk: Desk) -> None:
-    """It clears it where the newest takes the place of the old: an empty one is one, too."""
+    """It clears the status where the newest replaces the others."""
     held = await desk.put_and_take(status="one")
 
     await desk.succeed(held.key)
@@ -98,7 +93,6 @@ async def test_an_ack_without_a_status_leaves_it_or_clears_it(desk: Desk) -> Non
 
 
 async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:
-    """What was there first stays."""
     limit = desk.shard.capabilities.custom_status_chars_max
     held = await desk.put_and_take(status="a" * (limit - 1))
 
@@ -111,8 +105,8 @@ async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:
 
 @pytest.mark.parametrize("succeeded", [True, False])
 async def test_without_a_token_anybody_may_ack_a_job_in_progress(desk: Desk, succeeded: bool) -> None:
-    """As in the original: old clients have no tokens."""
-    held = await desk.put_and_take(source="somebody")
+    """Clients of the original have no tokens."""
+    held = await desk.put_and_take(source="a worker")
 
     acked = await desk.ack(Ack(held.key, succeeded))
 
@@ -121,7 +115,6 @@ async def test_without_a_token_anybody_may_ack_a_job_in_progress(desk: Desk, suc
 
 @pytest.mark.parametrize("succeeded", [True, False])
 async def test_the_holders_token_counts(desk: Desk, succeeded: bool) -> None:
-    """The usual case of a new client."""
     held = await desk.put_and_take()
 
     acked = await desk.ack(Ack(held.key, succeeded, token=held.holder.token))
@@ -131,7 +124,6 @@ async def test_the_holders_token_counts(desk: Desk, succeeded: bool) -> None:
 
 @pytest.mark.parametrize("succeeded", [True, False])
 async def test_a_token_of_an_earlier_claim_is_refused_and_the_holder_named(desk: Desk, succeeded: bool) -> None:
-    """A worker that was stopped past its claim must not end another's attempt."""
     zombie = await desk.put_and_take()
     await desk.fail(zombie.key)
     desk.clock.advance(seconds=3)
@@ -151,7 +143,6 @@ async def test_a_token_of_an_earlier_claim_is_refused_and_the_holder_named(desk:
 @pytest.mark.parametrize("token", [None, "some token"])
 @pytest.mark.parametrize("succeeded", [True, False])
 async def test_an_ack_of_a_waiting_job_changes_nothing(desk: Desk, succeeded: bool, token: str | None) -> None:
-    """An ack never changes a job that nobody holds."""
     key = await desk.put()
 
     acked = await desk.ack(Ack(key, succeeded, token=token, append_status="x"))
@@ -166,7 +157,6 @@ async def test_an_ack_of_a_waiting_job_changes_nothing(desk: Desk, succeeded: bo
 @pytest.mark.parametrize("succeeded", [True, False])
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
 async def test_a_finished_job_stays_as_it_is(desk: Desk, state: JobState, succeeded: bool, token: str | None) -> None:
-    """A success is never turned back, and a late success never overwrites a failure."""
     key = await desk.put_in(state)
     before = await desk.look(key)
     desk.clock.advance(seconds=1)
@@ -178,7 +168,6 @@ async def test_a_finished_job_stays_as_it_is(desk: Desk, state: JobState, succee
 
 
 async def test_an_unknown_job_is_not_found(desk: Desk) -> None:
-    """All parts of a descriptor must match."""
     held = await desk.put_and_take()
     await desk.shard.create_queues(["other"], desk.now)
     wrong = [
@@ -195,7 +184,6 @@ async def test_an_unknown_job_is_not_found(desk: Desk) -> None:
 
 
 async def test_acks_of_one_call_are_answered_in_order(desk: Desk) -> None:
-    """Each item has its own outcome."""
     await desk.insert(*[desk.job(attempts=1) for _ in range(4)])
     held = await desk.claim(3)
     [waiting] = await desk.scan(JobState.PENDING)
@@ -233,7 +221,7 @@ async def test_acks_of_one_call_are_answered_in_order(desk: Desk) -> None:
 async def test_of_two_acks_of_one_job_in_a_call_the_first_counts(
     desk: Desk, first: bool, second: bool, state: JobState
 ) -> None:
-    """Lanes join strangers' acks: they must come out as if they had come one after the other."""
+    """A lane joins the acks of several callers, and they must come out as if they had come one after the other."""
     held = await desk.put_and_take()
 
     one, two = await desk.shard.finish_jobs([Ack(held.key, first), Ack(held.key, second, append_status="x")], desk.now)
@@ -247,12 +235,10 @@ async def test_of_two_acks_of_one_job_in_a_call_the_first_counts(
 
 
 async def test_an_ack_of_nothing_does_nothing(desk: Desk) -> None:
-    """Empty lists are legal everywhere."""
     assert list(await desk.shard.finish_jobs([], desk.now)) == []
 
 
 async def test_a_thousand_acks_in_one_call_are_all_carried_out(desk: Desk) -> None:
-    """As many as a request may have."""
     await desk.insert(*[desk.job() for _ in range(1000)])
     held = await desk.claim(1000)
 

@@ -1,4 +1,4 @@
-"""What nobody needs any more."""
+"""Garbage collection of finished jobs and old keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.contract.desk import ALL, QUEUE, Desk
 
 
 async def test_finished_jobs_vanish_after_their_own_times_to_live(desk: Desk) -> None:
-    """Counted from the finish, not from when they were due or enqueued."""
     await desk.put()
     await desk.put(attempts=1)
     first, second = await desk.claim(2)
@@ -31,7 +30,6 @@ async def test_finished_jobs_vanish_after_their_own_times_to_live(desk: Desk) ->
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.IN_PROGRESS])
 async def test_unfinished_jobs_are_no_garbage_however_old(desk: Desk, state: JobState) -> None:
-    """Nothing accepted is lost."""
     key = await desk.put_in(state)
     desk.clock.advance(hours=10_000)
 
@@ -40,7 +38,6 @@ async def test_unfinished_jobs_are_no_garbage_however_old(desk: Desk, state: Job
 
 
 async def test_only_the_named_queues_are_collected(desk: Desk) -> None:
-    """Each with its own times."""
     await desk.shard.create_queues(["other"], desk.now)
     key = await desk.put_in(JobState.SUCCEEDED)
     desk.clock.advance(hours=1000)
@@ -52,7 +49,6 @@ async def test_only_the_named_queues_are_collected(desk: Desk) -> None:
 
 
 async def test_a_sweep_says_what_went_by_queue_and_priority(desk: Desk) -> None:
-    """For the counters that operators know."""
     for priority in (1, 1, 2):
         await desk.put_in(JobState.SUCCEEDED, priority=priority)
     await desk.put_in(JobState.FAILED, priority=2)
@@ -67,7 +63,6 @@ async def test_a_sweep_says_what_went_by_queue_and_priority(desk: Desk) -> None:
 
 
 async def test_a_sweep_is_bounded_and_gets_there_step_by_step(desk: Desk) -> None:
-    """At most `limit` rows a call; repeated, all of it goes."""
     for _ in range(6):
         await desk.put_in(JobState.SUCCEEDED)
         await desk.put_in(JobState.FAILED)
@@ -84,7 +79,7 @@ async def test_a_sweep_is_bounded_and_gets_there_step_by_step(desk: Desk) -> Non
 
 
 async def test_collected_jobs_leave_the_totals_as_they_were(desk: Desk) -> None:
-    """Totals count since the queue was made."""
+    """Totals count since the queue was created."""
     await desk.put_in(JobState.SUCCEEDED)
     desk.clock.advance(ms=2)
     await desk.collect(succeeded_ms=1)
@@ -94,13 +89,11 @@ async def test_collected_jobs_leave_the_totals_as_they_were(desk: Desk) -> None:
 
 
 async def test_a_sweep_of_nothing_says_nothing(desk: Desk) -> None:
-    """Empty lists are legal everywhere."""
     assert list(await desk.shard.collect_garbage([], desk.now, ALL)) == []
     assert await desk.collect() == (0, 0)
 
 
 async def test_old_keys_that_go_are_counted_and_bounded(desk: Desk) -> None:
-    """So that whoever sweeps knows that there is more."""
     await desk.shard.insert_jobs([InsertRequest(QUEUE, [], f"key {number}") for number in range(5)], desk.now)
     desk.clock.advance(ms=120_001)
 

@@ -29,7 +29,6 @@ TEXTS = [
     [b"", bytes(range(256)), b"\x00" * 10, b"\xff\xfe\xc3\x28", b"'; DROP TABLE jobs; --", "☂".encode() * 100],
 )
 async def test_bodies_come_back_byte_for_byte(desk: Desk, body: bytes) -> None:
-    """Through a claim, a lookup, a checkpoint and a retry."""
     held = await desk.put_and_take(body)
     assert held.job.body == body
     assert (await desk.look(held.key)).body == body
@@ -40,7 +39,6 @@ async def test_bodies_come_back_byte_for_byte(desk: Desk, body: bytes) -> None:
 
 
 async def test_a_body_of_a_mebibyte_comes_back_whole(desk: Desk) -> None:
-    """The default bound."""
     body = bytes(range(256)) * 4096
     held = await desk.put_and_take(body)
 
@@ -50,7 +48,7 @@ async def test_a_body_of_a_mebibyte_comes_back_whole(desk: Desk) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 async def test_texts_come_back_as_they_were(desk: Desk, text: str) -> None:
-    """Statuses, headers, errors, unique keys: NUL, odd unicode and quotes are text like any other."""
+    """Statuses, headers, errors, unique keys: NUL, odd unicode and quotes."""
     held = await desk.put_and_take(status=text, headers={text: text, "other": ""}, unique=unique(text), attempts=3)
     assert held.job.headers == {text: text, "other": ""}
     await desk.fail(held.key, status=text, error=(text, text))
@@ -68,7 +66,6 @@ async def test_texts_come_back_as_they_were(desk: Desk, text: str) -> None:
 
 @pytest.mark.parametrize("run_after_ms", [I64_MIN, -1, 0, 1])
 async def test_a_run_after_long_ago_is_due_at_once(desk: Desk, run_after_ms: int) -> None:
-    """Any i64 is a time."""
     key = await desk.put(run_after_ms=run_after_ms)
 
     assert (await desk.look(key)).run_after_ms == run_after_ms
@@ -100,7 +97,6 @@ async def test_the_highest_id_works(desk: Desk) -> None:
 
 @pytest.mark.parametrize("priority", [1, 3, 127])
 async def test_any_priority_of_a_byte_works(desk: Desk, priority: int) -> None:
-    """The number of levels is the service's setting."""
     key = await desk.put(priority=priority)
 
     assert (await desk.take()).key == key
@@ -109,7 +105,6 @@ async def test_any_priority_of_a_byte_works(desk: Desk, priority: int) -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2**31 - 1])
 async def test_attempts_go_from_one_to_the_highest_i32(desk: Desk, attempts: int) -> None:
-    """What the wire can say and the service lets through."""
     held = await desk.put_and_take(attempts=attempts)
     assert held.job.attempts_remaining == attempts
 
@@ -120,7 +115,6 @@ async def test_attempts_go_from_one_to_the_highest_i32(desk: Desk, attempts: int
 
 
 async def test_times_far_ahead_fit_everywhere(desk: Desk) -> None:
-    """Expiry and claim timeouts of a producer who means never."""
     far_ms = I64_MAX - desk.now - 1_000_000
     held = await desk.put_and_take(expires_in_ms=far_ms, claim_timeout_ms=far_ms)
 
@@ -131,7 +125,6 @@ async def test_times_far_ahead_fit_everywhere(desk: Desk) -> None:
 
 @pytest.mark.parametrize("odd", [0, -1, I64_MIN, I64_MAX])
 async def test_keys_that_no_job_has_are_not_found(desk: Desk, odd: int) -> None:
-    """Whatever number a descriptor held."""
     await desk.put()
 
     assert await desk.find(JobKey(QUEUE, 1, odd)) is None
@@ -141,7 +134,7 @@ async def test_keys_that_no_job_has_are_not_found(desk: Desk, odd: int) -> None:
 
 @pytest.mark.parametrize("name", ["", "no such", "'; --", "e" * 1000, "em%ils", "EMAILS", "emails\x00", "☂"])
 async def test_names_that_no_queue_has_find_nothing(desk: Desk, name: str) -> None:
-    """Only createQueue looks at a name's form; anything else may arrive at the store."""
+    """Only createQueue checks the form of a name; any other name may reach the store."""
     key = await desk.put()
 
     assert await desk.find(key._replace(queue=name)) is None
@@ -151,7 +144,6 @@ async def test_names_that_no_queue_has_find_nothing(desk: Desk, name: str) -> No
 
 
 async def test_a_job_with_everything_set_comes_back_as_it_was(desk: Desk) -> None:
-    """Every field at once."""
     new = NewJob(
         id=desk.job().id,
         body=b"\x00",

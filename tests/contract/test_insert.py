@@ -9,7 +9,6 @@ from tests.contract.desk import QUEUE, Desk
 
 
 async def test_a_stored_job_comes_back_as_it_was_given(desk: Desk) -> None:
-    """A lookup shows what the producer said, and that nothing has happened yet."""
     key = await desk.put(b"body", priority=2, delay_ms=500, attempts=7, status="new", headers={"trace": "1"})
 
     job = await desk.look(key)
@@ -28,7 +27,6 @@ async def test_a_stored_job_comes_back_as_it_was_given(desk: Desk) -> None:
 
 
 async def test_ids_come_back_in_the_order_of_the_jobs(desk: Desk) -> None:
-    """Producers match descriptors to jobs by position."""
     jobs = [desk.job(b"%d" % number, priority=1 + number % 3) for number in range(10)]
 
     inserted = await desk.insert(*jobs)
@@ -39,14 +37,13 @@ async def test_ids_come_back_in_the_order_of_the_jobs(desk: Desk) -> None:
 
 
 async def test_requests_of_one_call_are_answered_in_order_and_fail_alone(desk: Desk) -> None:
-    """Strangers' requests share a transaction; one that can't be done must harm no other."""
     first, other, last = desk.job(), desk.job(), desk.job()
 
     results = await desk.shard.insert_jobs(
         [
             InsertRequest(QUEUE, [first]),
             InsertRequest("missing", [other]),
-            InsertRequest(QUEUE, [desk.job(), desk.job()], max_pending=2),
+            InsertRequest(QUEUE, [desk.job(), desk.job()], max_backlog=2),
             InsertRequest(QUEUE, [last]),
         ],
         desk.now,
@@ -61,7 +58,6 @@ async def test_requests_of_one_call_are_answered_in_order_and_fail_alone(desk: D
 
 
 async def test_an_insert_of_nothing_stores_nothing(desk: Desk) -> None:
-    """Empty lists are legal everywhere."""
     assert list(await desk.shard.insert_jobs([], desk.now)) == []
     inserted = await desk.insert()
     assert list(inserted.ids) == []
@@ -73,16 +69,15 @@ async def test_an_insert_into_a_missing_queue_is_refused_with_its_name(desk: Des
     result = await desk.request(InsertRequest("missing", [desk.job()]))
 
     assert isinstance(result, QueueNotFound)
-    assert result.queue == "missing"
+    assert result.message == "Queue not found: missing"
 
 
 async def test_a_request_that_would_overfill_the_queue_is_refused_whole(desk: Desk) -> None:
-    """A backlog's bound counts waiting jobs of all priorities, due or not; nothing of the request is stored."""
     await desk.put(priority=1)
     await desk.put(priority=3, delay_ms=1000)
 
-    refused = await desk.request(InsertRequest(QUEUE, [desk.job(), desk.job()], max_pending=3))
-    fits = await desk.request(InsertRequest(QUEUE, [desk.job()], max_pending=3))
+    refused = await desk.request(InsertRequest(QUEUE, [desk.job(), desk.job()], max_backlog=3))
+    fits = await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=3))
 
     assert isinstance(refused, QueueFull)
     assert isinstance(fits, Inserted)
@@ -90,17 +85,15 @@ async def test_a_request_that_would_overfill_the_queue_is_refused_whole(desk: De
 
 
 async def test_only_waiting_jobs_fill_a_queue(desk: Desk) -> None:
-    """Jobs in hand or finished are no backlog."""
     for state in (JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED):
         await desk.put_in(state)
 
-    result = await desk.request(InsertRequest(QUEUE, [desk.job()], max_pending=1))
+    result = await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=1))
 
     assert isinstance(result, Inserted)
 
 
 async def test_a_custom_status_is_cut_at_the_stores_length(desk: Desk) -> None:
-    """Every write of a status cuts at the same length."""
     limit = desk.shard.capabilities.custom_status_chars_max
     key = await desk.put(status="é" * (limit + 10))
 
@@ -108,7 +101,6 @@ async def test_a_custom_status_is_cut_at_the_stores_length(desk: Desk) -> None:
 
 
 async def test_the_same_job_has_different_ids_in_two_queues(desk: Desk) -> None:
-    """A queue's jobs are its own: a key with another queue's name finds nothing."""
     await desk.shard.create_queues(["other"], desk.now)
     key = await desk.put()
 
@@ -117,7 +109,6 @@ async def test_the_same_job_has_different_ids_in_two_queues(desk: Desk) -> None:
 
 
 async def test_many_jobs_in_one_request_are_all_there(desk: Desk) -> None:
-    """A thousand jobs a request is the service's bound."""
     jobs = [desk.job(b"%d" % number) for number in range(1000)]
 
     await desk.insert(*jobs)
@@ -128,7 +119,7 @@ async def test_many_jobs_in_one_request_are_all_there(desk: Desk) -> None:
 
 
 async def test_the_same_insert_again_stores_nothing_twice(desk: Desk) -> None:
-    """A server that lost the answer to its transaction tries it again with the same ids."""
+    """A server that lost the answer to its transaction repeats it with the same ids."""
     jobs = [desk.job(b"1"), desk.job(b"2")]
     first = await desk.insert(*jobs)
 
@@ -141,7 +132,7 @@ async def test_the_same_insert_again_stores_nothing_twice(desk: Desk) -> None:
 
 
 async def test_jobs_may_come_in_any_order_of_ids(desk: Desk) -> None:
-    """Two lanes of a server make ids side by side; the later ids may be stored first."""
+    """Two lanes of a server make ids at the same time; the later ids may be stored first."""
     early, late, last = desk.job(b"early"), desk.job(b"late"), desk.job(b"last")
     await desk.insert(late)
     await desk.insert(early, last)

@@ -39,7 +39,7 @@ async def test_as_many_jobs_as_a_request_may_have_are_stored_and_answered_again_
 ) -> None:
     """In one request with its key: all of them or none, and the answer is kept for who asks again."""
     jobs = [make(desk, number) for number in range(MANY)]
-    request = InsertRequest(QUEUE, jobs, request_key="r", fingerprint=b"f", max_pending=MANY)
+    request = InsertRequest(QUEUE, jobs, request_key="r", fingerprint=b"f", max_backlog=MANY)
 
     first = await desk.request(request)
     again = await desk.request(request._replace(jobs=[make(desk, number) for number in range(MANY)]))
@@ -50,7 +50,7 @@ async def test_as_many_jobs_as_a_request_may_have_are_stored_and_answered_again_
     assert (first.existing, again.existing, again.repeated) == ({}, {}, True)
     rows = await desk.shard.count_jobs([QUEUE])
     assert (sum(row.pending for row in rows), sum(row.enqueued_total for row in rows)) == (MANY, MANY)
-    assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()], max_pending=MANY)), QueueFull)
+    assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=MANY)), QueueFull)
 
 
 async def test_as_many_keys_as_a_request_may_have_are_found_taken(desk: Desk) -> None:

@@ -11,7 +11,6 @@ from tests.contract.desk import QUEUE, Desk
 
 
 async def test_lookups_are_answered_in_order_with_none_for_what_is_not_there(desk: Desk) -> None:
-    """Unknown jobs are left out by the service; the store says which they are."""
     first, second = await desk.put(b"1"), await desk.put(b"2", priority=2)
     keys = [
         second,
@@ -29,7 +28,6 @@ async def test_lookups_are_answered_in_order_with_none_for_what_is_not_there(des
 
 
 async def test_bodies_come_only_when_asked_for(desk: Desk) -> None:
-    """They may be large."""
     key = await desk.put(b"body")
 
     assert (await desk.look(key, bodies=False)).body is None
@@ -37,7 +35,6 @@ async def test_bodies_come_only_when_asked_for(desk: Desk) -> None:
 
 
 async def test_updated_at_follows_what_happens_to_the_job(desk: Desk) -> None:
-    """Operators see when something last happened."""
     key = await desk.put(attempts=3)
     seen = [(await desk.look(key)).updated_at_ms]
     for step in (desk.take, lambda: desk.fail(key), desk.take, lambda: desk.succeed(key)):
@@ -50,7 +47,6 @@ async def test_updated_at_follows_what_happens_to_the_job(desk: Desk) -> None:
 
 
 async def test_waiting_jobs_are_scanned_by_run_after_newest_first(desk: Desk) -> None:
-    """Then by id, descending too."""
     a = desk.job(delay_ms=-10)
     b = desk.job()
     c = desk.job(delay_ms=-5)
@@ -61,7 +57,6 @@ async def test_waiting_jobs_are_scanned_by_run_after_newest_first(desk: Desk) ->
 
 
 async def test_due_and_future_jobs_are_scanned_apart(desk: Desk) -> None:
-    """The flag picks the future ones, and only them."""
     past, now, soon = desk.job(delay_ms=-1), desk.job(), desk.job(delay_ms=1)
     await desk.insert(past, now, soon)
 
@@ -72,14 +67,13 @@ async def test_due_and_future_jobs_are_scanned_apart(desk: Desk) -> None:
 @pytest.mark.parametrize("future", [False, True])
 @pytest.mark.parametrize("state", [JobState.IN_PROGRESS, JobState.SUCCEEDED, JobState.FAILED])
 async def test_the_future_flag_means_nothing_to_other_states(desk: Desk, state: JobState, future: bool) -> None:
-    """Ours applies it to PENDING only."""
+    """The original applied it to PENDING only."""
     key = await desk.put_in(state)
 
     assert [job.id for job in await desk.scan(state, future=future)] == [key.id]
 
 
 async def test_jobs_in_progress_are_scanned_by_claim_time(desk: Desk) -> None:
-    """The latest claim first, whatever the run-after says."""
     old = await desk.put_and_take()
     desk.clock.advance(seconds=1)
     new = await desk.put_and_take(delay_ms=-100_000)
@@ -91,7 +85,6 @@ async def test_jobs_in_progress_are_scanned_by_claim_time(desk: Desk) -> None:
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
 async def test_finished_jobs_are_scanned_by_finish_time(desk: Desk, state: JobState) -> None:
-    """The latest finish first, whatever was claimed or enqueued first."""
     await desk.insert(desk.job(), desk.job())
     first, second = await desk.claim(2)
     for held in (second, first):
@@ -121,7 +114,7 @@ async def test_pages_go_through_all_jobs_once(desk: Desk, state: JobState) -> No
 
 @pytest.mark.parametrize("state", list(JobState))
 async def test_a_page_may_begin_at_a_place_where_no_job_is(desk: Desk, state: JobState) -> None:
-    """A scan over several shards goes on after a job of another shard."""
+    """A scan over several shards continues after a job of another shard."""
     keys = [await desk.put_in(state) if state is not JobState.PENDING else await desk.put() for _ in range(3)]
     page = Page(QUEUE, state, 1, 10, due_by_ms=desk.now)
     rows = await desk.page(page)
@@ -139,7 +132,7 @@ async def test_a_page_may_begin_at_a_place_where_no_job_is(desk: Desk, state: Jo
 
 
 async def test_the_future_part_has_pages_too(desk: Desk) -> None:
-    """The border is the time that the scan began with."""
+    """The border is the time at which the scan began."""
     jobs = [desk.job(delay_ms=delay) for delay in (-1, 0, 1, 2, 3)]
     await desk.insert(*jobs)
     page = Page(QUEUE, JobState.PENDING, 1, 2, due_by_ms=desk.now, future=True)
@@ -151,7 +144,6 @@ async def test_the_future_part_has_pages_too(desk: Desk) -> None:
 
 
 async def test_a_row_says_by_which_time_it_is_ordered(desk: Desk) -> None:
-    """The next page starts from it."""
     held = await desk.put_and_take(attempts=1)
     claimed_at = desk.now
     [row] = await desk.page(Page(QUEUE, JobState.IN_PROGRESS, 1, 1))
@@ -165,7 +157,6 @@ async def test_a_row_says_by_which_time_it_is_ordered(desk: Desk) -> None:
 
 
 async def test_scanned_jobs_are_shown_as_lookups_show_them(desk: Desk) -> None:
-    """One way to show a job."""
     for state in list(JobState)[::-1]:
         await desk.put_in(state, status="s", headers={"a": "b"})
 
@@ -175,7 +166,7 @@ async def test_scanned_jobs_are_shown_as_lookups_show_them(desk: Desk) -> None:
 
 
 async def test_a_page_with_bodies_ends_at_its_bytes_but_has_a_row(desk: Desk) -> None:
-    """Scans must not fill a server's memory; no rows would mean the end."""
+    """A page without rows would mean the end."""
     await desk.insert(*[desk.job(b"x" * 1000) for _ in range(10)])
     page = Page(QUEUE, JobState.PENDING, 1, 10, due_by_ms=desk.now, bodies=True, max_bytes=2500)
 
@@ -190,7 +181,6 @@ async def test_a_page_with_bodies_ends_at_its_bytes_but_has_a_row(desk: Desk) ->
 
 
 async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
-    """Merging is the service's business."""
     await desk.shard.create_queues(["other"], desk.now)
     key = await desk.put(priority=2)
     await desk.put(priority=1)
@@ -201,12 +191,10 @@ async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
 
 
 async def test_a_scan_of_a_missing_queue_is_refused(desk: Desk) -> None:
-    """A typing error must not look like an empty queue."""
     assert isinstance(await desk.shard.scan_jobs(Page("missing", JobState.PENDING, 1, 1)), QueueNotFound)
 
 
 async def test_a_scan_of_no_rows_gives_none(desk: Desk) -> None:
-    """A limit of 0 is no wildcard."""
     await desk.put()
 
     assert list(await desk.page(Page(QUEUE, JobState.PENDING, 1, 0, due_by_ms=desk.now))) == []

@@ -95,7 +95,7 @@ async def test_a_shard_that_was_away_drops_settings_from_before_a_deletion_and_k
 
 
 async def test_a_deletion_that_comes_late_leaves_a_queue_that_was_made_since(desk: Desk) -> None:
-    """And says how late it is, so that its server can decide anew."""
+    """The answer says how late it is, so that its server can decide anew."""
     made = await merged(desk, queue_at(LATE_MS, Life(LATE_MS)))
     assert await desk.shard.delete_queues(["q"], LATE_MS - 1) == LATE_MS
     assert await kept_by(desk) == made
@@ -130,7 +130,6 @@ async def test_a_deletion_is_remembered_as_later_than_all_that_the_queue_carried
 
 
 async def test_a_deletion_is_forgotten_by_one_that_comes_a_day_later(desk: Desk) -> None:
-    """What a shard remembers stays bounded."""
     await desk.shard.delete_queues(["old", "older"], LATE_MS)
     await desk.shard.delete_queues(["q"], LATE_MS, now_ms=LATE_MS + DELETION_KEPT_MS)
     assert (await merged(desk, Queue("old", life=Life(LATE_MS)))).life.over

@@ -25,7 +25,6 @@ CONFIG = QueueConfig(
 
 
 async def test_queues_are_listed_by_name(desk: Desk) -> None:
-    """With nothing set: the server's defaults hold."""
     await desk.shard.create_queues(["zeta", "Alpha", "alpha"], desk.now)
 
     queues = await desk.shard.list_queues()
@@ -36,7 +35,6 @@ async def test_queues_are_listed_by_name(desk: Desk) -> None:
 
 
 async def test_names_are_case_sensitive(desk: Desk) -> None:
-    """`Emails` and `emails` are two queues, on every store."""
     await desk.shard.create_queues(["Emails"], desk.now)
     await desk.put(queue="Emails")
 
@@ -46,7 +44,6 @@ async def test_names_are_case_sensitive(desk: Desk) -> None:
 
 @pytest.mark.parametrize("name", ["a", "_", "0", "q" * 50, "Q_9" * 16])
 async def test_all_legal_names_work(desk: Desk, name: str) -> None:
-    """Letters, digits, underscore, up to 50 characters at least."""
     await desk.shard.create_queues([name], desk.now)
     key = await desk.put(queue=name)
 
@@ -57,7 +54,7 @@ async def test_all_legal_names_work(desk: Desk, name: str) -> None:
 
 
 async def test_making_queues_answers_with_all_of_them_as_they_are(desk: Desk) -> None:
-    """So that a server knows a queue that it made, or that was there, without reading the list of all."""
+    """So a server knows a queue that it made, or that was there, without reading the list of all."""
     await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=True)
 
     made = await desk.shard.create_queues(["new", QUEUE, "newer"], desk.now)
@@ -67,7 +64,6 @@ async def test_making_queues_answers_with_all_of_them_as_they_are(desk: Desk) ->
 
 
 async def test_a_queue_that_exists_stays_as_it_is(desk: Desk) -> None:
-    """Creating twice is no error and loses nothing."""
     key = await desk.put()
     await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=True)
 
@@ -80,7 +76,6 @@ async def test_a_queue_that_exists_stays_as_it_is(desk: Desk) -> None:
 
 
 async def test_settings_and_the_pause_switch_are_kept_apart(desk: Desk) -> None:
-    """None leaves the other as it is."""
     await desk.shard.configure_queue(QUEUE, paused=True)
     await desk.shard.configure_queue(QUEUE, config=CONFIG)
     [queue] = await desk.shard.list_queues()
@@ -93,7 +88,7 @@ async def test_settings_and_the_pause_switch_are_kept_apart(desk: Desk) -> None:
 
 
 async def test_new_settings_replace_the_old_ones_whole(desk: Desk) -> None:
-    """What is None in the new ones is the server's default again; zero is not None."""
+    """None means the server's default again; zero does not."""
     await desk.shard.configure_queue(QUEUE, config=CONFIG)
     await desk.shard.configure_queue(QUEUE, config=QueueConfig(max_jobs_per_second=0.0, max_backlog=0))
 
@@ -102,7 +97,7 @@ async def test_new_settings_replace_the_old_ones_whole(desk: Desk) -> None:
 
 
 async def test_only_a_later_change_replaces_settings_and_each_counts_for_itself(desk: Desk) -> None:
-    """Changes may come to a shard late and in any order: from servers that work at once, or bring it up to date."""
+    """Changes may reach a shard late and in any order: from servers that work at once, or that bring it up to date."""
     later = QueueConfig(max_backlog=2)
     await desk.shard.configure_queue(QUEUE, config=later, version="2")
     await desk.shard.configure_queue(QUEUE, paused=True, version="3")
@@ -123,7 +118,6 @@ async def test_only_a_later_change_replaces_settings_and_each_counts_for_itself(
 
 
 async def test_a_missing_queue_can_not_be_configured(desk: Desk) -> None:
-    """A typing error must not make settings for nothing."""
     with pytest.raises(QueueNotFound):
         await desk.shard.configure_queue("missing", paused=True)
     with pytest.raises(QueueNotFound):
@@ -131,7 +125,7 @@ async def test_a_missing_queue_can_not_be_configured(desk: Desk) -> None:
 
 
 async def test_a_deleted_queue_is_gone_at_once_with_all_its_jobs(desk: Desk) -> None:
-    """For every caller, though the space may come back later."""
+    """For every caller, though its rows are deleted later."""
     keys = [await desk.put_in(state) for state in list(JobState)[::-1]]
 
     await desk.shard.delete_queues([QUEUE, "missing"])
@@ -143,7 +137,6 @@ async def test_a_deleted_queue_is_gone_at_once_with_all_its_jobs(desk: Desk) -> 
 
 
 async def test_a_claim_on_a_deleted_queues_job_is_not_found(desk: Desk) -> None:
-    """Whoever still holds one is told so."""
     held = await desk.put_and_take()
     await desk.shard.delete_queues([QUEUE])
 
@@ -155,7 +148,6 @@ async def test_a_claim_on_a_deleted_queues_job_is_not_found(desk: Desk) -> None:
 
 
 async def test_a_queue_made_again_under_an_old_name_is_empty(desk: Desk) -> None:
-    """Old jobs, keys, settings and counts must not reappear, neither at once nor while the rest is swept away."""
     keys = [await desk.put_in(state) for state in list(JobState)[::-1]]
     keys.append(await desk.put(unique=unique("k"), expires_in_ms=5))
     await desk.shard.configure_queue(QUEUE, config=CONFIG, paused=True)
@@ -179,7 +171,6 @@ async def test_a_queue_made_again_under_an_old_name_is_empty(desk: Desk) -> None
 
 
 async def test_an_old_queues_keys_do_not_bind_a_new_one(desk: Desk) -> None:
-    """Unique keys and request keys go with their queue."""
     first = desk.job(unique=unique("k"))
     await desk.request(InsertRequest(QUEUE, [first], request_key="r", fingerprint=b"f"))
     await desk.shard.delete_queues([QUEUE])
@@ -195,7 +186,7 @@ async def test_an_old_queues_keys_do_not_bind_a_new_one(desk: Desk) -> None:
 
 
 async def test_garbage_of_a_deleted_queue_never_touches_a_new_one(desk: Desk) -> None:
-    """The sweep of the old rows runs while the new queue works."""
+    """The old rows are deleted while the new queue works."""
     await desk.insert(*[desk.job() for _ in range(50)])
     await desk.shard.delete_queues([QUEUE])
     await desk.shard.create_queues([QUEUE], desk.now)
@@ -209,12 +200,10 @@ async def test_garbage_of_a_deleted_queue_never_touches_a_new_one(desk: Desk) ->
 
 
 async def test_the_shard_says_that_it_can_serve(desk: Desk) -> None:
-    """For the readiness check."""
     await desk.shard.ping()
 
 
 async def test_a_shard_can_be_closed_twice(desk: Desk) -> None:
-    """Shutting down must not stumble over itself."""
     await desk.shard.close()
     await desk.shard.close()
 
@@ -246,6 +235,6 @@ async def test_a_closed_shard_refuses_every_call(desk: Desk) -> None:
 
 
 async def test_a_new_shard_gives_a_slot_for_ids(desk: Desk) -> None:
-    """Part of every id made by this server."""
+    """The slot is part of every id that this server makes."""
     assert 0 <= desk.shard.slot < 1024
     assert desk.shard.highest_id == 0

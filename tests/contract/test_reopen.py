@@ -17,7 +17,6 @@ def _durable_only(desk: Desk) -> None:
 
 
 async def test_jobs_of_all_states_are_there_again(desk: Desk) -> None:
-    """Each with all that was known of it."""
     keys = [
         await desk.put_in(state, b"%d" % state, status="s", headers={"a": "b"}, unique=unique(str(state)))
         for state in list(JobState)[::-1]
@@ -33,7 +32,6 @@ async def test_jobs_of_all_states_are_there_again(desk: Desk) -> None:
 
 
 async def test_what_happened_to_a_job_is_there_again(desk: Desk) -> None:
-    """History, errors, checkpoints."""
     held = await desk.put_and_take(b"old", attempts=5)
     await desk.fail(held.key, error=("E", "text"), status="x")
     await desk.take()
@@ -46,7 +44,7 @@ async def test_what_happened_to_a_job_is_there_again(desk: Desk) -> None:
 
 
 async def test_claims_go_on_after_a_restart(desk: Desk) -> None:
-    """A server's restart is not its workers' business: tokens, sources, deadlines and timeouts still hold."""
+    """Tokens, sources, deadlines and timeouts."""
     first = await desk.put_and_take()
     second = await desk.put_and_take(source="other")
     third = await desk.put_and_take()
@@ -64,7 +62,6 @@ async def test_claims_go_on_after_a_restart(desk: Desk) -> None:
 
 
 async def test_queues_and_their_settings_are_there_again(desk: Desk) -> None:
-    """Also that one was deleted."""
     await desk.shard.create_queues(["gone", "paused"], desk.now)
     await desk.shard.configure_queue("paused", config=QueueConfig(max_jobs_per_second=0.5), paused=True)
     key = await desk.put(queue="gone")
@@ -78,7 +75,6 @@ async def test_queues_and_their_settings_are_there_again(desk: Desk) -> None:
 
 
 async def test_keys_are_still_taken(desk: Desk) -> None:
-    """Unique keys and request keys protect across a restart too: that is when clients send again."""
     job = desk.job(unique=unique("k", UniqueScope.TIME, 50_000))
     first = await desk.request(InsertRequest(QUEUE, [job], request_key="r", fingerprint=b"f"))
     await desk.reopen()
@@ -93,7 +89,7 @@ async def test_keys_are_still_taken(desk: Desk) -> None:
 
 
 async def test_new_ids_are_above_all_old_ones(desk: Desk) -> None:
-    """Even where the clock was put back while the server was down."""
+    """Even if the clock was set back while the server was down."""
     jobs = [desk.job() for _ in range(3)]
     await desk.insert(*jobs)
     desk.clock.advance(hours=-5)
@@ -105,7 +101,7 @@ async def test_new_ids_are_above_all_old_ones(desk: Desk) -> None:
 
 
 async def test_the_highest_id_counts_finished_jobs_too(desk: Desk) -> None:
-    """Their descriptors are still in somebody's hands."""
+    """Callers still have their descriptors."""
     await desk.put()
     last = await desk.put_and_take(priority=1, delay_ms=-10)
     await desk.succeed(last.key)
@@ -116,7 +112,6 @@ async def test_the_highest_id_counts_finished_jobs_too(desk: Desk) -> None:
 
 
 async def test_future_jobs_become_due_after_a_restart(desk: Desk) -> None:
-    """Nothing that matters was only in memory."""
     key = await desk.put(delay_ms=5000)
     await desk.reopen()
     assert (await desk.counts()).future == 1

@@ -33,7 +33,6 @@ async def test_a_resend_gets_the_first_answer_and_stores_nothing(desk: Desk) -> 
 
 
 async def test_the_answer_is_the_same_though_the_jobs_have_gone(desk: Desk) -> None:
-    """What became of the jobs doesn't matter."""
     first = stored(await desk.request(keyed(desk)))
     for held in await desk.claim(10):
         await desk.succeed(held.key)
@@ -44,7 +43,7 @@ async def test_the_answer_is_the_same_though_the_jobs_have_gone(desk: Desk) -> N
 
 
 async def test_the_same_key_with_other_content_is_an_error(desk: Desk) -> None:
-    """Two requests got one key by mistake: neither may be lost in silence."""
+    """One key was used for two requests by mistake: neither may be lost without an error."""
     await desk.request(keyed(desk))
 
     assert isinstance(await desk.request(keyed(desk, fingerprint=b"other")), RequestKeyConflict)
@@ -64,7 +63,6 @@ async def test_a_key_is_forgotten_after_its_time(desk: Desk) -> None:
 
 
 async def test_garbage_collection_takes_only_keys_past_their_time(desk: Desk) -> None:
-    """A key within its two minutes still protects."""
     await desk.request(keyed(desk, key="old"))
     desk.clock.advance(ms=TWO_MINUTES_MS)
     await desk.request(keyed(desk, key="new"))
@@ -77,7 +75,6 @@ async def test_garbage_collection_takes_only_keys_past_their_time(desk: Desk) ->
 
 
 async def test_keys_are_per_queue(desk: Desk) -> None:
-    """Two queues' producers know nothing of each other."""
     await desk.shard.create_queues(["other"], desk.now)
     await desk.request(keyed(desk))
 
@@ -85,22 +82,20 @@ async def test_keys_are_per_queue(desk: Desk) -> None:
 
 
 async def test_a_refused_request_leaves_its_key_free(desk: Desk) -> None:
-    """It stored nothing, so a resend must be able to."""
-    refused = await desk.request(keyed(desk)._replace(max_pending=1))
+    refused = await desk.request(keyed(desk)._replace(max_backlog=1))
     assert isinstance(refused, QueueFull)
 
     assert not stored(await desk.request(keyed(desk))).repeated
 
 
 async def test_a_resend_is_answered_though_the_queue_is_full_now(desk: Desk) -> None:
-    """Nothing would be added."""
     await desk.request(keyed(desk))
 
-    assert stored(await desk.request(keyed(desk)._replace(max_pending=1))).repeated
+    assert stored(await desk.request(keyed(desk)._replace(max_backlog=1))).repeated
 
 
 async def test_a_resend_within_one_call_is_recognised(desk: Desk) -> None:
-    """A repeat that arrives during the first may ride in the same transaction."""
+    """A repeat that arrives during the first may be in the same transaction."""
     results = await desk.shard.insert_jobs([keyed(desk), keyed(desk), keyed(desk, fingerprint=b"x")], desk.now)
 
     assert list(stored(results[0]).ids) == list(stored(results[1]).ids)
@@ -110,7 +105,6 @@ async def test_a_resend_within_one_call_is_recognised(desk: Desk) -> None:
 
 
 async def test_the_first_answers_existing_jobs_are_said_again(desk: Desk) -> None:
-    """The answer is the first answer in all its parts."""
     old = desk.job(priority=2, unique=unique("k"))
     await desk.insert(old)
 
@@ -130,7 +124,6 @@ async def test_the_first_answers_existing_jobs_are_said_again(desk: Desk) -> Non
 
 @pytest.mark.parametrize("key", ["", "r" * 64, "☂ key\x00with anything", "'; --"])
 async def test_any_text_can_be_a_key(desk: Desk, key: str) -> None:
-    """It is only compared; the empty one is a key too."""
     first = stored(await desk.request(keyed(desk, key=key, jobs=1)))
     again = stored(await desk.request(keyed(desk, key=key, jobs=1)))
 
@@ -139,6 +132,5 @@ async def test_any_text_can_be_a_key(desk: Desk, key: str) -> None:
 
 
 async def test_a_keyed_request_without_jobs_is_known_too(desk: Desk) -> None:
-    """Nothing stored, and nothing again."""
     assert list(stored(await desk.request(keyed(desk, jobs=0))).ids) == []
     assert isinstance(await desk.request(keyed(desk, fingerprint=b"x")), RequestKeyConflict)

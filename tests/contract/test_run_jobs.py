@@ -11,7 +11,6 @@ from tests.contract.desk import QUEUE, Desk
 
 @pytest.mark.parametrize("delay_ms", [0, 60_000, 3_600_000, 7_200_000])
 async def test_a_waiting_job_becomes_due_at_the_time_given_and_keeps_its_attempts(desk: Desk, delay_ms: int) -> None:
-    """Sooner, later, or as it was."""
     key = await desk.put(delay_ms=3_600_000, attempts=3)
     other = await desk.put(delay_ms=3_600_000)
     result = await desk.run(key, attempts=9, delay_ms=delay_ms)
@@ -35,7 +34,6 @@ async def test_a_waiting_job_becomes_due_at_the_time_given_and_keeps_its_attempt
 
 
 async def test_a_failed_job_goes_back_with_the_attempts_given_and_without_its_claim(desk: Desk) -> None:
-    """As retryFailedJobs does it."""
     key = await desk.put_in(JobState.FAILED)
     assert (await desk.run(key, attempts=4)).outcome is Outcome.APPLIED
     job = await desk.look(key)
@@ -46,7 +44,6 @@ async def test_a_failed_job_goes_back_with_the_attempts_given_and_without_its_cl
 
 
 async def test_a_job_in_hand_stays_with_its_holder_who_is_named(desk: Desk) -> None:
-    """An operator must not start it twice."""
     key = await desk.put_in(JobState.IN_PROGRESS)
     before = await desk.look(key)
     result = await desk.run(key)
@@ -59,7 +56,6 @@ async def test_a_job_in_hand_stays_with_its_holder_who_is_named(desk: Desk) -> N
 
 
 async def test_a_success_and_a_missing_job_are_told(desk: Desk) -> None:
-    """Nothing changes."""
     done = await desk.put_in(JobState.SUCCEEDED)
     before = await desk.look(done)
     assert (await desk.run(done)).outcome is Outcome.ALREADY_FINAL
@@ -70,7 +66,6 @@ async def test_a_success_and_a_missing_job_are_told(desk: Desk) -> None:
 
 
 async def test_a_failed_job_whose_key_another_has_stays_and_one_whose_key_is_free_takes_it_again(desk: Desk) -> None:
-    """At most one job holds a unique key."""
     unique = UniqueKey("k", UniqueScope.UNFINISHED)
     first = await failed_with(desk, unique)
     second = await failed_with(desk, unique)

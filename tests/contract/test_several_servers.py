@@ -75,7 +75,6 @@ async def make_again(desk: Desk) -> None:
 
 
 async def test_a_sweep_by_a_server_that_does_not_know_the_queue_deletes_no_job(other: Desk, desk: Desk) -> None:
-    """An overdue claim goes back to the queue, whichever server sweeps it."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=10**6)
     [swept] = await other.shard.time_out_claims(desk.now, 100)
@@ -191,7 +190,6 @@ async def test_a_claim_from_a_queue_that_is_gone_says_so(other: Desk, desk: Desk
 
 
 async def test_one_stale_order_does_not_touch_another_of_the_same_call(other: Desk, desk: Desk) -> None:
-    """Both are claimed once."""
     await desk.shard.create_queues(["steady"], desk.now)
     await know(other)
     await make_again(desk)
@@ -207,7 +205,7 @@ async def test_one_stale_order_does_not_touch_another_of_the_same_call(other: De
 
 
 async def test_request_keys_of_the_queue_before_answer_nothing(other: Desk, desk: Desk) -> None:
-    """The first enqueue went with the old queue: the same words are a new enqueue."""
+    """The first enqueue went with the old queue: the same request is a new enqueue."""
     assert await other.claim() == []
     await other.request(InsertRequest(QUEUE, [other.job(b"old")], "key", b"f"))
     await make_again(desk)
@@ -253,7 +251,6 @@ async def test_a_look_at_what_waits_sees_the_queue_that_there_is(other: Desk, de
 
 
 async def test_looks_see_the_queue_that_there_is(other: Desk, desk: Desk) -> None:
-    """Both what is in it and that nothing is."""
     old = await other.put(b"old")
     await make_again(desk)
     assert await other.find(old) is None
@@ -321,7 +318,7 @@ async def test_a_queue_that_is_deleted_while_another_server_makes_it_from_old_kn
 async def test_creations_and_deletions_of_one_moment_leave_no_queue_or_setting_from_before_a_deletion(
     desk: Desk, other: Desk, seed: int
 ) -> None:
-    """Whichever the store carries out first. A deletion that answers with a later time has deleted nothing for sure."""
+    """Whichever the store carries out first. A deletion that answers with a later time has certainly deleted nothing."""
     random = Random(seed)
     for number in range(6):
         name, start_ms = f"q{number}", desk.now

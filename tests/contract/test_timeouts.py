@@ -8,7 +8,7 @@ from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
 
 async def test_a_claim_past_its_deadline_goes_back_with_one_attempt_fewer(desk: Desk) -> None:
-    """Claim cleared, run-after kept: it is due at once."""
+    """Its run-after is kept, so it is due at once."""
     held = await desk.put_and_take(attempts=3, delay_ms=-5)
     run_after_ms = desk.now - 5
     desk.clock.advance(ms=TIMEOUT_MS + 1)
@@ -25,7 +25,6 @@ async def test_a_claim_past_its_deadline_goes_back_with_one_attempt_fewer(desk: 
 
 
 async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk: Desk) -> None:
-    """Nothing stays IN_PROGRESS for ever."""
     held = await desk.put_and_take(attempts=1)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
@@ -38,7 +37,6 @@ async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk
 
 
 async def test_a_claim_before_its_deadline_is_left_alone(desk: Desk) -> None:
-    """A live claim is never shortened."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS - 1)
 
@@ -47,7 +45,7 @@ async def test_a_claim_before_its_deadline_is_left_alone(desk: Desk) -> None:
 
 
 async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk) -> None:
-    """That is what spreads a dead worker's thousand jobs."""
+    """This spreads the thousand jobs of a dead worker."""
     held = []
     for _ in range(5):
         held.append(await desk.put_and_take())
@@ -62,7 +60,6 @@ async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk
 
 
 async def test_a_sweep_says_what_it_did_by_queue_and_priority(desk: Desk) -> None:
-    """For the counters that operators know, and to wake who waits."""
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put_and_take(priority=1, delay_ms=-7)
     await desk.put_and_take(priority=1, delay_ms=-9)
@@ -83,7 +80,7 @@ async def test_a_sweep_says_what_it_did_by_queue_and_priority(desk: Desk) -> Non
 
 
 async def test_the_ack_of_a_worker_that_was_away_too_long_is_refused(desk: Desk) -> None:
-    """With its token. Nobody holds the job yet, then somebody does."""
+    """With its token: first when no worker has the job, then when another one has it."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     await desk.shard.time_out_claims(desk.now, ALL)
@@ -107,7 +104,6 @@ async def test_a_claim_counts_until_the_sweep_ends_it(desk: Desk) -> None:
 
 
 async def test_each_claim_has_its_own_deadline(desk: Desk) -> None:
-    """The job's own timeout, or the one of the order it was claimed by."""
     await desk.put()
     long = await desk.take(timeout_ms=5000)
     await desk.put()

@@ -41,7 +41,6 @@ async def test_a_second_job_under_the_key_is_the_first_one(desk: Desk, scope: Un
 
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_twins_in_one_request_are_one_job(desk: Desk, scope: UniqueScope) -> None:
-    """They get one descriptor."""
     first, twin = (desk.job(unique=unique("k", scope, HOUR_MS)) for _ in range(2))
 
     inserted = await desk.insert(first, twin)
@@ -52,14 +51,12 @@ async def test_twins_in_one_request_are_one_job(desk: Desk, scope: UniqueScope) 
 
 
 async def test_the_key_is_shown(desk: Desk) -> None:
-    """In lookups, whoever has it now."""
     key = await desk.put(unique=unique("the key"))
 
     assert (await desk.look(key)).unique_key == "the key"
 
 
 async def test_keys_of_two_queues_have_nothing_to_do_with_each_other(desk: Desk) -> None:
-    """Keys are per queue."""
     await desk.shard.create_queues(["other"], desk.now)
     await desk.insert(desk.job(unique=unique("k")))
 
@@ -69,7 +66,6 @@ async def test_keys_of_two_queues_have_nothing_to_do_with_each_other(desk: Desk)
 
 
 async def test_keys_are_compared_exactly(desk: Desk) -> None:
-    """Case, spaces, accents and empty ones make different keys."""
     keys = ["k", "K", " k", "k ", "", "é", "e\u0301", "k\x00", "k\x00x"]
 
     inserted = await desk.insert(*[desk.job(unique=unique(key)) for key in keys])
@@ -89,7 +85,6 @@ async def test_scope_pending_is_freed_at_the_first_claim_and_not_retaken(desk: D
 
 
 async def test_scope_unfinished_is_held_through_claims_and_retries(desk: Desk) -> None:
-    """Until the job is finished."""
     held = await desk.put_and_take(unique=unique("k", UNFINISHED))
     assert await taken(desk)
     await desk.fail(held.key)
@@ -102,7 +97,6 @@ async def test_scope_unfinished_is_held_through_claims_and_retries(desk: Desk) -
 @pytest.mark.parametrize("scope", [PENDING, UNFINISHED])
 @pytest.mark.parametrize("end", ["succeed", "fail", "cancel", "delete", "purge", "expire", "time_out"])
 async def test_the_end_of_the_job_frees_its_key(desk: Desk, scope: UniqueScope, end: str) -> None:
-    """However it ends."""
     about: About = {"unique": unique("k", scope), "attempts": 1, "expires_in_ms": 10 if end == "expire" else None}
     waits = end in ("cancel", "delete", "purge", "expire")
     key = await desk.put(**about) if waits else (await desk.put_and_take(**about)).key
@@ -128,7 +122,6 @@ async def test_the_end_of_the_job_frees_its_key(desk: Desk, scope: UniqueScope, 
 
 @pytest.mark.parametrize("end", ["succeed", "delete", "cancel"])
 async def test_scope_time_is_freed_by_time_alone(desk: Desk, end: str) -> None:
-    """Not by the job's end, nor by its deletion."""
     held = await desk.put_and_take(unique=unique("k", TIME, 5000))
     if end == "succeed":
         await desk.succeed(held.key)
@@ -159,7 +152,6 @@ async def test_scope_time_ends_while_the_job_still_waits(desk: Desk) -> None:
 
 
 async def test_a_retry_takes_the_key_again(desk: Desk) -> None:
-    """An UNFINISHED job that waits again must be the only one of its key again."""
     held = await desk.put_and_take(unique=unique("k"))
     await desk.fail(held.key, final=True)
     assert not await taken(desk)
@@ -186,7 +178,6 @@ async def test_a_retry_passes_over_a_job_whose_key_is_taken(desk: Desk) -> None:
 
 
 async def test_of_two_failed_jobs_with_one_key_a_retry_takes_one(desk: Desk) -> None:
-    """The older, as always."""
     keys = [await desk.put_in(JobState.FAILED, unique=unique("k")) for _ in range(2)]
 
     assert await desk.retry_failed() == 1
@@ -195,7 +186,6 @@ async def test_of_two_failed_jobs_with_one_key_a_retry_takes_one(desk: Desk) -> 
 
 
 async def test_an_old_jobs_end_does_not_free_a_key_that_another_has_now(desk: Desk) -> None:
-    """Keys are freed by their holder only."""
     old = await desk.put_and_take(unique=unique("k", PENDING))
     await desk.put(unique=unique("k", PENDING), delay_ms=HOUR_MS)
 
@@ -206,11 +196,10 @@ async def test_an_old_jobs_end_does_not_free_a_key_that_another_has_now(desk: De
 
 
 async def test_a_full_queue_still_answers_for_jobs_that_are_there(desk: Desk) -> None:
-    """Nothing would be added."""
     await desk.put(unique=unique("k"))
     await desk.put()
 
-    result = await desk.request(InsertRequest(QUEUE, [desk.job(unique=unique("k"))], max_pending=1))
+    result = await desk.request(InsertRequest(QUEUE, [desk.job(unique=unique("k"))], max_backlog=1))
 
     assert isinstance(result, Inserted)
     assert len(result.existing) == 1

@@ -156,10 +156,10 @@ class Kind(Enum):
     LOST = "an acknowledged enqueue is gone"
     UNDONE = "an acknowledged success was turned back"
     TWICE = "a job was handed out twice within its claim"
-    STALE_APPLIED = "an ack counted although somebody else held the job"
+    STALE_APPLIED = "an ack counted although another worker held the job"
     STUCK = "a job never ended"
-    GAVE_UP = "a job failed that nobody failed"
-    INVENTED = "a job was handed out that nobody enqueued"
+    GAVE_UP = "a job failed without a failed attempt"
+    INVENTED = "a job was handed out that was not enqueued"
     DAMAGED = "a body came back changed"
     DOUBLED = "one enqueued job became two"
 

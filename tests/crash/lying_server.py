@@ -27,7 +27,7 @@ class WriteBehind:
         lie = self
 
         async def insert_jobs(
-            shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int
+            shard: SqliteShard, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
         ) -> Sequence[Inserted | PinLaterError]:
             task = asyncio.create_task(lie.store_later(shard, requests, now_ms))
             lie._later.add(task)

@@ -30,7 +30,7 @@ class JumpingServer(NamedTuple):
     clock: Path
 
     def jump(self, seconds: int) -> None:
-        """The wall clock is off by so much from now on. Replaced whole, so that nobody reads half of it."""
+        """From now on the wall clock is off by so much. The file is replaced whole, so that no reader sees half of it."""
         new = self.clock.with_suffix(".new")
         new.write_text(str(seconds))
         new.rename(self.clock)
@@ -60,7 +60,7 @@ def several_sweeps(client: WireClient) -> None:
 
 @JUMPS
 def test_a_jump_neither_ends_nor_prolongs_a_claim(jumping: JumpingServer, jump_seconds: int) -> None:
-    """A long claim outlasts it and its holder's ack counts; a short one still times out when its time is over."""
+    """Its holder's ack counts; a short claim still times out when its time is over."""
     with WireClient(jumping.server.port, "test") as client:
         (long_one,) = client.enqueue(QUEUE, ["long"], claim_timeout_ms=LONG_MS)
         (held,) = client.claim(QUEUE, 1)
@@ -87,7 +87,7 @@ def test_a_jump_moves_no_due_time(jumping: JumpingServer, jump_seconds: int) -> 
 
 @JUMPS
 def test_a_server_started_after_a_jump_goes_on(jumping: JumpingServer, jump_seconds: int) -> None:
-    """Killed, the clock set, started again: what waited is handed out, and new jobs get new names."""
+    """The killed server's waiting jobs are handed out, and new jobs get new names."""
     with WireClient(jumping.server.port) as client:
         before = client.enqueue(QUEUE, [f"before {number}" for number in range(10)])
     jumping.server.kill()

@@ -70,7 +70,7 @@ def _attack(client: AsyncClient, attack: str) -> Coroutine[object, object, objec
 
 @pytest.mark.parametrize("attack", ["scan", "count", "delete"])
 async def test_claims_and_health_are_answered_while_searches_last(tmp_path: Path, attack: str) -> None:
-    """No clock decides: all the work ends before the first of the searches does."""
+    """All the work must end before the first of the searches does, so the test depends on no clock."""
     async with AsyncExitStack() as stack:
         server = stack.enter_context(RealServer(tmp_path, *LONG))
         client = await stack.enter_async_context(AsyncClient(server.address))
@@ -126,7 +126,7 @@ async def test_a_search_ends_with_its_caller(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_search_processes_end_with_their_server(tmp_path: Path, end: str) -> None:
-    """A killed server's process that is in the middle of a search is ended by the kernel when its time is over."""
+    """The kernel ends the process of a killed server in the middle of a search when its time is over."""
     time_s = "3600s" if end == "stop" else "3s"
     with RealServer(tmp_path, *BUDGETS, "--set", f"jobs.regex_time_budget_ms={time_s}") as server:
         async with AsyncClient(server.address, timeout_ms=3_600_000) as client:

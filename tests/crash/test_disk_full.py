@@ -102,7 +102,7 @@ def run_all(client: WireClient) -> dict[str, str]:
 
 
 def test_a_full_disk_refuses_enqueues_loses_nothing_and_recovers(small_disk: Path, start_server: ServerMaker) -> None:
-    """ENQUEUE_REJECTED with STORE_FULL, and once there is space again everything goes on without a restart."""
+    """ENQUEUE_REJECTED with STORE_FULL; no restart is needed."""
     server = start_server(small_disk / "store.db")
     with WireClient(server.port) as client:
         filler = fill(small_disk, leave_bytes=3_000_000)
@@ -129,7 +129,7 @@ def test_what_a_full_disk_accepted_survives_a_kill(small_disk: Path, start_serve
 
 
 def test_acks_refused_by_a_full_disk_can_be_repeated(small_disk: Path, start_server: ServerMaker) -> None:
-    """Where an ack finds no space it fails as retryable, and the same ack counts once there is some; nobody else got the job."""
+    """Such an ack fails as retryable; no other worker gets the job."""
     server = start_server(small_disk / "store.db")
     with WireClient(server.port) as client:
         client.enqueue(QUEUE, [f"job {number}" for number in range(500)])

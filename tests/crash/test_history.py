@@ -199,7 +199,7 @@ def test_a_second_hand_out_to_a_long_poll_is_found_by_the_deadlines_that_were_to
 
 
 def test_a_claim_whose_answer_came_late_may_have_ended_before_the_next() -> None:
-    """A server that stood still with the answer in its hand: the deadline is counted from the grant."""
+    """A server stood still before it sent its answer: the deadline is counted from the grant."""
     assert kinds(history(polled(1, 20, "t1", waited=False), polled(10, 21, "t2")), ALL_DONE) == set()
 
 

@@ -30,13 +30,12 @@ def test_no_promise_is_broken_by_kills_under_load(tmp_path: Path) -> None:
 
 
 def test_the_harness_finds_a_server_that_answers_before_it_stores(tmp_path: Path) -> None:
-    """A check that can't fail is worth nothing: the same run, with a store that writes a moment after its answer."""
+    """The same run, with a store that writes a moment after its answer."""
     verdict = run_kill_rounds(tmp_path, rounds=3, seed=1, module=("tests.crash.lying_server",))
     assert Kind.LOST in {each.kind for each in verdict.violations}, verdict.text()
 
 
 def test_a_claim_outlives_its_server(server: Server) -> None:
-    """The store and not the server's memory knows who holds a job: the holder's ack counts after a kill -9."""
     with WireClient(server.port) as client:
         (descriptor,) = client.enqueue(QUEUE, ["body"])
         (job,) = client.claim(QUEUE, 1)
@@ -50,7 +49,6 @@ def test_a_claim_outlives_its_server(server: Server) -> None:
 
 
 def test_a_second_server_on_the_same_file_is_refused(server: Server, start_server: ServerMaker, tmp_path: Path) -> None:
-    """And goes away by itself, with a word about the file, while the first serves on."""
     with pytest.raises(ServerFailed, match=r"store\.db"):
         start_server(tmp_path / "store.db")
     with WireClient(server.port) as client:

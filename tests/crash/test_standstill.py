@@ -60,7 +60,7 @@ def works_again(server: Server) -> list[str]:
 
 
 def test_a_server_that_was_stopped_executes_nothing_that_came_meanwhile(start_server: ServerMaker) -> None:
-    """Not what came on old connections, nor on new ones, whichever the server gets to first when it goes on."""
+    """Neither what came on old connections, nor on new ones, whichever the server gets to first when it continues."""
     server, moment = start_server(thrift_standstill_s=STANDSTILL_S), Event()
     for _ in range(3):
         with ExitStack() as stack:

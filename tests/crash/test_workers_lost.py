@@ -35,7 +35,6 @@ def claim_until(client: WireClient, wanted: int) -> tuple[list[Job], int]:
 
 
 def test_a_killed_workers_jobs_come_back_one_attempt_poorer(server: Server, client: WireClient) -> None:
-    """Within the claim timeout and one sweep (the deadline here is much longer, machines being what they are)."""
     client.enqueue(QUEUE, [f"job {number}" for number in range(20)], attempts=5, claim_timeout_ms=700)
     with WorkerProcess(server.port, QUEUE, 20) as worker:
         held = worker.claimed()
@@ -61,7 +60,7 @@ def test_a_thousand_jobs_of_a_dead_worker_come_back_spread(server: Server, clien
 
 
 def test_a_stopped_workers_ack_is_refused_and_it_is_told_whose_the_job_is(server: Server, client: WireClient) -> None:
-    """SIGSTOP past the claim, SIGCONT: the zombie's success must not end the other's attempt."""
+    """SIGSTOP past the claim, SIGCONT."""
     (descriptor,) = client.enqueue(QUEUE, ["body"], claim_timeout_ms=700)
     with WorkerProcess(server.port, QUEUE, 1) as zombie:
         assert [job.descriptor for job in zombie.claimed()] == [descriptor]
@@ -77,7 +76,6 @@ def test_a_stopped_workers_ack_is_refused_and_it_is_told_whose_the_job_is(server
 def test_a_stopped_workers_ack_of_a_job_that_another_has_finished_is_already_final(
     server: Server, client: WireClient
 ) -> None:
-    """And changes nothing."""
     (descriptor,) = client.enqueue(QUEUE, ["body"], claim_timeout_ms=700)
     with WorkerProcess(server.port, QUEUE, 1) as zombie:
         zombie.claimed()
@@ -109,7 +107,7 @@ ENDINGS = pytest.mark.parametrize("end", [hang_up, break_off])
 
 @ENDINGS
 def test_half_a_request_does_nothing(server: Server, client: WireClient, end: Callable[[socket.socket], None]) -> None:
-    """At any place of the frame, and other connections never notice."""
+    """At any place of the frame; other connections never notice."""
     frame = frames.enqueue(QUEUE, [b"never"])
     for size in (1, 3, 4, 5, 20, len(frame) // 2, len(frame) - 1):
         broken = connection(server)
@@ -122,7 +120,7 @@ def test_half_a_request_does_nothing(server: Server, client: WireClient, end: Ca
 def test_a_waiting_dequeue_that_hangs_up_takes_no_job_with_it(
     server: Server, client: WireClient, end: Callable[[socket.socket], None]
 ) -> None:
-    """The job goes to whoever asks next, unspent; were it claimed for the dead one, it would be gone for ten minutes."""
+    """Claimed for the dead client, it would be gone for ten minutes."""
     for number in range(10):
         waiting = connection(server)
         waiting.sendall(frames.dequeue(QUEUE, 1, wait_ms=60_000))
@@ -138,7 +136,7 @@ def test_a_waiting_dequeue_that_hangs_up_takes_no_job_with_it(
 def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
     server: Server, client: WireClient, end: Callable[[socket.socket], None]
 ) -> None:
-    """The server is stopped while the request and the hang-up arrive, so it claims for somebody who is surely gone."""
+    """The server is stopped while the request and the hang-up arrive, so it claims for a client that is certainly gone."""
     for number in range(5):
         (descriptor,) = client.enqueue(QUEUE, [f"job {number}"], attempts=3)
         gone = connection(server)

@@ -27,7 +27,7 @@ class FakeClock:
         self.jump(0)
 
     def jump(self, seconds: int) -> None:
-        """From now on the clock is off by so much. The file is replaced whole, so that nobody reads half of it."""
+        """From now on the clock is off by so much. The file is replaced whole, so that no reader sees half of it."""
         new = self._file.with_suffix(".new")
         new.write_text(f"{seconds:+d}\n")
         new.replace(self._file)

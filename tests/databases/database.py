@@ -122,7 +122,7 @@ class DatabaseServer(ServerProcess):
             await connection.ensure_closed()
 
     async def _let_in(self, settings: dict[str, Any]) -> Any:
-        """Where all places are taken one is left for the admin, but somebody who is being refused has it until he is gone."""
+        """One connection is kept for the admin, but a client that is being refused has it for a moment."""
         import asyncmy  # here, since every run of tests loads this module and few need the driver
 
         deadline = time.monotonic() + _PLACE_S

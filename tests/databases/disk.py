@@ -39,7 +39,7 @@ class SmallDisk:
         self._filler.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Gone as soon as nobody uses it any more."""
+        """Gone as soon as no process uses it any more."""
         subprocess.run(["umount", "--lazy", str(self.folder)], check=True, capture_output=True)
 
     @property

@@ -100,7 +100,7 @@ async def mysql8_prefix(mysql8: MySql8) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_server(server_farm: ServerFarm) -> RedisServer:
-    """One Redis for all tests that leave it as it is. It flushes nothing: nobody kills it."""
+    """One Redis for all tests that leave it as it is. It flushes nothing, since no test kills it."""
     return start_redis_or_skip(server_farm, appendonly=False)
 
 

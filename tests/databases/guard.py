@@ -34,7 +34,7 @@ class Guard:
         with contextlib.suppress(subprocess.TimeoutExpired, BrokenPipeError):
             # A word, not only the end of the pipe: a child that a test forked may still hold it open.
             self._process.communicate(b".", timeout=_PATIENCE_S)
-        _clean_up(str(self._folder))  # for a guard that somebody ended
+        _clean_up(str(self._folder))  # for a guard that was killed
 
 
 def processes_of(folder: str) -> list[int]:

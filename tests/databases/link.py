@@ -144,7 +144,7 @@ class Link:
             elif trap.loses_answer:
                 await requests.put(data)
                 if not trap.hangs:
-                    break  # the server does what it was told, finds that nobody is there any more, and that ends this link
+                    break  # the server does what it was told, finds its client gone, and that ends this link
             elif not trap.hangs:
                 raise _Cut
             else:
@@ -211,6 +211,6 @@ class _Pipe:
         due, data = await self._queue.get()
         wait = due - asyncio.get_running_loop().time()
         if wait > 0:
-            await asyncio.sleep(wait)  # what is late is the network: nobody waits for an event here
+            await asyncio.sleep(wait)  # the network's delay: there is no event to wait for
         await self.direction.moving.wait()
         return data

@@ -88,7 +88,7 @@ class Sentinels:
         return None
 
     def _knows_everybody(self, port: int) -> bool:
-        """The other Sentinels, and a replica: without these there is nobody to agree with, and nowhere to go."""
+        """The other Sentinels, and a replica: without these no failover is agreed on, and there is no new master."""
         with contextlib.suppress(redis.RedisError), redis.Redis("127.0.0.1", port) as client:
             about = client.sentinel_master(self.name)
             return int(about["num-other-sentinels"]) == len(self.ports) - 1 and int(about["num-slaves"]) > 0

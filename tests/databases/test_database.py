@@ -30,7 +30,6 @@ async def _insert(server: DatabaseServer) -> None:
 
 
 async def test_killed_and_started_again_it_has_what_was_committed_and_its_port(start_server: Start) -> None:
-    """What a store's crash tests stand on."""
     server = start_server()
     await _insert(server)
     port = server.port
@@ -44,7 +43,6 @@ async def test_killed_and_started_again_it_has_what_was_committed_and_its_port(s
 
 
 async def test_an_orderly_restart_keeps_data_and_takes_new_options(start_mariadb: Start) -> None:
-    """Options given once hold from then on."""
     server = start_mariadb(innodb_lock_wait_timeout=7)
     await _insert(server)
     server.restart(max_allowed_packet=1 << 20)
@@ -53,7 +51,6 @@ async def test_an_orderly_restart_keeps_data_and_takes_new_options(start_mariadb
 
 
 async def test_suspended_it_takes_connections_and_says_nothing_until_resumed(start_mariadb: Start) -> None:
-    """A hung server looks alive to who only connects."""
     server = start_mariadb()
     server.suspend()
     reader, writer = await asyncio.open_connection(server.host, server.port)
@@ -65,7 +62,6 @@ async def test_suspended_it_takes_connections_and_says_nothing_until_resumed(sta
 
 
 async def test_several_run_side_by_side_and_share_nothing(start_mariadb: Start) -> None:
-    """They are shards."""
     one, other = start_mariadb(), start_mariadb()
     await _insert(one)
     await _insert(one)
@@ -78,13 +74,12 @@ async def test_several_run_side_by_side_and_share_nothing(start_mariadb: Start) 
 async def test_two_copies_of_a_template_are_two_servers_to_replication(
     mysql8: MySql8, start_mysql8: Callable[..., MySql8]
 ) -> None:
-    """MySQL keeps who it is in its data folder."""
+    """MySQL keeps its identity in its data folder."""
     identity = "SELECT @@server_uuid"
     assert await mysql8.execute(identity) != await start_mysql8().execute(identity)
 
 
 async def test_a_server_that_can_not_start_says_why(start_mariadb: Start) -> None:
-    """Not a time-out without a word."""
     server = start_mariadb()
     server.kill()
     with pytest.raises(ServerFailed, match="unknown variable 'no-such-option=1'"):
@@ -92,13 +87,12 @@ async def test_a_server_that_can_not_start_says_why(start_mariadb: Start) -> Non
 
 
 async def test_a_private_server_runs_as_its_users_run_it(start_server: Start) -> None:
-    """What makes a figure or a crash test worth something."""
     wanted = "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@skip_name_resolve, @@bind_address"
     assert await start_server().execute(wanted) == [(1, 1, 1, "127.0.0.1")]
 
 
 async def test_the_products_user_is_bound_by_read_only_and_the_admin_is_not(start_server: Start) -> None:
-    """Else tests of a failover to a replica would show nothing."""
+    """Otherwise tests of a failover to a replica would show nothing."""
     server = start_server(read_only=True)
     await _insert(server)
     async with server.connect("pinlater") as connection, connection.cursor() as cursor:
@@ -118,7 +112,7 @@ async def test_the_admin_gets_in_where_the_products_user_finds_too_many_connecti
 
 
 async def test_with_tls_it_shows_a_certificate_that_the_sessions_authority_signed(start_server: Start) -> None:
-    """And who trusts somebody else, or wants no TLS, is refused."""
+    """A client that trusts another authority, or wants no TLS, is refused."""
     server = start_server(tls=True, require_secure_transport=True)
     assert server.certificates is not None
     trusting = {"ssl": server.certificates.trusting()}
@@ -144,7 +138,7 @@ async def test_mysqls_own_way_to_log_in_works_without_tls_too(mysql8: MySql8) ->
 
 
 async def test_a_tests_databases_are_dropped_by_their_prefix_alone(shared_server: DatabaseServer) -> None:
-    """An underscore is a letter here, not a wildcard."""
+    """In a pattern of LIKE an underscore is a wildcard."""
     for name in ("kept_1_jobs", "kept_1_more", "kept_1xjobs"):
         await shared_server.execute(f"CREATE DATABASE {name}")
     await shared_server.drop_databases("kept_1_")
@@ -153,7 +147,6 @@ async def test_a_tests_databases_are_dropped_by_their_prefix_alone(shared_server
 
 
 def test_removed_it_leaves_no_process_and_no_file(start_mariadb: Start) -> None:
-    """Hundreds are started in a run."""
     server = start_mariadb()
     folder, pid = server.folder, server.pid
     server.suspend()

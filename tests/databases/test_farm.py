@@ -54,7 +54,6 @@ def test_nothing_is_left_of_a_session(ending: signal.Signals | None, mariadb: Ma
 
 
 def test_a_farm_that_nobody_used_makes_nothing() -> None:
-    """Most runs of few tests need no database."""
     with ServerFarm() as farm:
         pass
     assert vars(farm)["_guard"] is None
@@ -67,6 +66,5 @@ def test_servers_are_found_where_a_normal_users_shell_does_not_look(monkeypatch:
 
 
 def test_a_missing_server_is_named_with_its_package() -> None:
-    """What a skipped test says."""
     with pytest.raises(ServerMissing, match=r"no mariadbd-of-tomorrow here .Debian package mariadb-server-core"):
         program("mariadbd-of-tomorrow", "mariadb-server-core")

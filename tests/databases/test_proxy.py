@@ -81,7 +81,6 @@ async def _reset(ends: Ends) -> None:
 
 
 async def test_left_alone_it_passes_everything_and_both_ends_of_a_connection(proxy: Proxy, echo: Echo) -> None:
-    """More than fits into one read."""
     async with _client(proxy) as ends:
         assert await _asked(ends, b"x" * 300_000) == b"x" * 300_000
         ends[1].write_eof()
@@ -91,7 +90,6 @@ async def test_left_alone_it_passes_everything_and_both_ends_of_a_connection(pro
 
 
 async def test_a_delay_is_added_each_way(proxy: Proxy) -> None:
-    """At least the delay; how much more, the machine says."""
     loop = asyncio.get_running_loop()
     async with _client(proxy) as ends:
         await _asked(ends, b"connected")
@@ -104,7 +102,6 @@ async def test_a_delay_is_added_each_way(proxy: Proxy) -> None:
 
 
 async def test_bytes_keep_their_order_when_a_delay_ends(proxy: Proxy) -> None:
-    """What is sent later never overtakes."""
     async with _client(proxy) as ends:
         await _asked(ends, b"connected")
         proxy.slow(0.05)
@@ -116,7 +113,6 @@ async def test_bytes_keep_their_order_when_a_delay_ends(proxy: Proxy) -> None:
 
 
 async def test_a_cut_resets_what_is_open_and_takes_new_connections(proxy: Proxy, echo: Echo) -> None:
-    """As a firewall that forgot everything."""
     async with _client(proxy) as ends:
         await _asked(ends, b"hello")
         proxy.cut()
@@ -127,7 +123,6 @@ async def test_a_cut_resets_what_is_open_and_takes_new_connections(proxy: Proxy,
 
 
 async def test_refusing_stops_new_connections_only_and_accepting_is_on_the_same_port(proxy: Proxy) -> None:
-    """As a server that is restarted behind its address."""
     async with _client(proxy) as old:
         await _asked(old, b"hello")
         proxy.refuse()
@@ -150,7 +145,6 @@ async def test_where_the_server_is_gone_a_new_connection_breaks_off(proxy: Proxy
 
 
 async def test_what_was_held_arrives_once_the_network_is_well(proxy: Proxy, echo: Echo) -> None:
-    """A partition that TCP outlives."""
     async with _client(proxy) as ends:
         await _asked(ends, b"hello")
         proxy.hold(to_server=False)
@@ -183,7 +177,7 @@ async def test_half_open_requests_arrive_and_answers_never_do(proxy: Proxy, echo
 
 
 async def test_swallowed_requests_never_reach_the_server(proxy: Proxy, echo: Echo) -> None:
-    """Connections that lost nothing go on afterwards, those that did break off."""
+    """Connections that lost nothing continue afterwards; those that did break off."""
     async with _client(proxy) as quiet, _client(proxy) as ends:
         await _asked(quiet, b"one")
         await _asked(ends, b"two")
@@ -201,7 +195,6 @@ async def test_swallowed_requests_never_reach_the_server(proxy: Proxy, echo: Ech
 async def test_a_lost_request_never_arrives_whole_however_it_was_cut_up(
     proxy: Proxy, echo: Echo, pieces: list[bytes]
 ) -> None:
-    """Its client sees a reset; the next connection is left alone."""
     trap = proxy.lose_request(b"COMMIT")
     async with _client(proxy) as ends:
         for piece in pieces:
@@ -214,7 +207,7 @@ async def test_a_lost_request_never_arrives_whole_however_it_was_cut_up(
 
 
 async def test_a_lost_answers_request_was_carried_out(proxy: Proxy, echo: Echo) -> None:
-    """When the trap has sprung, the server is through with it."""
+    """When the trap has sprung, the server has finished with it."""
     trap = proxy.lose_answer(b"COMMIT")
     async with _client(proxy) as ends:
         assert await _asked(ends, b"before") == b"before"
@@ -227,7 +220,6 @@ async def test_a_lost_answers_request_was_carried_out(proxy: Proxy, echo: Echo) 
 
 @pytest.mark.parametrize("answer", [True, False])
 async def test_a_trap_may_go_silent_instead(proxy: Proxy, echo: Echo, answer: bool) -> None:
-    """The worst moment and no word of it: the others go on."""
     lose = proxy.lose_answer if answer else proxy.lose_request
     trap = lose(b"COMMIT", hang=True)
     async with _client(proxy) as ends, _client(proxy) as other:
@@ -243,7 +235,6 @@ async def test_a_trap_may_go_silent_instead(proxy: Proxy, echo: Echo, answer: bo
 
 
 async def test_a_healed_proxy_has_forgotten_its_traps(proxy: Proxy) -> None:
-    """So that a test's faults end where it says so."""
     trap = proxy.lose_request(b"COMMIT")
     proxy.refuse()
     proxy.heal()
@@ -253,7 +244,6 @@ async def test_a_healed_proxy_has_forgotten_its_traps(proxy: Proxy) -> None:
 
 
 def test_it_runs_in_a_thread_of_its_own_for_tests_without_a_loop() -> None:
-    """Its faults may be asked for from any thread."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "{}:{}".format(*listener.getsockname())
         with in_thread(address) as proxy, socket.create_connection((proxy.host, proxy.port), _PATIENCE_S) as client:
@@ -273,7 +263,7 @@ def test_it_runs_in_a_thread_of_its_own_for_tests_without_a_loop() -> None:
 async def test_a_commit_lost_on_its_way_back_is_in_the_database_and_one_lost_on_its_way_there_is_not(
     shared_server: DatabaseServer, committed: bool
 ) -> None:
-    """The two that a client can't tell apart."""
+    """A client can't tell the two apart."""
     name = "lost_commit"
     await shared_server.execute(f"CREATE DATABASE {name}")
     await shared_server.execute(f"CREATE TABLE {name}.jobs (id INT PRIMARY KEY, writer VARCHAR(9))")
@@ -319,7 +309,7 @@ async def test_the_answer_to_a_commit_becomes_an_error_and_the_connection_goes_o
 
 
 async def test_a_connection_that_the_server_ends_ends_in_front_of_the_proxy_too(mariadb: MariaDb) -> None:
-    """Its last word gets through."""
+    """Its last bytes get through."""
     async with (
         Proxy(mariadb.address) as proxy,
         mariadb.connect("pinlater", host=proxy.host, port=proxy.port) as connection,

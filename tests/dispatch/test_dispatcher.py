@@ -1,4 +1,4 @@
-"""The dispatcher where callers go at the worst moment: no claim is left with nobody, no wake is lost, no limit is overrun."""
+"""The dispatcher where callers go at the worst moment: no claim is left without a holder, no wake is lost, no limit is overrun."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def _cancelled(task: asyncio.Task[list[FromShard]]) -> int:
 
 @pytest.mark.parametrize("wait_ms", [0, 60_000])
 async def test_a_claim_whose_caller_goes_at_any_moment_is_given_back(stage: Stage, wait_ms: int) -> None:
-    """Also in the very turn of the loop in which it was answered: else it would stay claimed until its timeout."""
+    """Also in the very turn of the loop in which it was answered: otherwise it would stay claimed until its timeout."""
     await stage.put()
     for turns in _MOMENTS:
         task = stage.claim(wait_ms=wait_ms)
@@ -198,7 +198,7 @@ class GatedShard(MemoryShard):
 
 
 async def test_a_woken_claim_that_fails_leaves_its_wake_to_the_next() -> None:
-    """The one whose claim failed is told so; the others don't sleep beside the job once the store works again."""
+    """Otherwise the other waiters would sleep beside the job once the store works again."""
     shard = GatedShard()
     stage = await _open(shard, {})
     waiters = [stage.claim(wait_ms=60_000) for _ in range(2)]
@@ -213,7 +213,7 @@ async def test_a_woken_claim_that_fails_leaves_its_wake_to_the_next() -> None:
 
 
 async def test_draining_answers_whoever_waits_without_asking_the_store() -> None:
-    """A thousand that wait for a thousand jobs each are no thousand claims at the last moment, and none is refused."""
+    """A thousand that wait for a thousand jobs each make no thousand claims at the last moment, and none is refused."""
     shard = GatedShard()
     stage = await _open(shard, {})
     waiters = [stage.claim(1_000, wait_ms=60_000) for _ in range(1_000)]
@@ -301,7 +301,7 @@ async def test_what_is_given_back_is_not_charged() -> None:
 
 
 async def test_a_job_that_somebody_waits_for_is_stored_and_claimed_in_one_transaction(tmp_path: Path) -> None:
-    """One flush of the disk less between the enqueue and the handler."""
+    """So there is one flush of the disk less between the enqueue and the handler."""
     shard = SqliteShard(tmp_path / "jobs.db")
     stage = await _open(shard, {})
     waiter = stage.claim(wait_ms=60_000)
@@ -320,7 +320,7 @@ async def test_a_store_that_does_not_work_in_order_wakes_waiters_once_the_job_is
         stored = asyncio.Event()
 
         async def insert_jobs(
-            self, requests: Sequence[InsertRequest], now_ms: int
+            self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
         ) -> Sequence[Inserted | PinLaterError]:
             await self.stored.wait()
             return await super().insert_jobs(requests, now_ms)

@@ -1,4 +1,4 @@
-"""Waiting rooms: who is woken, when, and that no wake is lost."""
+"""Waiters: which is woken, when, and that no wake is lost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_the_version_grows_with_each_wake_so_that_no_wake_is_missed() -> N
 
 
 async def test_an_answer_that_is_watched_is_failed_by_a_wake_and_leaves_when_it_has_come() -> None:
-    """Who waits for a slow shard stands in the line like any other."""
+    """A waiter for a slow shard stands in the line like any other."""
     waiters = Waiters("q", lambda: 0)
     loop = asyncio.get_running_loop()
     came, woken, all_woken = loop.create_future(), loop.create_future(), loop.create_future()

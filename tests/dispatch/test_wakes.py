@@ -80,7 +80,7 @@ async def test_many_queues_are_several_datagrams() -> None:
 
 
 async def test_a_wake_names_queues_and_how_many_jobs_and_nothing_else() -> None:
-    """Whoever listens in on the network learns no more: after sixteen bytes of signature there is this and no data."""
+    """After sixteen bytes of signature: a listener on the network learns no data."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.setblocking(False)
@@ -93,7 +93,7 @@ async def test_a_wake_names_queues_and_how_many_jobs_and_nothing_else() -> None:
 
 
 async def test_a_stranger_wakes_nobody() -> None:
-    """Without the secret, cut short, or no datagram of ours at all: counted and forgotten."""
+    """Without the secret, cut short, or no datagram of ours at all: counted and dropped."""
     async with servers(2) as (one, two), servers(1, b"another secret") as (stranger,):
         stranger.wakes.know([], {("127.0.0.1", two.port): b"another secret"})
         stranger.wakes.tell("emails", 1)
@@ -132,7 +132,7 @@ async def test_a_peer_that_is_gone_harms_nobody() -> None:
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_an_address_that_can_not_be_harms_nobody(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-    """On the server's own event loop, too, which refuses names: the enqueue that tells goes on, and others are woken."""
+    """On the server's own event loop, too, which refuses names: the enqueue continues, and others are woken."""
 
     async def tell() -> None:
         async with servers(2) as (one, two):

@@ -26,7 +26,6 @@ class Machine:
 
 @pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S])
 def test_a_jump_of_the_wall_clock_moves_nothing(jump_s: float) -> None:
-    """No claim is shortened or lengthened; the drift says that it happened."""
     machine = Machine()
     clock = machine.clock()
     started = clock.now_ms()
@@ -39,7 +38,6 @@ def test_a_jump_of_the_wall_clock_moves_nothing(jump_s: float) -> None:
 
 
 def test_it_starts_at_the_wall_time() -> None:
-    """Due times are given in it."""
     machine = Machine()
     clock = machine.clock()
 
@@ -57,7 +55,6 @@ def test_a_new_start_takes_the_corrected_wall_time() -> None:
 
 
 def test_time_never_goes_back() -> None:
-    """As long as the monotonic clock doesn't."""
     machine = Machine()
     clock = machine.clock()
     seen = []
@@ -70,7 +67,6 @@ def test_time_never_goes_back() -> None:
 
 
 def test_the_real_clock_tells_milliseconds_since_the_epoch() -> None:
-    """Its defaults are the machine's clocks."""
     clock = SystemClock()
 
     assert 1_735_689_600_000 < clock.now_ms() < 1 << 42
@@ -78,7 +74,6 @@ def test_the_real_clock_tells_milliseconds_since_the_epoch() -> None:
 
 
 def test_a_manual_clock_moves_by_hand_only() -> None:
-    """Both of its views."""
     clock = ManualClock(1_000)
 
     assert clock.advance(ms=5, seconds=1.5, hours=1) == 1_000 + 5 + 1_500 + 3_600_000

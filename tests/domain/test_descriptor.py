@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.domain.descriptor import I64_MAX, JobDescriptor, parse_descriptor
-from pinlater.domain.errors import DescriptorInvalid, ErrorCode
+from pinlater.domain.errors import DescriptorInvalid
 
 names = st.text("abcXYZ019_", min_size=1, max_size=64)
 descriptors = st.builds(
@@ -23,7 +23,6 @@ descriptors = st.builds(
 
 @given(descriptors)
 def test_what_is_written_is_read(descriptor: JobDescriptor) -> None:
-    """Round trip."""
     assert parse_descriptor(str(descriptor)) == descriptor
 
 
@@ -35,7 +34,7 @@ def test_the_contracts_example() -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_descriptor_or_our_error(text: str) -> None:
-    """And what is one is written back as it was, but for leading zeros."""
+    """And a descriptor is written back as it was, but for leading zeros."""
     try:
         descriptor = parse_descriptor(text)
     except DescriptorInvalid:
@@ -45,7 +44,6 @@ def test_any_text_is_a_descriptor_or_our_error(text: str) -> None:
 
 @given(descriptors, st.data())
 def test_a_changed_descriptor_never_crashes(descriptor: JobDescriptor, data: st.DataObject) -> None:
-    """One character put in, somewhere."""
     text = str(descriptor)
     at = data.draw(st.integers(0, len(text)))
     changed = text[:at] + data.draw(st.characters()) + text[at:]
@@ -92,13 +90,10 @@ def test_a_changed_descriptor_never_crashes(descriptor: JobDescriptor, data: st.
     ],
 )
 def test_what_no_server_could_have_made_is_refused(text: str) -> None:
-    """With a short, clear error, whatever the length."""
     with pytest.raises(DescriptorInvalid) as caught:
         parse_descriptor(text)
-    assert caught.value.code is ErrorCode.UNKNOWN
     assert len(caught.value.message) < 1_000
 
 
 def test_the_highest_id_is_one() -> None:
-    """Ids are 63 bits."""
     assert parse_descriptor(f"q:s1:p1:{I64_MAX}").local_id == I64_MAX

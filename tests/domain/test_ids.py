@@ -24,7 +24,6 @@ def slot(job_id: int) -> int:
 
 @given(steps, st.integers(0, SLOTS - 1))
 def test_ids_only_grow_while_the_clock_goes_back_and_forth(moves: list[tuple[int, int]], slot_: int) -> None:
-    """Ascending within a call and from call to call, and each carries its slot."""
     clock = ManualClock()
     maker = IdMaker(clock, slot_)
     made: list[int] = []
@@ -45,7 +44,6 @@ def test_ids_are_above_the_floor(floor: int, count: int) -> None:
 
 @given(st.integers(0, 2**62))
 def test_a_floor_may_be_raised_but_not_lowered(floor: int) -> None:
-    """Another shard may come along later."""
     maker = IdMaker(ManualClock(), 1)
     [before] = maker.make(1)
     maker.raise_floor(floor)
@@ -63,7 +61,6 @@ def test_an_id_says_when_and_where_it_was_made() -> None:
 
 
 def test_a_clock_put_back_an_hour_makes_no_id_twice() -> None:
-    """Ids go on from where they were until the clock has caught up."""
     clock = ManualClock()
     maker = IdMaker(clock, 1)
     before = maker.make(10)
@@ -77,7 +74,6 @@ def test_a_clock_put_back_an_hour_makes_no_id_twice() -> None:
 
 
 def test_more_than_a_milliseconds_worth_borrows_from_the_next() -> None:
-    """10,000 in one instant are still all different and in order."""
     maker = IdMaker(ManualClock(), SLOTS - 1)
     made = maker.make(10_000)
 
@@ -87,7 +83,6 @@ def test_more_than_a_milliseconds_worth_borrows_from_the_next() -> None:
 
 
 def test_two_slots_never_make_the_same_id() -> None:
-    """Two servers, one instant."""
     clock = ManualClock()
     made = [set(IdMaker(clock, slot_).make(5_000)) for slot_ in (0, 1, SLOTS - 1)]
 
@@ -96,13 +91,11 @@ def test_two_slots_never_make_the_same_id() -> None:
 
 @pytest.mark.parametrize("slot_", [-1, SLOTS])
 def test_a_slot_outside_its_bits_is_refused(slot_: int) -> None:
-    """It would spill into the milliseconds."""
     with pytest.raises(ValueError, match="slot"):
         IdMaker(ManualClock(), slot_)
 
 
 def test_no_ids_are_no_ids() -> None:
-    """And cost none."""
     maker = IdMaker(ManualClock(), 0)
 
     assert maker.make(0) == []

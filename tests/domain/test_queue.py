@@ -24,7 +24,6 @@ from pinlater.domain.queue import (
 
 @pytest.mark.parametrize("name", ["a", "Z", "0", "_", "emails", "Emails_2", "q" * 50, "q" * QUEUE_NAME_CHARS_MAX])
 def test_legal_names(name: str) -> None:
-    """Letters, digits and underscore; 50 characters work on every store."""
     assert check_queue_name(name) == name
 
 
@@ -33,7 +32,7 @@ def test_legal_names(name: str) -> None:
     ["", " ", "a b", "a-b", "a.b", "a:b", "é", "a\n", "\x00", "q\x00", "٣", "ａ", "../etc", "'; --", "a" * 99 + "!"],
 )
 def test_other_characters_are_refused(name: str) -> None:
-    """By the contract's code and text, which people grep for."""
+    """With the contract's code and text, which people grep for."""
     with pytest.raises(QueueNameInvalid) as caught:
         check_queue_name(name)
     assert caught.value.code is ErrorCode.QUEUE_NAME_INVALID
@@ -42,7 +41,6 @@ def test_other_characters_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("length", [65, 100, 1_000_000])
 def test_long_names_are_refused(length: int) -> None:
-    """65 characters are refused on every store."""
     with pytest.raises(QueueNameTooLong) as caught:
         check_queue_name("q" * length)
     assert caught.value.code is ErrorCode.QUEUE_NAME_TOO_LONG
@@ -52,7 +50,6 @@ def test_long_names_are_refused(length: int) -> None:
 
 @given(st.text(max_size=100))
 def test_any_text_is_a_name_or_one_of_two_errors(name: str) -> None:
-    """And what is a name is ASCII."""
     try:
         check_queue_name(name)
     except (QueueNameInvalid, QueueNameTooLong):

@@ -80,7 +80,6 @@ async def job_in(desk: Desk, state: JobState, event: Event) -> tuple[JobKey, str
 
 @pytest.mark.parametrize("row", TRANSITIONS, ids=lambda row: f"{row.event.name}-{row.before.name}")
 async def test_each_row_of_the_table_happens_as_it_says(desk: Desk, row: Transition) -> None:
-    """The state afterwards, and what it costs."""
     key, token = await job_in(desk, row.before, row.event)
     before = await desk.look(key)
 
@@ -107,7 +106,6 @@ NOT_IN_THE_TABLE = [
 
 @pytest.mark.parametrize(("event", "state"), NOT_IN_THE_TABLE, ids=lambda one: one.name)
 async def test_what_is_not_in_the_table_changes_nothing(desk: Desk, event: Event, state: JobState) -> None:
-    """An event that finds a job in another state leaves it as it is."""
     key, token = await job_in(desk, state, event)
     before = await desk.look(key)
 
@@ -118,22 +116,18 @@ async def test_what_is_not_in_the_table_changes_nothing(desk: Desk, event: Event
 
 
 def test_every_event_has_a_row() -> None:
-    """Nothing can happen of which the table doesn't know."""
     assert {row.event for row in TRANSITIONS} == set(Event) == set(EVENTS)
 
 
 def test_no_event_has_two_ends_for_one_state() -> None:
-    """The table is a function."""
     assert len({(row.event, row.before) for row in TRANSITIONS}) == len(TRANSITIONS)
 
 
 def test_a_success_is_never_turned_back() -> None:
-    """No row starts there."""
     assert all(row.before is not JobState.SUCCEEDED for row in TRANSITIONS)
 
 
 def test_only_failures_and_time_outs_spend_attempts() -> None:
-    """A claim spends nothing, nor does a release."""
     spending = {row.event for row in TRANSITIONS if row.spends}
     assert spending == {Event.RETRY, Event.FAIL, Event.TIME_OUT_RETRY, Event.TIME_OUT_FAIL}
 
@@ -152,7 +146,6 @@ def test_only_failures_and_time_outs_spend_attempts() -> None:
 def test_a_failure_leaves_one_attempt_fewer_or_a_failed_job(
     remaining: int, final: bool, state: JobState, left: int
 ) -> None:
-    """Whatever number was there: nothing stays IN_PROGRESS for ever."""
     assert after_failure(remaining, final=final) == (state, left)
 
 
@@ -165,7 +158,6 @@ def test_a_line_of_progress_takes_the_place_of_the_one_before_and_of_nothing_els
 
 
 def test_statuses_are_cut_at_the_end() -> None:
-    """Acks append, checkpoints prepend."""
     full = "a" * CUSTOM_STATUS_CHARS_MAX
     assert append_status("one", "two") == "onetwo"
     assert prepend_status("one", "two") == "twoone"

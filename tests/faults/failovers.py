@@ -45,7 +45,7 @@ async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:
     async def a_place_was_lost() -> bool:
         return await stage.total("pinlater_store_slots_lost", HARMED) > 0
 
-    await stage.until(a_place_was_lost, "the newcomer has noticed that nobody knows of its place")
+    await stage.until(a_place_was_lost, "the newcomer has noticed that its place is unknown")
     assert await stage.take_out(newcomer) == 0, "a stop ended badly"
     await stage.lasts(5)
 
@@ -168,7 +168,7 @@ async def _is_left(master: RedisServer) -> bool:
 
 
 def _rollback(replica: RedisServer, prefix: str, since_ns: int, until_ns: int) -> Rollback:
-    """By what the replica has, which nobody writes to now."""
+    """By what the replica has, which gets no writes now."""
     return Rollback(HARMED, since_ns, until_ns, *_jobs_of(replica, prefix))
 
 

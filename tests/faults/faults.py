@@ -1,4 +1,4 @@
-"""What goes wrong, whatever the store. Each is one function that harms, lets it last, mends, and returns once the harmed shard is in
+"""What goes wrong, whatever the store. Each is one function that harms, lets it last, repairs, and returns once the harmed shard is in
 use again."""
 
 from __future__ import annotations

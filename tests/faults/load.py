@@ -116,7 +116,7 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def polls(self, number: int, *, puts_per_s: float = 0.0) -> AsyncIterator[None]:
-        """So many workers more, each in long polls of the queue `POLLED`; and so many jobs for them. Ends when all of these are done.
+        """More workers, each in long polls of the queue `POLLED`, and jobs for them. Ends when all of these are done.
 
         A job is held for longer than its claim lasts, so that it is seen when another worker gets it meanwhile.
         """
@@ -232,7 +232,7 @@ class Load:
             except PinLaterError as error:
                 self._count("repeated enqueue" if repeat else "enqueue", error)
                 repeat, failures = repeat or not is_unsent(error), failures + 1
-                # All who were refused at once must not come back as one crowd that nobody can serve.
+                # All who were refused at once must not come back at the same moment.
                 await self._pause(dice.uniform(0.02, min(0.1 * 2**failures, _PAUSE_S_MAX)))
             else:
                 break
@@ -323,7 +323,7 @@ class Load:
         await self._ack([Ack(job.descriptor, token=job.token)])
 
     async def _ack(self, acks: Sequence[Ack]) -> None:
-        """Until it is answered, or nobody can expect that any more."""
+        """Until it is answered, or an answer can't be expected any more."""
         acks = sorted(acks, key=lambda ack: not ack.succeeded)
         shard = shard_of(acks[0].descriptor)
         ends_at = time.monotonic() + _ACK_PATIENCE_S
@@ -347,7 +347,7 @@ class Load:
 
 @contextlib.asynccontextmanager
 async def client_of(servers: Path) -> AsyncIterator[AsyncClient]:
-    """For looks: patient, and makes calls again."""
+    """For looks: with a long time-out, and with retries."""
     async with AsyncClient(servers, source="checker", timeout_ms=30_000, retries=10) as client:
         yield client
 

@@ -38,7 +38,7 @@ async def a_redis_that_flushes_each_answer_is_killed(stage: Stage) -> None:
 
 
 async def a_strangers_script_never_ends(stage: Stage) -> None:
-    """First it says nothing, then BUSY, until somebody kills the script."""
+    """First it says nothing, then BUSY, until the script is killed."""
     database: RedisServer = stage.places[HARMED].database
     for silent_ms in (5_000, 100):
         await asyncio.to_thread(database.execute, "CONFIG", "SET", "lua-time-limit", silent_ms)
@@ -73,7 +73,7 @@ async def somebody_fills_the_memory(stage: Stage) -> None:
 
 
 def _fill(database: RedisServer) -> list[str]:
-    """Until there is no room for even a small key; the keys that it took."""
+    """Until there is no memory for even a small key; the keys that it took."""
     keys: list[str] = []
     for size in (2**17, 2**12, 2**7):
         with (
@@ -88,7 +88,7 @@ def _fill(database: RedisServer) -> list[str]:
 
 
 async def a_master_becomes_a_replica_for_a_while(stage: Stage) -> None:
-    """READONLY: `REPLICAOF` a master that nobody can reach, and back."""
+    """READONLY: `REPLICAOF` a master out of reach, and back."""
     database: RedisServer = stage.places[HARMED].database
     await asyncio.to_thread(database.execute, "REPLICAOF", "127.0.0.1", "1")
     await stage.lasts(15, without=HARMED)
@@ -143,7 +143,7 @@ async def _none_in_use(stage: Stage) -> bool:
 
 
 async def connections_are_killed_again_and_again(stage: Stage) -> None:
-    """Everybody's, on every Redis, several times a second: none is left behind, and there are never more of them."""
+    """Everybody's, on every Redis, several times a second: none stays, and there are never more of them."""
     with contextlib.ExitStack() as storms:
         seen = [
             storms.enter_context(_storm(place.database, Random(f"{stage.dice.random()} {name}")))
@@ -191,7 +191,7 @@ def _storm(database: RedisServer, dice: Random) -> Iterator[_Storm]:
 
 
 async def somebody_hogs_redis(stage: Stage) -> None:
-    """Slow commands of a stranger's, one after the other: while one runs nobody else is served."""
+    """Slow commands of another client, one after the other: while one runs no other client is served."""
     database: RedisServer = stage.places[HARMED].database
     over = threading.Event()
     hog = asyncio.ensure_future(asyncio.to_thread(_hog, database, over))

@@ -1,7 +1,7 @@
 """What a shard may have forgotten: all that it answered after its replica had got the last of it, and not one thing more.
 
 A replica that takes over is its master as it was a while ago. So an answer of that while may be undone: a job be gone, come again, or
-be handed out though somebody holds it. Only that is excused, and only where the replica really lacked it.
+be handed out though a worker holds it. Only that is excused, and only where the replica really lacked it.
 """
 
 from __future__ import annotations

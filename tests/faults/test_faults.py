@@ -65,25 +65,21 @@ async def nothing_is_broken_by(name: str, stage: Stage) -> None:
 
 
 async def test_a_shard_is_killed_and_comes_back(stage: Stage) -> None:
-    """kill -9 of the database."""
     await nothing_is_broken_by("a_database_is_killed", stage)
 
 
 @pytest.mark.thorough
 async def test_a_shard_stands_still_for_some_seconds(stage: Stage) -> None:
-    """SIGSTOP."""
     await nothing_is_broken_by("a_database_stands_still", stage)
 
 
 @pytest.mark.thorough
 async def test_answers_of_commits_are_lost_under_load(stage: Stage) -> None:
-    """On every shard."""
     await nothing_is_broken_by("answers_of_commits_are_lost", stage)
 
 
 @pytest.mark.thorough
 async def test_somebody_holds_row_locks_under_load(stage: Stage) -> None:
-    """Deadlocks and waits for locks."""
     await nothing_is_broken_by("somebody_holds_row_locks", stage)
 
 
@@ -101,13 +97,12 @@ async def test_a_shard_is_drained_and_removed_under_load(stage: Stage) -> None:
 
 @pytest.mark.thorough
 async def test_a_claims_answer_is_lost_and_connections_are_refused_during_long_polls(stage: Stage) -> None:
-    """The poll goes on on other shards, and gets another job from this one once it is back."""
+    """The poll continues on other shards, and gets another job from this one once it is back."""
     await nothing_is_broken_by("a_claims_answer_is_lost_and_connections_are_refused", stage)
 
 
 @pytest.mark.thorough
 async def test_a_database_restarts_under_long_polls(stage: Stage) -> None:
-    """In order, as for an upgrade."""
     await nothing_is_broken_by("a_database_restarts_under_long_polls", stage)
 
 
@@ -118,13 +113,11 @@ async def test_queues_come_and_go_by_way_of_different_servers_under_load(stage: 
 
 @pytest.mark.thorough
 async def test_one_of_three_servers_on_the_same_shards_is_killed(stage: Stage) -> None:
-    """Two servers of ours, then three."""
     await nothing_is_broken_by("a_server_is_killed", stage)
 
 
 @pytest.mark.thorough
 async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
-    """A check that can't fail is worth nothing."""
     await stage.flows(["1", "2", "3"], jobs=10)
     _, broken = await judge(stage)
     assert broken == []

@@ -49,7 +49,7 @@ async def nothing_is_broken_by(name: str, stage: Stage) -> None:
 
 
 async def test_a_redis_is_killed_and_comes_back(stage: Stage) -> None:
-    """kill -9; what it had answered is in its log, flushed or not."""
+    """What it had answered is in its log, flushed or not."""
     await nothing_is_broken_by("a_database_is_killed", stage)
 
 
@@ -61,13 +61,12 @@ async def test_answers_of_scripts_are_lost_under_load(stage: Stage) -> None:
 
 @pytest.mark.thorough
 async def test_a_claims_answer_is_lost_and_connections_are_refused_during_long_polls(stage: Stage) -> None:
-    """The poll goes on on other shards, and gets another job from this one once it is back."""
+    """The poll continues on other shards, and gets another job from this one once it is back."""
     await nothing_is_broken_by("a_claims_answer_is_lost_and_connections_are_refused", stage)
 
 
 @pytest.mark.thorough
 async def test_a_redis_restarts_under_long_polls(stage: Stage) -> None:
-    """In order, as for an upgrade."""
     await nothing_is_broken_by("a_database_restarts_under_long_polls", stage)
 
 
@@ -114,7 +113,6 @@ async def test_connections_are_killed_again_and_again_under_load(stage: Stage) -
 
 @pytest.mark.thorough
 async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
-    """A check that can't fail is worth nothing."""
     await stage.flows(["1", "2", "3"], jobs=10)
     _, broken = await judge(stage)
     assert broken == []

@@ -209,7 +209,7 @@ async def _final_states(stage: Stage, descriptors: Iterable[str]) -> dict[str, i
 
 
 def unearned(history: History, final: Mapping[str, int]) -> list[str]:
-    """Jobs that have succeeded though nobody ever sent an ack that may have done it."""
+    """Jobs that have succeeded although no ack was sent that may have done it."""
     may_have = {ack.descriptor for ack in history.acks if ack.succeeded and ack.outcome in (None, 0)}
     done = {descriptor for descriptor, state in final.items() if state == SUCCEEDED}
     return [f"{descriptor} has succeeded without an ack" for descriptor in sorted(done - may_have)]
@@ -230,6 +230,6 @@ async def _miscounted(stage: Stage) -> list[str]:
 
 
 def _crashed(stage: Stage) -> list[str]:
-    """Exceptions in a server's log that nobody had thought of."""
+    """Unexpected exceptions in a server's log."""
     logs = sorted(stage.folder.glob("server-*.log"))
     return [f"{log.name} shows a traceback" for log in logs if "Traceback (most recent" in log.read_text("utf-8")]

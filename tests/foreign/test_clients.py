@@ -70,7 +70,6 @@ def test_a_client_in_another_language_does_what_its_readme_says(
 @pytest.mark.docs
 @pytest.mark.timeout(600)
 def test_the_clients_print_the_same_when_they_run_again_in_any_order(tmp_path: Path) -> None:
-    """On one server, each of them twice."""
     need("thrift", *(program for programs in PROGRAMS.values() for program in programs))
     folders = {language: copied(language, tmp_path / language) for language in PROGRAMS}
     languages = [*PROGRAMS] * 2
@@ -118,7 +117,7 @@ def check_what_became_of_it(address: str, jobs: list[str], source: str) -> None:
 
 
 def test_every_client_is_run_and_listed_and_prints_the_same() -> None:
-    """The walk is one; so a difference between languages is a fault of one of them."""
+    """All clients do the same steps; so a difference between languages is a fault of one of them."""
     folders = {path.name for path in CLIENTS.iterdir() if path.is_dir()}
     assert folders == set(PROGRAMS)
     listed = (CLIENTS / "README.md").read_text()

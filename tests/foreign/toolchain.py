@@ -38,7 +38,7 @@ def run(script: str, folder: Path, patience_s: float = _PATIENCE_S) -> str:
         check=False,
     )
     assert done.returncode == 0, f"{script}\n--- status {done.returncode}\n{done.stdout}{done.stderr}"
-    return re.sub(r"\x1b\[\d*m", "", done.stdout)  # Debian's Maven resets colours that nobody asked for
+    return re.sub(r"\x1b\[\d*m", "", done.stdout)  # Debian's Maven resets colours unasked
 
 
 def maven(goals: str, folder: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_dead_client_with_many_calls_behind_a_long_poll_gets_no_job(
 def test_the_end_of_a_client_is_seen_behind_more_than_the_kernel_holds(
     server: Server, leave: Callable[[Caller], None]
 ) -> None:
-    """The news that it has gone stands behind what it sent before, which nobody reads while its first call waits."""
+    """The end of the connection stands behind the bytes sent before, which stay unread while its first call waits."""
     client = Caller(server)
     behind = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * 100_000)])
     client.queue(call("dequeueJobs", request=LONG_POLL), *[call("enqueueJobs", request=behind)] * 100)

@@ -177,7 +177,7 @@ ALIKE = (
 
 
 def test_texts_that_a_database_may_take_for_the_same_are_not(server: Server, tmp_path: Path) -> None:
-    """Case, spaces at the end, accents, characters without width or beyond the basic plane: each text is another one."""
+    """Case, spaces at the end, accents, characters without width or beyond the basic plane."""
     with Caller(server) as caller:
         for name in ("q", "Q"):
             assert checked(caller, "createQueue", {"name": name}).exception is None

@@ -188,7 +188,6 @@ def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(se
 
 
 def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> None:
-    """Else the tests above could not fail."""
     options = ("--set", "telemetry.loop_lag_interval_ms=5")
     blocking = ("tests.hostile.blocking_server",)
     with (

@@ -89,7 +89,7 @@ class Reader:
 
 def wait_for_text(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
     """Returns once the log has the text; fails with the log if the process ends first, or after a deadline."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while text not in log.read_text(errors="replace"):
         ended = process.poll() is not None
         if ended or time.monotonic() > deadline:

@@ -28,7 +28,7 @@ def bases(dockerfile: str) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_accepts_the_unit(unit: str, tmp_path: Path) -> None:
-    """Checked with a program that is there, since ours is in /opt only on the operator's machine."""
+    """With a program that is there, since ours is in /opt only on the operator's machine."""
     copy = tmp_path / "pinlater.service"
     copy.write_text(unit.replace("/opt/pinlater/bin/pinlater", "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
@@ -50,14 +50,12 @@ def test_the_unit_restarts_without_a_limit(unit: str) -> None:
 
 
 def test_the_units_settings_file_is_one_that_the_server_takes(repository: Path) -> None:
-    """The example is checked by the loader itself."""
     from pinlater.server.config.schema import keys
 
     assert set(tomllib.loads((repository / "deploy/pinlater.toml").read_text())) <= set(keys())
 
 
 def test_the_image_runs_as_its_own_user_and_has_a_health_check(dockerfile: str) -> None:
-    """The last stage switches to an own user, and says how its health is seen."""
     last = dockerfile.rpartition("\nFROM ")[2]
     assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)
     assert "HEALTHCHECK" in last
@@ -65,7 +63,6 @@ def test_the_image_runs_as_its_own_user_and_has_a_health_check(dockerfile: str) 
 
 
 def test_the_image_is_built_from_files_that_exist(dockerfile: str, repository: Path) -> None:
-    """Each COPY from the checkout names what is there and what .dockerignore lets through."""
     allowed = {line[1:] for line in (repository / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = [
         name for line in re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE) for name in line.split()[:-1]
@@ -86,13 +83,11 @@ def test_the_image_is_built_from_one_exact_version(dockerfile: str) -> None:
 
 
 def test_the_image_can_use_every_store(dockerfile: str, repository: Path) -> None:
-    """All extras that the server can make use of are installed."""
     extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"--extra (\w+)", dockerfile)) == {name for name, packages in extras.items() if packages}
 
 
 def test_uv_has_one_version(dockerfile: str, repository: Path) -> None:
-    """The image is made by the same uv as everything else."""
     pinned = re.search(r"^uv_version=(\S+)$", (repository / "scripts/install").read_text(), re.MULTILINE)
     assert pinned is not None
     assert f"uv=={pinned[1]} " in dockerfile

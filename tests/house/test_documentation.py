@@ -93,14 +93,12 @@ def test_pages_are_plain_markdown(pages: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("package", ["client", "worker", "testing"])
 def test_every_public_name_of_the_sdk_is_in_its_reference(package: str, pages: dict[str, str]) -> None:
-    """Users find only names that are on the page."""
     page = pages[f"reference/{package}.md"]
     public = import_module(f"pinlater.{package}").__all__
     assert [name for name in public if not re.search(rf"\b{name}\b", page)] == []
 
 
 def test_every_error_of_the_client_is_in_its_reference(pages: dict[str, str]) -> None:
-    """An author of an `except` looks there."""
     names = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert [name for name in names if not re.search(rf"\b{name}\b", pages["reference/client.md"])] == []
 

@@ -48,7 +48,6 @@ def faults(command: Any, words: list[str]) -> list[str]:
 
 @pytest.mark.docs
 def test_every_command_in_the_docs_exists_with_its_options() -> None:
-    """A renamed option must not live on in the docs."""
     from pinlater.cli.main import app
 
     root = get_command(app)
@@ -61,7 +60,6 @@ def test_every_command_in_the_docs_exists_with_its_options() -> None:
 
 
 def test_shown_commands_are_found_in_code_and_lines() -> None:
-    """The finder itself finds what is on the pages."""
     lines = {line for _page, line in shown_commands()}
     assert any(line.startswith("pinlater serve --store") for line in lines)
     assert any(line.startswith("pinlater queue pause") for line in lines)

@@ -52,7 +52,6 @@ def loaded_by(statement: str) -> set[str]:
     ],
 )
 def test_client_and_worker_load_no_part_of_the_server(statement: str) -> None:
-    """A producer's process stays small, and works without the extra `server`."""
     loaded = loaded_by(statement)
     assert [name for name in FORBIDDEN_FOR_CLIENTS if name in loaded] == []
 
@@ -71,7 +70,7 @@ OTHERS_FOR_WORKERS = OTHERS_FOR_CLIENTS | {"cronsim", "msgspec", "typing_extensi
     ],
 )
 def test_client_and_worker_are_light(statement: str, others: set[str]) -> None:
-    """Drivers, web frameworks, typer, OpenTelemetry: whatever is installed, nothing is loaded that isn't used."""
+    """Drivers, web frameworks, typer, OpenTelemetry are not loaded, although they are installed."""
     roots = {name.partition(".")[0] for name in loaded_by(statement)} - sys.stdlib_module_names
     public = {name for name in roots if not name.startswith("_")}
     assert public - {"pinlater", "sitecustomize"} == others
@@ -90,13 +89,13 @@ def test_the_command_line_starts_without_loading_the_server() -> None:
 
 
 def test_the_in_process_service_loads_no_store_but_that_in_memory() -> None:
-    """A user's tests start quickly. It reads the settings of a server, and these name all stores."""
+    """It reads the settings of a server, and these name all stores."""
     loaded = loaded_by("import pinlater.testing")
     assert [name for name in ("sqlite3", "asyncmy", "redis", "uvloop", "prometheus_client") if name in loaded] == []
 
 
 def test_the_domain_imports_the_standard_library_only(repository: Path) -> None:
-    """Rules that know no database and no network can be run by anything: stores, simulators, docs."""
+    """Stores, simulators and docs can all use its rules."""
     foreign = [
         f"{path.name}: {name}"
         for path in (repository / "src/pinlater/domain").glob("*.py")

@@ -49,7 +49,6 @@ def installed(bare: Path, wheel: Path) -> Path:
 
 
 def test_the_wheel_carries_types_statements_and_the_idl(wheel: Path) -> None:
-    """What isn't Python is forgotten easily."""
     names = zipfile.ZipFile(wheel).namelist()
     assert "pinlater/py.typed" in names
     assert "pinlater/wire/pinlater.thrift" in names
@@ -59,7 +58,6 @@ def test_the_wheel_carries_types_statements_and_the_idl(wheel: Path) -> None:
 
 
 def test_an_extra_is_offered_for_each_part_of_the_server(wheel: Path) -> None:
-    """The extras are `server`, `mysql`, `redis` and `cluster`."""
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"pinlater-{__version__}.dist-info/METADATA").decode()
     assert {"server", "mysql", "redis", "cluster"} <= {
@@ -68,20 +66,18 @@ def test_an_extra_is_offered_for_each_part_of_the_server(wheel: Path) -> None:
 
 
 def test_the_base_installs_no_part_of_the_server(installed: Path) -> None:
-    """No event loop in C, no metrics library, no database driver."""
     listed = run(installed.with_name("python"), "-m", "pip", "list", "--format=freeze").stdout.lower()
     assert [name for name in ("uvloop", "prometheus", "re2", "mysql", "redis") if name in listed] == []
 
 
 def test_the_base_runs_its_commands(installed: Path) -> None:
-    """Version and help need nothing but the base."""
     assert __version__ in run(installed, "version").stdout
     assert run(installed, "--help").returncode == 0
     assert run(installed, "enqueue", "--help").returncode == 0
 
 
 def test_the_base_says_what_to_install_for_a_server(installed: Path, tmp_path: Path) -> None:
-    """With a command that works: from the wheel that the base came from. No traceback about an unknown module."""
+    """With a command that works, from the wheel that the base came from, and without a traceback about an unknown module."""
     done = run(installed, "serve", "--store", "sqlite:jobs.db", cwd=tmp_path)
     assert done.returncode != 0
     [line] = re.findall(r"pip install '(\S+)\[server\]'", done.stdout + done.stderr)

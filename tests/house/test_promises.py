@@ -39,7 +39,6 @@ def defined(repository: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_promise_names_tests_that_exist(repository: Path, defined: set[str], page: str) -> None:
-    """A promise without a test is a hope, and one whose test has gone is a lie."""
     text = (repository / page).read_text()
     promises = {promise.strip(): NAME.findall(shown) + COMMAND.findall(shown) for promise, shown in ROW.findall(text)}
     promises = {promise: tests for promise, tests in promises.items() if promise not in ("promise", "---")}
@@ -51,7 +50,6 @@ def test_every_promise_names_tests_that_exist(repository: Path, defined: set[str
 
 
 def test_every_test_of_the_promises_stands_behind_one(repository: Path) -> None:
-    """So that who reads the page sees all that is promised."""
     folder = repository / "tests/promises"
     named = set(NAME.findall((folder / "README.md").read_text()))
     assert sorted(defined_in(folder) - named) == []

@@ -35,12 +35,10 @@ TEXT_SUFFIXES = {
 
 
 def test_the_changelog_has_a_section_for_this_version(repository: Path) -> None:
-    """Who installs a version finds what is in it."""
     assert f"## [{__version__}]" in (repository / "CHANGELOG.md").read_text()
 
 
 def test_the_command_prints_the_packages_version() -> None:
-    """One place says the version; everything else reads it."""
     done = subprocess.run(
         [Path(sys.executable).with_name("pinlater"), "version"], capture_output=True, check=True, text=True
     )
@@ -48,14 +46,12 @@ def test_the_command_prints_the_packages_version() -> None:
 
 
 def test_the_licence_is_the_whole_apache_text(repository: Path) -> None:
-    """A file with the name alone grants nothing."""
     text = (repository / "LICENSE").read_text()
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
 
 
 def test_no_tracked_file_names_a_place_on_somebodys_machine(tracked_files: list[Path], repository: Path) -> None:
-    """What works only where it was written doesn't belong into the repository."""
     found = [
         f"{path.relative_to(repository)}:{number}: {line.strip()[:80]}"
         for path in tracked_files
@@ -74,18 +70,15 @@ class TestMakefile:
         return (repository / "Makefile").read_text()
 
     def test_help_is_the_default_and_lists_every_target(self, makefile: str, repository: Path) -> None:
-        """Users find only targets that help lists."""
         targets = set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE))
         shown = subprocess.run(["make", "-s"], cwd=repository, capture_output=True, check=True, text=True).stdout
         assert targets == set(re.findall(r"^  make (\S+) ", shown, re.MULTILINE))
 
     def test_every_target_is_declared_phony(self, makefile: str) -> None:
-        """A file named like a target must not stop it."""
         targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
         assert targets == set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE))
 
     def test_every_file_that_it_calls_is_there(self, makefile: str, repository: Path) -> None:
-        """A target that calls what was moved fails here, not when it is needed."""
         called = set(re.findall(r"(?<![\w./-])(scripts/[\w./-]+)", makefile))
         modules = [name.replace(".", "/") for name in re.findall(r"python -m ([a-z.]+)", makefile)]
         missing = [

@@ -26,7 +26,6 @@ PAGES = sorted(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_reader_who_does_what_the_page_says_gets_what_it_says(page: str, tmp_path: Path) -> None:
-    """Docs that were never run are wrong."""
     text = (DOCS / page).read_text()
     if re.search(r"^thrift ", text, re.MULTILINE):
         need_thrift_compiler()
@@ -41,7 +40,7 @@ def test_a_reader_who_does_what_the_page_says_gets_what_it_says(page: str, tmp_p
 
 @pytest.mark.docs
 def test_minute_five_of_the_readme_works(tmp_path: Path) -> None:
-    """Its first page is all that many readers see. What it calls `make serve` runs already."""
+    """The server that its `make serve` starts runs already."""
     reader = Reader(tmp_path)
     worker, producer = (block for block in blocks((REPOSITORY / "README.md").read_text()) if block.language == "python")
     with reader.server(), ExitStack() as running:
@@ -63,14 +62,12 @@ TYPED = [page for page in [*PAGES, "../README.md"] if shown_python(page) and pag
 @pytest.mark.docs
 @pytest.mark.parametrize("page", TYPED)
 def test_the_types_of_what_a_page_shows_hold(page: str, tmp_path: Path) -> None:
-    """Readers copy it into code that is checked."""
     for number, block in enumerate(shown_python(page)):
         (tmp_path / block.remarks.get("save", f"block_{number}.py")).write_text(block.text)
     assert_types_hold(sorted(tmp_path.glob("*.py")), tmp_path)
 
 
 def test_blocks_are_read_with_their_remarks_and_output() -> None:
-    """The reader of pages itself."""
     page = (
         "<!-- server -->\n\n<!-- save: a.py -->\n```python\nx = 1\n```\n\n```sh\necho 12\n```\n\n"
         "```text\n1…\n```\n\n<!-- not run: slow -->\n```sh\nb\n```\n"

@@ -10,7 +10,7 @@ from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.settings import Settings
 
 SOURCES = Path(__file__).parents[2] / "src/pinlater"
-MAY_ASK = ("server/storage/", "server/config/kinds/", "server/config/original.py", "cli/commands/import_original/")
+MAY_ASK = ("server/storage/", "server/config/kinds/", "server/config/original.py", "import_original/")
 """The last two read files and databases of the original, which have names of their own."""
 
 
@@ -30,5 +30,4 @@ def _texts(compared: ast.Compare) -> set[object]:
 
 
 def test_the_settings_of_a_kind_are_in_the_table_of_its_name() -> None:
-    """A store in databases always has some."""
     assert set(SHARDED) <= {field.name for field in fields(Settings)}

@@ -112,7 +112,6 @@ def test_no_class_that_is_made_so_does_more_than_its_fields_say(repository: Path
     ],
 )
 def test_a_value_with_other_fields_is_found(text: str, fault: str | None) -> None:
-    """The test above finds what it is for."""
     [literal] = literals(text, "example")
     assert literal.class_name == "Pair"
     found = faults(literal, ("one", "two"))

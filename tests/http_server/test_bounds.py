@@ -169,7 +169,6 @@ async def test_a_client_that_does_not_finish_its_head_is_cut_off(serve: Serve, s
 
 
 async def test_dripping_bytes_does_not_prolong_the_time_for_a_head(serve: Serve) -> None:
-    """The slowloris: one byte now and then must not count as progress."""
     site = await serve(HttpSettings(port=0, header_timeout_s=0.2))
     reader, writer = await site.connect()
     closed = asyncio.create_task(until_closed(reader))
@@ -343,7 +342,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, int]) -> None:
 
 
 async def test_random_bytes_end_their_own_connection_only(site: Site) -> None:
-    """A failing run can be repeated: pytest-randomly prints the seed and sets it here."""
+    """To repeat a failing run, pass the seed that pytest-randomly prints."""
     steady_reader, steady = await site.connect()
     for _ in range(50):
         noise = random.randbytes(random.randrange(1, 400))

@@ -29,7 +29,7 @@ class Work:
 
 
 async def test_work_that_fails_is_counted_and_runs_again_and_harms_no_other() -> None:
-    failing, healthy = Work(StoreFull("disk"), ZeroDivisionError(), None), Work(None)
+    failing, healthy = Work(StoreFull.of("disk"), ZeroDivisionError(), None), Work(None)
     metrics = Metrics()
     runner = Runner([Periodic("failing", 1, failing.run), Periodic("healthy", 1, healthy.run)], metrics, Random(1))
     runner.start()

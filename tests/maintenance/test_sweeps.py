@@ -76,7 +76,6 @@ async def store() -> AsyncIterator[Fixture]:
 
 
 async def test_a_dead_workers_thousand_jobs_come_back_in_growing_batches(store: Fixture) -> None:
-    """Not all in one instant, and yet all within about a second."""
     await store.insert(1000)
     await store.claim(1000)
     store.clock.advance(seconds=11)
@@ -114,7 +113,7 @@ async def test_finished_jobs_vanish_after_their_own_times(store: Fixture) -> Non
 
 
 async def test_old_keys_go_as_fast_as_they_come(store: Fixture) -> None:
-    """A full batch of them brings the sweep back at once; else busy producers with keys would fill the store."""
+    """A full batch of them brings the sweep back at once; otherwise busy producers with keys would fill the store."""
     now = store.clock.now_ms()
     await store.shard.insert_jobs([InsertRequest("q", [], f"key {number}") for number in range(1500)], now)
     store.clock.advance(seconds=121)
@@ -131,7 +130,7 @@ async def test_waiting_jobs_past_their_expiry_fail(store: Fixture) -> None:
 
 
 async def test_a_shard_that_fails_keeps_no_other_from_being_swept(store: Fixture) -> None:
-    """Else the jobs of a dead worker on the others would never come back."""
+    """Otherwise the jobs of a dead worker on the others would never come back."""
 
     class Broken(MemoryShard):
         async def time_out_claims(self, now_ms: int, limit: int) -> NoReturn:

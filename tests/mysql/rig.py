@@ -21,7 +21,7 @@ COMMIT = b";COMMIT"  # not that of READ COMMITTED
 # Short, so that a test of a limit ends soon; long enough for a slow machine.
 LIMITS: dict[str, Any] = {
     "statement_timeout_ms": 3_000,
-    "connect_timeout_ms": 2_000,
+    "connect_timeout_ms": 5_000,
     "lock_wait_ms": 1_000,
     "retries": 3,
     "retry_pause_ms": 5,

@@ -1,4 +1,4 @@
-"""Somebody else in the database holds rows that we need: claims pass them over, everything else waits, retries and ends in bounds."""
+"""Another client of the database holds rows that we need: claims pass them over, everything else waits, retries and ends in bounds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def waits_for_a_lock(rig: Rig) -> None:
     async def some() -> bool:
         return bool(await rig.ask("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))
 
-    await until(some, every_s=0.15)  # the table is made anew only if nobody looked at it for a tenth of a second
+    await until(some, every_s=0.15)  # the table is made anew only if it was not read for a tenth of a second
 
 
 async def clear(call: Awaitable[object]) -> ShardConnectionFailed:
@@ -109,7 +109,7 @@ async def test_a_wait_that_lasts_ends_in_an_error_and_nothing_is_changed(rig: Ri
 
 @pytest.mark.parametrize("retries", [3, 0])
 async def test_the_loser_of_a_deadlock_does_it_again(rig: Rig, retries: int) -> None:
-    """As often as is set; then it is said."""
+    """As often as is set; then the caller gets an error."""
     desk = await rig.desk(statement_timeout_ms=20_000, lock_wait_ms=10_000, retries=retries)
     await desk.succeed((await desk.put_and_take()).key)  # from now on the writer has a row of counters
     held = await desk.put_and_take()
@@ -154,7 +154,7 @@ async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: 
 
 @pytest.mark.crash
 async def test_a_storm_of_deadlocks_loses_nothing(rig: Rig) -> None:
-    """A stranger takes rows in the other order, again and again: all ends, most of it well, and what failed can be repeated."""
+    """Another client takes rows in the other order: all calls end, most of them well, and the failed ones can be repeated."""
     desk = await rig.desk(retries=5)
     count = 30
     for _ in range(count):

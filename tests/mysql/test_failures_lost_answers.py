@@ -23,7 +23,6 @@ def change(request: pytest.FixtureRequest) -> Change:
 
 
 async def test_a_look_whose_answer_is_lost_is_done_again_and_counted(rig: Rig, desk: Desk) -> None:
-    """It changes nothing, so there is nothing to find out."""
     key = await desk.put(b"looked for")
     await desk.look(key)  # a connection for looks is there now
     trap = rig.proxy.lose_answer(b"FROM jobs")
@@ -34,7 +33,7 @@ async def test_a_look_whose_answer_is_lost_is_done_again_and_counted(rig: Rig, d
 async def test_an_error_that_answers_a_commit_which_was_carried_out_is_none(
     rig: Rig, desk: Desk, change: Change
 ) -> None:
-    """The database has done it, and something of its own went wrong after: what is done must not be told as failed."""
+    """Something of the database's own went wrong after the commit: what is done must not be told as failed."""
     held = await prepare(desk, change)
     trap = rig.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT, "Got error 28 during COMMIT")
     assert change.answered(await change.act(desk, held))
@@ -120,7 +119,7 @@ async def test_a_transaction_left_open_by_a_silent_network_holds_nothing_up(rig:
 
 
 async def test_a_cancelled_call_leaves_no_locks(rig: Rig, desk: Desk) -> None:
-    """Whoever gives a call up, cancels it: its transaction ends before the next one begins."""
+    """A caller that gives a call up cancels it: its transaction ends before the next one begins."""
     await desk.put(b"old")
     trap = rig.proxy.lose_request(b"INSERT INTO claims", hang=True)
     call = asyncio.ensure_future(desk.claim())
@@ -148,7 +147,7 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
     assert (await desk.counts()).in_progress == 1
     await rig.assert_consistent()
 
-    # Nobody works on it: the next sweep gives it back unspent, and whoever waits is told.
+    # No worker has it: the next sweep gives it back unspent and wakes a waiter.
     assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
     assert QUEUE in await desk.shared.changed_queues()
     again = await desk.take()
@@ -157,7 +156,7 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
 
 
 async def test_a_server_that_vanished_holds_its_locks_for_less_than_its_lease(rig: Rig) -> None:
-    """Nobody told the database that its machine is off: it would wait for hours for the next word."""
+    """The database does not learn that the server's machine is off: it would wait for hours for the next statement."""
     vanished = await rig.desk(lease_ms=2_000, statement_timeout_ms=30_000)
     other = await rig.desk(direct=True)
     await other.put(b"old")

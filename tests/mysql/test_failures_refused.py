@@ -1,4 +1,4 @@
-"""The database says no: each kind of no is understood, said so that somebody can act on it, and over as soon as its reason is.
+"""The database says no: each kind of no is understood, said so that an operator can act on it, and over as soon as its reason is.
 
 What a user needs on a shard's database, and no more: SELECT, INSERT, UPDATE and DELETE for the work; CREATE and REFERENCES
 (a foreign key; MySQL only) to make the tables; ALTER and DROP for new versions and for partitions, which come and go. Nothing global.
@@ -175,7 +175,7 @@ async def test_a_migration_that_was_cut_off_is_run_again(mortal: Rig) -> None:
     await mortal.server.drop_databases(OTHER)
 
 
-# --- a server that takes no writes, or nobody any more ---------------------------------------------------------------------------
+# --- a server that takes no writes, or no connections any more ---------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ async def globally(server: DatabaseServer, name: str, value: object) -> AsyncIte
 
 
 async def test_a_server_that_became_a_replica_takes_no_writes_and_says_so(mortal: Rig) -> None:
-    """Reads go on; and as soon as it takes writes again, so do we."""
+    """Reads continue; and as soon as it takes writes again, so do we."""
     desk = await mortal.desk()
     key = await desk.put()
     async with globally(mortal.server, "read_only", 1):
@@ -207,7 +207,7 @@ async def test_a_server_that_became_a_replica_takes_no_writes_and_says_so(mortal
 
 
 async def test_after_a_failover_behind_one_address_connections_are_made_anew(mortal: Rig) -> None:
-    """What is behind the address is another server now; an old connection would stay with the old one for ever."""
+    """The address leads to another server now; an old connection would stay with the old one for ever."""
     desk = await mortal.desk()
     await desk.put()
     before = mortal.proxy.connections
@@ -249,7 +249,7 @@ def test_errors_are_told_apart(code: int, kind: type[PinLaterError], word: str) 
 
 
 async def test_a_server_without_room_for_another_connection_says_so(mortal: Rig) -> None:
-    """What has a connection works on; what needs one works as soon as there is room."""
+    """Open connections continue to work, and new ones succeed as soon as the server takes them."""
     desk = await mortal.desk()
     await desk.put()
     async with globally(mortal.server, "max_connections", 12), AsyncExitStack() as crowd:

@@ -102,7 +102,7 @@ class Load:
 
 @pytest.mark.crash
 async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_load(mortal: Rig) -> None:
-    """Nor handed out twice. The shard is never opened again: it goes on by itself."""
+    """Nor handed out twice. The shard is never opened again: it recovers by itself."""
     clock = SystemClock()
     shard = await mortal.open(direct=True)
     await shard.create_queues([QUEUE], clock.now_ms())
@@ -166,7 +166,7 @@ async def test_calls_to_a_database_that_stands_still_fail_in_time_and_it_goes_on
 
 @pytest.mark.crash
 async def test_a_full_disk_refuses_and_loses_nothing(kind: str, request: pytest.FixtureRequest) -> None:
-    """StoreFull, and as soon as there is space again all goes on without a restart."""
+    """StoreFull, and as soon as there is space again all continues without a restart."""
     start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
     options = (
         {"skip_log_bin": True} if kind == "mysql8" else {}

@@ -13,7 +13,7 @@ from tests.shared_shards.rig import until
 async def test_a_server_that_has_nothing_to_do_keeps_its_place(
     tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
-    """By signs of life; without them the next server to start would take it."""
+    """By its heartbeats; without them the next server to start would take it."""
     database = f"{mariadb_prefix}1"
     url = f"mysql://{mariadb.user}:{quote(mariadb.password, safe='')}@{mariadb.address}/{database}"
     with RealServer(tmp_path, "--set", "mysql.lease_ms=5000", store=url):

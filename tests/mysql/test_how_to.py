@@ -16,6 +16,7 @@ from pinlater.testing.real_server import RealServer
 from tests.databases.database import DatabaseServer
 from tests.databases.server_process import ServerMissing, program
 from tests.house.snippets import Block, blocks
+from tests.shared_shards.serving import one_job_through
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 SET_UP, OPERATE = PAGES / "run-on-mysql.md", PAGES / "operate-mysql.md"
@@ -32,16 +33,7 @@ def start_server(request: pytest.FixtureRequest) -> Callable[..., DatabaseServer
     return start
 
 
-def one_job_through(address: str) -> None:
-    with Client(address) as client:
-        client.create_queue("emails")
-        client.enqueue("emails", [Job(b"x")])
-        (job,) = client.dequeue("emails").jobs
-        assert client.ack("emails", [Ack(job.descriptor, token=job.token)])[0].outcome.name == "APPLIED"
-
-
 def test_the_pages_settings_and_grants_are_enough(start_server: Callable[..., DatabaseServer], tmp_path: Path) -> None:
-    """A server as the page's my.cnf makes it, a user as its statements make it, and nothing more."""
     options = dict(
         line.split(" = ") for line in block_in("ini").text.splitlines()[1:] if line and not line.startswith("#")
     )
@@ -65,7 +57,6 @@ async def prepare(database: DatabaseServer) -> None:
 def test_a_shard_is_restored_from_a_dump_on_another_server(
     start_server: Callable[..., DatabaseServer], tmp_path: Path
 ) -> None:
-    """The dump is made while the server works; what was enqueued before is there again."""
     database, spare = start_server(), start_server()
     (line,) = (b.text for b in blocks(OPERATE.read_text()) if "mariadb-dump" in b.text)
     command = line.split(" > ")[0].split()

@@ -25,7 +25,7 @@ READ_LIMIT = {"mariadb": b"@@max_statement_time * 1000", "mysql8": b"@@max_execu
 
 @asynccontextmanager
 async def bodies_frozen(rig: Rig) -> AsyncIterator[None]:
-    """Whoever changes or deletes a row of `jobs` meanwhile fails."""
+    """Each change or deletion of a row of `jobs` meanwhile fails."""
     for change in ("UPDATE", "DELETE"):
         await rig.ask(
             f"CREATE TRIGGER no_{change} BEFORE {change} ON jobs FOR EACH ROW "
@@ -72,7 +72,7 @@ async def test_finished_jobs_are_out_of_the_way(rig: Rig) -> None:
 
 
 async def test_every_connection_is_set_as_we_need_it(rig: Rig, kind: str) -> None:
-    """READ COMMITTED, strict, in UTC, and nothing is waited for as long as the database would: eight hours, a year."""
+    """READ COMMITTED, strict, in UTC, and with time limits shorter than the database's eight hours and one year."""
     shard = await rig.open(direct=True, lock_wait_ms=1_500, statement_timeout_ms=2_500, lease_ms=20_000)
     usual = [b"@@innodb_lock_wait_timeout", b"@@lock_wait_timeout", b"@@time_zone", ISOLATION[kind], b"@@sql_mode"]
     expected = (2, 2, "+00:00", "READ-COMMITTED", "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION")
@@ -89,7 +89,7 @@ async def settings_of(connection: MysqlConnection, names: list[bytes]) -> tuple[
 
 
 async def test_load_opens_no_more_connections(mortal: Rig) -> None:
-    """However many callers there are at once: as the database has counted at the height of it."""
+    """However many callers there are at once, by the database's own maximum."""
     desk = await mortal.desk(direct=True, reader_connections=READERS)
     assert isinstance(desk.shard, MysqlShard)
     keys = [await desk.put() for _ in range(20)]
@@ -114,7 +114,7 @@ async def one_of_each(desk: Desk, number: int) -> None:
 
 
 async def test_a_database_that_was_another_shard_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """A URL that names one of the shard file's databases makes it shard 1, whose descriptors nobody else understands."""
+    """A URL that names one of the shard file's databases makes it shard 1, whose descriptors no other server understands."""
     await rig.open(direct=True)
     await rig.open(direct=True)
     said = [record.message for record in caplog.records if "was shard" in record.message]

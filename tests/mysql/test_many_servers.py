@@ -57,7 +57,7 @@ async def test_each_sees_what_each_other_does(desks: list[Desk], rig: Rig) -> No
 
 
 async def test_what_several_do_between_two_looks_is_seen_whole(desks: list[Desk]) -> None:
-    """By who did nothing, and by who did something as well."""
+    """By a server that did nothing, and by one that did something as well."""
     for number, desk in enumerate(desks[1:], start=1):
         await desk.put(queue=queue_of(number))
     assert sorted(await desks[0].shared.changed_queues()) == sorted(queue_of(number) for number in range(1, SERVERS))

@@ -76,7 +76,7 @@ async def test_a_file_of_servers_goes_before_the_store(start: Start, tmp_path: P
 
 
 async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start) -> None:
-    """The wake alone brings it: the look at what others did is far off."""
+    """The wake alone brings it: the next look for changes of other servers is far off."""
     hour = {"maintenance.others_interval_ms": 3_600_000}
     one, other = await start(**hour), await start(**hour)
     await one.periodic_work.look_at_members()  # learns of the second; as every few seconds
@@ -98,7 +98,7 @@ async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start)
 async def test_each_server_says_in_the_store_where_it_can_be_woken(
     start: Start, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
-    """At its advertised address, where it has one; who signs with another secret than the store's wakes nobody."""
+    """At its advertised address, where it has one; a server that signs with another secret than the store's wakes none."""
     one, other = await start(), await start(advertised_address="localhost")
     await one.periodic_work.look_at_members()
     [first, second] = [member.address for member in one.members.known]

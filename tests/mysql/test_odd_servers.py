@@ -93,7 +93,7 @@ async def test_signs_of_life_are_committed_on_a_server_that_commits_nothing_by_i
 
 
 async def test_only_our_own_time_limits_hold(odd_server: DatabaseServer, kind: str) -> None:
-    """What writes may take as long as our settings say, not as long as the server lets its others."""
+    """A write may take as long as our settings say, not as long as the server allows its others."""
     async with rig_on(odd_server) as rig:
         shard = await rig.open(direct=True)
         writer = await shard._connect_writer()
@@ -111,7 +111,6 @@ def test_locks_have_names_that_mysql_takes() -> None:
 
 
 def test_a_server_with_room_for_next_to_nothing_is_refused() -> None:
-    """The least of all shards would be the limit for all."""
     assert judge({"max_allowed_packet": str(1 << 20)}).refused is None
     refused = judge({"max_allowed_packet": "16384"}).refused
     assert refused is not None
@@ -119,7 +118,6 @@ def test_a_server_with_room_for_next_to_nothing_is_refused() -> None:
 
 
 def test_a_server_that_gives_no_disk_back_is_said() -> None:
-    """Partitions would be dropped within one file that only grows."""
     assert judge({"innodb_file_per_table": "ON"}).warnings == ()
     [warning] = judge({"innodb_file_per_table": "OFF"}).warnings
     assert "innodb_file_per_table is OFF" in warning

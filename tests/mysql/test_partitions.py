@@ -1,4 +1,4 @@
-"""Bodies go with their partition: when it is over, what outlives it, and that nobody has to wait for it."""
+"""Bodies go with their partition: when it is over, what outlives it, and that no call has to wait for it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: Rows) -
 
 
 async def test_what_outlives_its_partition_is_kept_whole(desk: Desk, rows: Rows) -> None:
-    """A waiting job, one in hand and one with a past are there after the drop as before, and can still be claimed and ended."""
+    """A waiting job, a claimed one and one with a history are the same after the drop, and can still be claimed and ended."""
     waiting = await desk.put(b"far off", delay_ms=100 * HOUR_MS, headers={"a": "b"})
     plain = await desk.put(b"plain", delay_ms=50 * HOUR_MS)
     tried = await desk.put(b"tried", attempts=5)
@@ -128,11 +128,7 @@ async def test_what_outlives_its_partition_is_kept_whole(desk: Desk, rows: Rows)
 
 
 async def test_a_long_read_holds_nobody_up(desk: Desk, rows: Rows, server: DatabaseServer) -> None:
-    """While somebody reads the table, its partitions stay, and inserts and claims go on; the next look after that drops them.
-
-    Whoever comes behind a change that waits, waits as long. So it is ended long before the database would: here by its own it would
-    wait for longer than any statement may take.
-    """
+    """Callers behind a waiting change wait as long, so the server ends it. The database would wait longer than any statement may."""
     await desk.put_in(JobState.SUCCEEDED)
     before = await rows.partitions()
     desk.clock.advance(hours=1, ms=2)
@@ -160,7 +156,7 @@ async def test_a_long_read_holds_nobody_up(desk: Desk, rows: Rows, server: Datab
 
 
 async def test_a_change_of_partitions_waits_a_second_at_most(desk: Desk) -> None:
-    """Where nobody could end it sooner, because there is no connection left, the database itself does."""
+    """If our server has no connection left to end it sooner, the database itself does."""
     connection = await shard_of(desk)._partitions._connect()
     [found] = await connection.run([b"SELECT @@lock_wait_timeout"])
     await connection.quit()
@@ -187,7 +183,7 @@ async def test_partitions_are_made_ahead(desk: Desk, rows: Rows) -> None:
 
 
 async def test_partitions_are_looked_after_in_idleness_and_under_constant_garbage(desk: Desk, rows: Rows) -> None:
-    """An idle server makes them ahead and gives disk back; one whose every sweep finds something does, too."""
+    """An idle server makes them ahead and gives disk back, and so does one whose every sweep finds something."""
     await desk.put_in(JobState.SUCCEEDED)
     first = (await rows.partitions())[0]
     desk.clock.advance(hours=2)

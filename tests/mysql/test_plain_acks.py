@@ -39,7 +39,7 @@ async def test_plain_acks_take_one_round_trip(rig: Rig, count: int, fenced: bool
 @pytest.mark.parametrize("company", [0, 5], ids=["alone", "among others"])
 @pytest.mark.parametrize("why", ["token", "gone", "priority", "id", "past", "key", "twice"])
 async def test_one_that_is_not_plain_is_decided_alone(rig: Rig, why: str, company: int) -> None:
-    """And takes nobody else with it, whichever way it differs from what was supposed."""
+    """And no other one with it, whichever way it differs from what was supposed."""
     desk = await rig.desk(direct=True)
     others = await held(desk, company)
     odd, expected, left = await odd_ack(desk, why)
@@ -78,7 +78,7 @@ async def odd_ack(desk: Desk, why: str) -> tuple[list[Ack], list[Outcome], int]:
 
 
 async def test_after_a_surprise_calls_look_first_for_a_while(rig: Rig) -> None:
-    """Where jobs with a past are acked all the time, being refused stays rare."""
+    """Where jobs with a history are acked all the time, being refused stays rare."""
     desk = await rig.desk(direct=True)
     claims = await held(desk, 60)
     await finish(desk, [Ack(claims[0].key, True, "another's")])

@@ -47,7 +47,7 @@ LARGE = {
 SCANS = {
     ("oldest_claims", "claims"): "an operator's deletion of jobs in progress, of which there are never many",
     ("page_of_claims", "claims"): "an operator's scan of jobs in progress, of which there are never many",
-    ("claims_of_tokens", "claims"): "once after a claim whose outcome nobody knew",
+    ("claims_of_tokens", "claims"): "once after a claim of unknown outcome",
     ("list_unique_queues", "unique_keys"): "the whole index, on a reader and only where there are several shards",
 }
 # What may be sorted, and why.
@@ -231,7 +231,7 @@ async def test_a_statement_seeks_and_never_scans_or_sorts(filled: Rig, name: str
 
 
 async def test_a_claim_reads_in_the_order_of_the_key(filled: Rig) -> None:
-    """The one statement that everything hangs on: a range for each priority, one after the other, until there are enough."""
+    """A range for each priority, one after the other, until there are enough."""
     for name in ("lock_due", "select_due"):
         [step] = await plan(filled, text_of(name, FEW))
         assert (step.table, step.type, step.key) == ("ready", "range", "PRIMARY")
@@ -240,14 +240,13 @@ async def test_a_claim_reads_in_the_order_of_the_key(filled: Rig) -> None:
 
 @pytest.mark.parametrize("table", ["claims", "done", "progress", "jobs", "kept_jobs"])
 async def test_rows_are_deleted_by_their_keys(filled: Rig, table: str) -> None:
-    """Also where they are most of the table: whoever walks over the others waits for whoever has them."""
+    """Also where they are most of the table: a walk over the others would wait for their locks."""
     for ids in (FEW[:1], FEW, MANY):
         steps = await plan(filled, delete_rows(table.encode(), ids))
         assert [(step.table, step.key) for step in steps] == [(table, "PRIMARY")], steps
 
 
 def test_every_statement_is_used() -> None:
-    """A statement without a caller is dead."""
     packages = [files("pinlater.server.storage.mysql"), files("pinlater.server.storage.relational")]
     code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []

@@ -16,10 +16,10 @@ from pinlater.client.errors import NoHealthyShards, PinLaterError
 from pinlater.testing.real_server import RealServer
 from tests.databases.database import DatabaseServer
 from tests.databases.mariadb import MariaDb
-from tests.mysql.shard_file import ShardFile
+from tests.shared_shards.shard_files import MysqlShardFile
 
 _PATIENCE_S = 30.0
-# MySQL looks once a minute whether there is room again.
+# MySQL looks once a minute whether there is space again.
 _MYSQL_LOOKS_AGAIN_S = 90.0
 
 
@@ -65,7 +65,7 @@ async def test_no_healthy_shards_is_said_while_none_is_left_and_no_longer(
 ) -> None:
     """Both are on one database server, which is killed and comes back, with what it had."""
     database = start_mariadb()
-    file = ShardFile(tmp_path / "shards.json", database, 1, 2)
+    file = MysqlShardFile(tmp_path / "shards.json", database, 1, 2)
     options = ("--set", "mysql.host_prefix=pinlaterdb")
     with (
         RealServer(tmp_path, *options, store=f"mysql:{file.path}") as server,
@@ -93,7 +93,7 @@ async def test_what_a_shard_that_takes_no_writes_refuses_goes_to_another(
     """As after a failover that left it read-only: no enqueue fails for it, and once it takes writes it is found again."""
     start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
     database = start()
-    file = ShardFile(tmp_path / "shards.json", mariadb)
+    file = MysqlShardFile(tmp_path / "shards.json", mariadb)
     file.write(pinlaterdb001={}, pinlaterdb002={"master": database.tcp})
     options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
     with (
@@ -115,10 +115,10 @@ async def test_what_a_shard_that_takes_no_writes_refuses_goes_to_another(
 async def test_what_a_full_disk_refuses_goes_to_another_shard(
     kind: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, request: pytest.FixtureRequest
 ) -> None:
-    """MariaDB refuses it; MySQL with its binary log on that disk stands still until there is room. No enqueue fails for either."""
+    """MariaDB refuses it; MySQL with its binary log on that disk stands still until there is space. No enqueue fails for either."""
     start: Callable[..., DatabaseServer] = request.getfixturevalue(f"start_{kind}")
     database = start(disk_mib=500)
-    file = ShardFile(tmp_path / "shards.json", mariadb)
+    file = MysqlShardFile(tmp_path / "shards.json", mariadb)
     file.write(pinlaterdb001={}, pinlaterdb002={"master": database.tcp})
     options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
     with (
@@ -139,7 +139,7 @@ async def test_a_shard_without_its_tables_is_left_alone_until_they_are_back(
     tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
     """Dropped by mistake, or an empty server answers at the old one's address: no enqueue fails for it, and no call by a bug."""
-    file = ShardFile(tmp_path / "shards.json", mariadb, 1, 2)
+    file = MysqlShardFile(tmp_path / "shards.json", mariadb, 1, 2)
     options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
     table = f"{mariadb_prefix}_2.ready"
     with (
@@ -162,11 +162,11 @@ async def test_a_shard_without_its_tables_is_left_alone_until_they_are_back(
 async def test_a_shard_whose_rights_are_taken_away_is_left_alone_until_they_are_back(
     tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
-    """Or whose password changed: the shard file is given the new one while requests go on."""
+    """Or whose password changed: the shard file is given the new one while requests continue."""
     user = f"{mariadb_prefix}user"
     await mariadb.execute(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'first'")
     await mariadb.execute(f"GRANT ALL ON `{mariadb_prefix}%`.* TO '{user}'@'%'")
-    file = ShardFile(tmp_path / "shards.json", mariadb)
+    file = MysqlShardFile(tmp_path / "shards.json", mariadb)
     file.write(pinlaterdb001={}, pinlaterdb002={"user": user, "passwd": "first"})
     options = ("--set", "mysql.host_prefix=pinlaterdb", "--set", f"mysql.database_prefix={mariadb_prefix}")
     with (

@@ -29,7 +29,6 @@ from tests.databases.database import DatabaseServer
     ],
 )
 def test_a_server_that_is_too_old_is_refused(version: str, refused: str | None) -> None:
-    """Its statements would fail one by one, each with a riddle."""
     assert judge({"version": version}).refused == refused
 
 
@@ -52,7 +51,6 @@ def shard_on(server: DatabaseServer) -> MysqlShard:
 async def test_flushes_that_are_switched_off_are_said(
     start_server: Callable[..., DatabaseServer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The jobs would be as safe as the machine, and the operator should have heard of it."""
     server = start_server(innodb_flush_log_at_trx_commit=2, log_bin="log", server_id=1, sync_binlog=0)
     shard = shard_on(server)
     with caplog.at_level(logging.WARNING, "pinlater"):
@@ -72,7 +70,6 @@ async def test_flushes_that_are_switched_off_are_said(
 async def test_a_binary_log_of_statements_is_refused_with_what_to_do(
     start_server: Callable[..., DatabaseServer],
 ) -> None:
-    """Else every write would fail."""
     server = start_server(log_bin="log", server_id=1, binlog_format="STATEMENT")
     with pytest.raises(ShardConnectionFailed, match="make it ROW or MIXED") as caught:
         await shard_on(server).open(1)

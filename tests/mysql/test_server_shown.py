@@ -16,19 +16,19 @@ from pinlater.client import Ack, Client, Job
 from pinlater.server.storage.mysql.stats import Stats
 from tests.databases.mariadb import MariaDb
 from tests.databases.ports import free_port
-from tests.mysql.shard_file import ShardFile
+from tests.shared_shards.shard_files import MysqlShardFile
 
 _PATIENCE_S = 20.0
 LANES = ("insert", "claim", "finish")
 
 
 @pytest.fixture
-def shard_file(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> ShardFile:
-    return ShardFile(tmp_path / "shards.json", mariadb, 1, 2)
+def shard_file(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> MysqlShardFile:
+    return MysqlShardFile(tmp_path / "shards.json", mariadb, 1, 2)
 
 
 @pytest.fixture
-def server(tmp_path: Path, shard_file: ShardFile, mariadb_prefix: str) -> Iterator[Server]:
+def server(tmp_path: Path, shard_file: MysqlShardFile, mariadb_prefix: str) -> Iterator[Server]:
     """On the shard file, with a log that keeps every line, and all of them."""
     options = [
         *("--set", f"mysql.database_prefix={mariadb_prefix}", "--set", "mysql.host_prefix=pinlaterdb"),
@@ -91,7 +91,7 @@ def shown(server: Server) -> str:
 
 
 async def test_no_secret_is_shown_whatever_goes_wrong(
-    server: Server, shard_file: ShardFile, mariadb: MariaDb, mariadb_prefix: str
+    server: Server, shard_file: MysqlShardFile, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
     """No password of the shard file, no secret that signs wakes: a file that breaks amid a password, a wrong password, a shard away."""
     with Client(f"127.0.0.1:{server.port}") as client:

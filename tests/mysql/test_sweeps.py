@@ -1,4 +1,4 @@
-"""Counting jobs as due and collecting garbage: exact, whoever has them in hand, and no dearer for how many others there are."""
+"""Counting jobs as due and collecting garbage: exact, whether they are locked or not, and no dearer for how many others there are."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(rig: Rig, 
 async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go_meanwhile(
     rig: Rig, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found is one that somebody has in hand; counted is another, which was in somebody's hand when it was looked for."""
+    """One due job is locked by another client now; a second one was locked when the sweep looked for it."""
     in_hand, let_go = await desk.put(delay_ms=1000), await desk.put(delay_ms=1000)
     desk.clock.advance(ms=1000)
     select = Transaction.select

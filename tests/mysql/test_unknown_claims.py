@@ -1,4 +1,4 @@
-"""A claim whose outcome nobody knows is given back, and no other claim with it: a long poll over two shards, one of which loses answers."""
+"""A claim of unknown outcome is given back, and no other claim with it: a long poll over two shards, one of which loses answers."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Many:
         return found
 
     def signal(self, number: signal.Signals) -> None:
-        """As somebody's `kill` would."""
+        """As `kill` would."""
         os.kill(os.getpid(), number)
 
     async def get(self, path: str) -> tuple[int, str]:

@@ -16,7 +16,6 @@ from pinlater.server.processes.control_channel import Failed, OtherVersion, Plan
 
 
 def test_settings_arrive_as_they_are(tmp_path: Path) -> None:
-    """Paths, a store with a password, and every room's own."""
     loaded = load(None, {}, {"store": "mysql://me:pass%20word@db:3307/jobs", "jobs.max_backlog": 7, "processes": 3})
     plan = Plan(2, replace(loaded.settings, queue_limits_file=tmp_path / "limits"))
     ours, theirs = socket.socketpair()

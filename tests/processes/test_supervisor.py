@@ -42,7 +42,6 @@ async def test_who_it_is_and_which_processes_there_are(many: Make) -> None:
 
 
 async def test_no_counter_falls_when_a_process_dies(many: Make) -> None:
-    """A sum that fell would look like a restart of the whole, and a rate over it like a burst."""
     one = await many(2).start()
     assert await one.metric("pinlater_jobs_enqueued_total") == {"emails": 30}
     os.kill(one.process_id(1), signal.SIGKILL)
@@ -173,7 +172,6 @@ async def test_a_reload_reaches_all(many: Make) -> None:
 
 
 def test_a_port_is_found_once_and_kept() -> None:
-    """Nobody who would listen there alone can take it; who shares it can."""
     with reserved("127.0.0.1", 0) as port, socket.socket() as alone, socket.socket() as sharing:
         sharing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sharing.bind(("127.0.0.1", port))

@@ -220,7 +220,7 @@ async def test_an_operators_old_settings_file_starts_a_server_that_does_what_it_
 
 
 async def test_a_signal_makes_it_read_its_files_at_once(tmp_path: Path) -> None:
-    """Instead of within ten seconds; a broken file is said so and the queue stays as it was."""
+    """Instead of within ten seconds; a broken file is reported and the queue stays as it was."""
     path = limits_file(tmp_path / "limits.json", q=0)
     env = {"PINLATER_QUEUE_LIMITS_FILE": str(path)}
     with pinlater_server(tmp_path / "store.db", log=tmp_path / "log", env=env) as server:

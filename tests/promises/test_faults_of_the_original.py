@@ -24,7 +24,7 @@ async def test_a_late_success_does_not_overwrite_what_the_job_has_become_since(h
     [(_, late)] = await here.claim("q")
     rig.clock.advance(ms=600_001)
     await rig.core.sweeps.time_out_claims()
-    await here.call("ackDequeuedJobs", request=ack_request("q", descriptor))  # bare: nobody holds it
+    await here.call("ackDequeuedJobs", request=ack_request("q", descriptor))  # bare: no worker holds it
     assert await here.state(descriptor) == PENDING
     await here.claim("q")
     assert await here.ack("q", descriptor, claimToken=late) == [STALE_CLAIM]
@@ -126,7 +126,7 @@ async def test_an_enqueue_with_one_bad_priority_stores_nothing(here: Wire) -> No
 
 
 async def test_a_malformed_descriptor_in_a_lookup_is_told_as_what_it_is(here: Wire) -> None:
-    """The original fails the whole lookup as UNKNOWN without a word; ours names the fault, and an unknown job is no fault."""
+    """The original fails the whole lookup as UNKNOWN without a reason; ours names the fault, and an unknown job is no fault."""
     [descriptor] = await here.enqueue("q", b"x")
     error = await refused(here.lookup(descriptor, "nonsense"))
     assert error.detail == "DESCRIPTOR_INVALID"

@@ -193,7 +193,7 @@ async def test_a_failure_with_none_left_is_failed_with_nothing_remaining(here: W
     await here.ack("q", failed=[descriptor])
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining) == (FAILED, 0)
-    assert ":last:" in info.claimDescriptor  # kept for whoever looks
+    assert ":last:" in info.claimDescriptor  # kept for operators
 
 
 async def test_an_ack_never_changes_a_job_that_nobody_holds(here: Wire) -> None:

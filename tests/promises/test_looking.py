@@ -87,7 +87,6 @@ async def test_with_the_future_flag_other_states_than_pending_count_and_list_not
 
 
 async def test_with_the_future_flag_a_bad_request_is_refused_in_every_state(here: Wire) -> None:
-    """The flag decides what is found, not what may be asked."""
     for state in (IN_PROGRESS, SUCCEEDED, FAILED):
         assert (await refused(here.count("nowhere", state, countFutureJobs=True))).code == 413
         for answer in (

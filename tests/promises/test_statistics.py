@@ -71,7 +71,7 @@ async def test_each_counter_of_a_queue_counts_what_its_name_says(watched: Watche
     [retried] = await wire.enqueue("q", b"retried", numAttemptsAllowed=3, priority=2)
     await wire.claim("q", 4)
     await wire.checkpoint("q", good)
-    await wire.checkpoint("q", good, source="somebody else")
+    await wire.checkpoint("q", good, source="another worker")
     await wire.ack("q", good, failed=[bad])
     await watched.turn(601, "claim-timeouts")
     assert (await wire.state(lost), await wire.state(retried)) == (3, 0)

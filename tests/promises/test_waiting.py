@@ -79,7 +79,6 @@ async def test_a_wait_ends_empty_when_its_time_is_up(wire: Wire, queue: str) -> 
 
 
 async def test_a_wait_is_cut_at_sixty_seconds(here: Wire, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long was asked for."""
     asked: list[float] = []
 
     async def listen(wish: object) -> object:
@@ -134,7 +133,7 @@ async def test_a_connection_closed_while_it_waits_costs_no_job(here: Wire, rig: 
 async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
     here: Wire, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection breaks after the store has handed the job out and before anybody hears of it."""
+    """The connection breaks after the store has handed the job out and before its client hears of it."""
     await here.enqueue("q", b"x")
     claimed, go_on = asyncio.Event(), asyncio.Event()
     shard = rig.shard("1").shard

@@ -19,7 +19,7 @@ FRONT = b"pinlater{1}:"
 # Short, so that a test of a limit ends soon; long enough for a slow machine.
 LIMITS: dict[str, Any] = {
     "command_timeout_ms": 3_000,
-    "connect_timeout_ms": 2_000,
+    "connect_timeout_ms": 5_000,
     "retries": 3,
     "retry_pause_ms": 5,
 }

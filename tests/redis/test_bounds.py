@@ -132,7 +132,6 @@ def kinds_left(rig: Rig) -> set[bytes]:
 
 
 async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..., Any], desk: Desk) -> None:
-    """They are the sizes of the indexes."""
     watch = Watch(ask, shard_of(desk))
     costs = []
     for _ in range(2):
@@ -145,7 +144,7 @@ async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..
 
 @pytest.mark.parametrize("known", [True, False], ids=["refused", "unknown"])
 async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(rig: Rig, desk: Desk, known: bool) -> None:
-    """What was done is said, or that nobody knows; a repeat does the rest. The service asks for one piece at a time."""
+    """The error says what was done, or that this is unknown; a repeat does the rest. The service asks for one piece at a time."""
     for _ in range(2):
         await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(1_250)])], desk.now)
     writer = shard_of(desk)._other

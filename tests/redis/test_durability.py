@@ -80,10 +80,7 @@ def rest_of(client: Client) -> set[bytes]:
 def test_what_was_answered_is_there_after_redis_was_killed(
     appendfsync: str, start_redis: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
-    """The log is written before an answer goes out; whether it was flushed, too, only the loss of the machine would show.
-
-    But with `everysec` what is answered while a flush is under way is written after it: not at such a moment.
-    """
+    """With `everysec` Redis answers before it writes if a flush is under way, so it is killed at another moment."""
     redis = start_redis(**WITH_USERS, appendonly="yes", appendfsync=appendfsync)
     options = ("--set", "jobs.claim_timeout_ms=1500", "--set", "maintenance.sweep_interval_ms=50")
     with RealServer(tmp_path, *options, store=url_of(redis)) as server, Client(server.address) as client:
@@ -115,7 +112,6 @@ def test_what_was_answered_is_there_after_redis_was_killed(
 def test_without_a_log_what_was_answered_since_the_last_snapshot_is_lost(
     start_redis: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
-    """Said so that nobody has to find out; the server itself goes on, with the queue gone as well."""
     redis = start_redis(**WITH_USERS, appendonly="no", save="")
     with RealServer(tmp_path, store=url_of(redis)) as server, Client(server.address, timeout_ms=1_000) as client:
         client.create_queue("emails")

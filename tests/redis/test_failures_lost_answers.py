@@ -46,7 +46,7 @@ async def test_a_request_that_arrives_after_its_caller_was_told_that_it_failed_d
 
 
 async def test_a_cancelled_claim_is_given_back(rig: Rig, desk: Desk) -> None:
-    """Whoever gives a call up, cancels it; Redis may have carried it out."""
+    """A caller that gives a call up cancels it; Redis may have carried it out."""
     await desk.put(b"old")
     trap = rig.proxy.lose_answer(rig.packet_of("claim"), hang=True)
     call = asyncio.ensure_future(desk.claim())
@@ -75,7 +75,7 @@ async def test_an_insert_that_sends_nothing_still_settles_the_one_before(rig: Ri
 
 
 async def test_a_claim_with_an_unknown_outcome_is_given_back(rig: Rig, desk: Desk) -> None:
-    """Nobody works on it: the next sweep gives it back unspent, and whoever waits is told."""
+    """No worker has the job: the next sweep gives it back unspent and wakes a waiter."""
     await desk.put(b"old")
     assert await desk.claim(0) == []  # connects
     rig.proxy.lose_answer(rig.packet_of("claim"))

@@ -21,7 +21,6 @@ def lose(rig: Rig, key: JobKey) -> None:
 
 
 async def test_a_claim_passes_over_a_lost_job(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    """It is taken out of the index, counted, and said in the log."""
     lost, kept = await desk.put(b"lost"), await desk.put(b"kept")
     lose(rig, lost)
     assert (await desk.counts()).pending == 2
@@ -37,7 +36,6 @@ async def test_a_claim_passes_over_a_lost_job(rig: Rig, desk: Desk, caplog: pyte
 
 
 async def test_a_queue_of_lost_jobs_is_gone_through_to_its_end(rig: Rig, desk: Desk) -> None:
-    """However many there are."""
     keys = [await desk.put(priority=1 + number % 3) for number in range(60)]
     for key in keys:
         lose(rig, key)
@@ -76,7 +74,6 @@ async def test_a_lost_job_that_expires_is_gone_then(rig: Rig, desk: Desk) -> Non
 
 @pytest.mark.parametrize("state", list(JobState))
 async def test_who_looks_for_a_lost_job_finds_nothing(rig: Rig, desk: Desk, state: JobState) -> None:
-    """In lookups and scans; and operators' words don't meet it."""
     lost, kept = await desk.put_in(state), await desk.put_in(state)
     lose(rig, lost)
 

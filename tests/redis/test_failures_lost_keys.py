@@ -60,7 +60,7 @@ def delete(rig: Rig, kind: str) -> None:
 
 
 async def look_at_everything(desk: Desk, life: Life) -> None:
-    """Whoever asks gets an answer, or an error that says what is not there."""
+    """Each caller gets an answer, or an error that says what is not there."""
     with contextlib.suppress(QueueNotFound, ShardConnectionFailed):
         await desk.find(life.held.key)
         for state in JobState:
@@ -142,7 +142,7 @@ async def test_what_was_put_right_is_counted_and_said(rig: Rig, desk: Desk, capl
 
 
 async def test_a_claim_that_is_lost_ends_at_its_deadline_and_no_token_counts_for_it(rig: Rig, desk: Desk) -> None:
-    """Who holds the job nobody knows any more; so its worker is told that it isn't his, and it runs again."""
+    """The holder is unknown; so its worker is told that the job isn't its own, and the job runs again."""
     held = await desk.put_and_take()
     delete(rig, "h")
 
@@ -173,7 +173,7 @@ async def test_a_queue_never_gets_the_number_of_another(rig: Rig, desk: Desk) ->
 async def test_where_all_names_and_the_last_number_are_gone_no_queue_gets_the_jobs_of_another(
     rig: Rig, desk: Desk
 ) -> None:
-    """Redis evicts these three, and somebody makes a queue before anything is looked after. The jobs are nobody's, and are freed."""
+    """Redis evicts these three, and a queue is created before the next maintenance. The jobs have no owner and are freed."""
     for priority in (1, 2):
         await desk.put(b"one's", priority=priority)
     for kind in ("meta", "q", "qn"):
@@ -189,7 +189,7 @@ async def test_where_all_names_and_the_last_number_are_gone_no_queue_gets_the_jo
 
 
 async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
-    """By the rounds over all jobs; two of them, since a round isn't one moment. Else memory would fill up beyond its bound for good."""
+    """By the rounds over all jobs; two of them, since a round isn't one moment. Otherwise memory would stay full."""
     desk = await rig.desk(finished_bytes_max=5_000)
     for _ in range(8):
         await desk.put_in(JobState.SUCCEEDED, bytes(979))

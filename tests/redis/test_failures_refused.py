@@ -46,7 +46,7 @@ async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(o
 
 
 async def test_with_room_again_the_next_enqueue_is_stored(own: Rig) -> None:
-    """Redis is asked before an enqueue is refused: what it said a moment ago decides nothing."""
+    """Redis is asked before an enqueue is refused: an older answer decides nothing."""
     desk = await own.desk()
     own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
     with pytest.raises(StoreFull, match="maxmemory"):
@@ -57,7 +57,7 @@ async def test_with_room_again_the_next_enqueue_is_stored(own: Rig) -> None:
 
 
 async def test_out_of_memory_claims_and_acks_go_on(own: Rig) -> None:
-    """Redis refuses what needs memory; these make room in the end."""
+    """Redis refuses what needs memory; these free some in the end."""
     desk = await own.desk(memory_used_max_percent=100)
     for _ in range(3):
         await desk.put()
@@ -104,7 +104,7 @@ async def test_a_replica_takes_no_writes_and_says_so(own: Rig) -> None:
 
 
 async def test_somebody_elses_endless_script_is_waited_for(own: Rig) -> None:
-    """BUSY: nothing was done; once it has been killed, work goes on."""
+    """BUSY: nothing was done; once it has been killed, work continues."""
     desk = await own.desk(retries=0)
     await desk.put()
     own.server.execute("CONFIG", "SET", "lua-time-limit", 10)
@@ -160,7 +160,6 @@ async def test_a_suspended_redis_is_given_up_in_time(own: Rig) -> None:
 
 
 async def test_a_redis_that_is_not_there_is_said_to_be_out_of_reach(own: Rig) -> None:
-    """And comes back without a word."""
     desk = await own.desk()
     await desk.put()
     own.proxy.refuse()

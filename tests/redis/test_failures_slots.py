@@ -12,7 +12,7 @@ from tests.shared_shards.rig import until
 
 
 async def test_a_change_is_never_called_undone_because_the_slot_was_taken_before_its_answer_came(rig: Rig) -> None:
-    """It was stored; whoever believed that it wasn't would put the job elsewhere, too."""
+    """A caller that took it for undone would put the job on another shard, too."""
     sleeper = await rig.desk(retries=12)
     await sleeper.insert()  # connects
     job = sleeper.job(b"sleeper's")

@@ -24,7 +24,7 @@ def client(tmp_path: Path, redis_with_users: RedisServer, redis_prefix: str) -> 
 
 
 def test_a_delete_with_limit_0_and_a_regex_deletes_nothing_and_locks_nothing_on_redis(client: Client) -> None:
-    """There it never ended, and Redis answered nobody any more."""
+    """There it never ended, and Redis answered no other client any more."""
     client.enqueue("emails", [Job(b"%d" % number) for number in range(50)])
     assert client.delete_jobs("emails", JobState.PENDING, limit=0, regex=".*") == 0
     assert client.delete_jobs("emails", JobState.PENDING, limit=0) == 0
@@ -36,7 +36,7 @@ def test_a_delete_with_limit_0_and_a_regex_deletes_nothing_and_locks_nothing_on_
 
 
 def test_bodies_of_any_bytes_come_back_as_they_were_on_redis(client: Client) -> None:
-    """There they were text: whatever isn't UTF-8 was changed. Through claim, failure, checkpoint, lookup and retry."""
+    """There they were text, and bytes that are not UTF-8 were changed. Through claim, failure, checkpoint, lookup and retry."""
     [descriptor] = client.enqueue("emails", [Job(EVERY_BYTE, attempts_allowed=2)]).descriptors
     [job] = client.dequeue("emails").jobs
     assert job.body == EVERY_BYTE

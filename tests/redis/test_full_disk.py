@@ -21,8 +21,8 @@ from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS
 from tests.databases.server_process import ServerMissing
 from tests.redis.rig import Rig, rig_on
-from tests.redis.shard_file import ShardFile
 from tests.shared_shards.rig import PATIENCE_S, until
+from tests.shared_shards.shard_files import RedisShardFile
 
 _DISK_MIB = 8
 
@@ -126,7 +126,7 @@ async def test_while_its_disk_is_full_redis_takes_no_changes_answers_looks_and_l
 async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_lost(
     start_small: Callable[..., OnSmallDisk],
 ) -> None:
-    """`appendfsync always`: Redis ends itself where it can't keep that. Where there is space and somebody starts it, work goes on."""
+    """`appendfsync always`: Redis ends itself where it can't keep that. Started where there is space, it continues."""
     small = start_small(appendfsync="always")
     async with rig_on(small.server) as rig:
         desk = await rig.desk()
@@ -155,7 +155,7 @@ async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_l
 
 
 async def test_where_snapshots_cannot_be_written_changes_are_refused(start_small: Callable[..., OnSmallDisk]) -> None:
-    """`stop-writes-on-bgsave-error`, which is Redis' default: without a log, too, nobody is told that something is kept that isn't."""
+    """`stop-writes-on-bgsave-error`, Redis' default: without a log, too, Redis acknowledges nothing that it doesn't keep."""
     small = start_small(appendonly=False, save="3600 1")
     async with rig_on(small.server) as rig:
         desk = await rig.desk()
@@ -175,9 +175,9 @@ async def test_where_snapshots_cannot_be_written_changes_are_refused(start_small
 def test_what_a_redis_with_a_full_disk_refuses_goes_to_another_shard(
     start_small: Callable[..., OnSmallDisk], start_redis: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
-    """No caller notices; the jobs that lie there come when there is space."""
+    """No caller notices; the jobs on it are handed out when there is space."""
     small, other = start_small(**WITH_USERS, appendfsync="everysec"), start_redis(**WITH_USERS)
-    file = ShardFile(tmp_path / "shards.json", other, "1", "2")
+    file = RedisShardFile(tmp_path / "shards.json", other, "1", "2")
     file.write(s1={}, s2={"master": {"host": small.server.host, "port": small.server.port}})
     with RealServer(tmp_path, store=f"redis:{file.path}") as server, Client(server.address) as client:
         client.create_queue("emails")

@@ -44,7 +44,6 @@ async def test_the_oldest_finished_jobs_go_first_once_they_take_too_many_bytes(r
 
 
 async def test_garbage_by_bytes_keeps_to_its_limit_too(rig: Rig) -> None:
-    """Repeated, all of it goes that must."""
     desk = await rig.desk(finished_bytes_max=0)
     await finished(desk, 5)
 

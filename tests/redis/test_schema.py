@@ -68,7 +68,7 @@ async def test_an_older_schema_is_taken_forward_step_by_step_and_what_was_cut_of
 
 
 async def test_a_version_never_goes_back(rig: Rig) -> None:
-    """Whoever was slower with the same step."""
+    """Of two servers that migrate at once, the slower one writes an older version."""
     rig.server.execute("HSET", META, "schema", 5)
     readers = readers_of(rig)
     assert await readers.run("set_schema", 4) == 0

@@ -51,7 +51,7 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def store_of(pair: Pair) -> str:
-    """Of the data's user; Sentinels ask nobody who he is."""
+    """Of the data's user; Sentinels ask for no login."""
     return url_of(pair.master, f"/0?{pair.sentinels.query}")
 
 
@@ -72,7 +72,6 @@ def work_off(client: Client) -> set[bytes]:
 
 
 def test_a_server_finds_the_master_and_after_its_death_the_next(pair: Pair, tmp_path: Path) -> None:
-    """What the replica had is there, and work goes on without anybody's doing."""
     with RealServer(tmp_path, store=store_of(pair)) as server, Client(server.address, timeout_ms=2_000) as client:
         client.create_queue("emails")
         before = {b"%d" % number for number in range(20)}

@@ -41,7 +41,7 @@ class Saying:
     ],
 )
 async def test_a_redis_that_is_too_old_is_refused(version: str, refused: bool) -> None:
-    """Valkey calls itself Redis 7.2.4 here, for those who ask so."""
+    """Valkey calls itself Redis 7.2.4 here, for compatibility."""
     looking = check_server(Saying(redis_version=version), RedisEndpoint())  # type: ignore[arg-type]
     if refused:
         with pytest.raises(ShardConnectionFailed, match=r"too old: 6\.2") as raised:
@@ -72,14 +72,12 @@ async def test_a_redis_that_evicts_jobs_is_warned_of_at_the_start(
 
 
 def test_every_script_is_used() -> None:
-    """And none is called that isn't there."""
     folder = Path(names.__wrapped__.__code__.co_filename).parent
     code = "\n".join(path.read_text() for path in folder.glob("*.py"))
     assert [name for name in names() if f'"{name}"' not in code] == []
 
 
 async def test_a_right_that_is_missing_is_named(start_redis: Callable[..., RedisServer]) -> None:
-    """So that who set up the user knows what to add."""
     server = start_redis(**WITH_USERS, appendonly=False)
     with as_admin(server) as admin:
         admin.execute_command("ACL", "SETUSER", USER, "-evalsha", "-eval")

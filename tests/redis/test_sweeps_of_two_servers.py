@@ -55,7 +55,7 @@ async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(desks: tu
 
 
 async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(desks: tuple[Desk, Desk], rig: Rig) -> None:
-    """The sign of life came in time, at the other server."""
+    """The heartbeat came in time, at the other server."""
     one, other = desks
     held = await one.put_and_take()
     one.clock.advance(ms=TIMEOUT_MS + 1)

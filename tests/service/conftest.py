@@ -8,6 +8,7 @@ from random import Random
 
 import pytest_asyncio
 
+from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.core import Core
@@ -15,7 +16,7 @@ from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import Caller, DequeueCommand, JobToEnqueue
+from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
@@ -38,7 +39,7 @@ class World:
 
     async def enqueue(self, *bodies: bytes, queue: str = "q", **more: object) -> list[str]:
         """Descriptors of new jobs with these bodies."""
-        jobs = [JobToEnqueue(body, **more) for body in bodies]  # type: ignore[arg-type]
+        jobs = [Job(body, **more) for body in bodies]  # type: ignore[arg-type]
         return list((await self.service.enqueuing.enqueue(CALLER, queue, jobs)).descriptors)
 
     async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> Answer:

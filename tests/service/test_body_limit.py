@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from pinlater.domain.calls import Checkpoint, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import BodyTooLarge, PinLaterError
 from pinlater.server.operations.body_limit import BodyLimit
-from pinlater.server.operations.values import CheckpointItem, JobToEnqueue
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
 from tests.service.conftest import CALLER, World
@@ -64,18 +64,18 @@ def test_the_least_of_the_shards_that_take_enqueues_holds_for_all(caplog: pytest
 async def test_longer_bodies_are_refused_before_anything_is_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the number that holds, and what makes it so; a client that asks is told the same number."""
+    """With the number that holds, and its cause; a client that asks is told the same number."""
     [shard] = world.service.shards
     less = shard.raw.capabilities._replace(body_bytes_max=100, body_bytes_bound="its cupboard")
     monkeypatch.setattr(shard.raw, "capabilities", less)
     world.service.body_limit.look()
     with pytest.raises(BodyTooLarge, match=r"at most 100 \(shard 1: its cupboard\)"):
-        await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"short"), JobToEnqueue(b"x" * 101)])
+        await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"short"), Job(b"x" * 101)])
     assert (await world.dequeue()).jobs == []
     await world.enqueue(b"x" * 100)
     [job] = (await world.dequeue()).jobs
-    item = CheckpointItem(job.descriptor, job.token, new_body=b"y" * 101)
+    item = Checkpoint(job.descriptor, job.token, new_body=b"y" * 101)
     with pytest.raises(PinLaterError, match=r"at most 100 \(shard 1: its cupboard\)") as refused:
-        await world.service.holders.checkpoint(CALLER, "q", [item])
+        await world.service.claimed_jobs.checkpoint(CALLER, "q", [item])
     assert refused.value.detail == "BODY_TOO_LARGE"
     assert (await world.service.server_info()).max_body_bytes == 100

@@ -1,11 +1,13 @@
-"""Dequeue: riding acks, limits, waiting, and answers that reach nobody."""
+"""Dequeue: riding acks, limits, waiting, and answers that reach no client."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.errors import (
     DequeueRateLimited,
     DescriptorInvalid,
@@ -15,7 +17,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.values import AckBatch, AckItem, DequeueCommand
+from pinlater.server.operations.values import DequeueCommand
 from tests.service.conftest import CALLER, World
 
 
@@ -36,11 +38,10 @@ async def test_two_jobs_wake_two_waiters_of_one(world: World) -> None:
     waiting = [asyncio.create_task(world.dequeue(1, wait_ms=60_000)) for _ in range(3)]
     await _until_waiting(world, 3)
     await world.enqueue(b"a", b"b")
-    done, pending = await asyncio.wait(waiting, return_when=asyncio.ALL_COMPLETED, timeout=0.05)
-    assert sorted(task.result().jobs[0].job.body for task in done) == [b"a", b"b"]
-    assert len(pending) == 1
+    answers = [await answer for answer in itertools.islice(asyncio.as_completed(waiting), 2)]
+    assert sorted(answer.jobs[0].job.body for answer in answers) == [b"a", b"b"]
     world.dispatcher.drain()
-    assert not (await pending.pop()).jobs
+    assert [bool((await task).jobs) for task in waiting].count(True) == 2
 
 
 async def test_draining_answers_those_who_wait_empty(world: World) -> None:
@@ -72,7 +73,7 @@ async def test_a_retried_job_wakes_a_waiter_when_it_is_due(world: World) -> None
     await world.dequeue()
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
-    await world.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=False)]))
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(descriptor, succeeded=False)]))
     assert (await waiting).jobs[0].job.attempt == 2
 
 
@@ -104,7 +105,7 @@ async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world:
     await world.dequeue()
     await world.service.queues.set_paused("q", paused=True)
     with pytest.raises(DequeueRateLimited):
-        await world.dequeue(acks=AckBatch("q", [AckItem(descriptor, succeeded=True)]))
+        await world.dequeue(acks=AckBatch("q", [Ack(descriptor, succeeded=True)]))
     [(_, job)] = await world.service.looking.lookup([descriptor], bodies=False)
     assert job.state is JobState.SUCCEEDED
 
@@ -113,7 +114,7 @@ async def test_a_malformed_riding_ack_refuses_the_whole_call(world: World) -> No
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
     await world.enqueue(b"y")
-    acks = AckBatch("q", [AckItem(descriptor, succeeded=True), AckItem("nonsense", succeeded=True)])
+    acks = AckBatch("q", [Ack(descriptor, succeeded=True), Ack("nonsense", succeeded=True)])
     with pytest.raises(DescriptorInvalid):
         await world.dequeue(acks=acks)
     [(_, job)] = await world.service.looking.lookup([descriptor], bodies=False)
@@ -125,7 +126,7 @@ async def test_a_dry_run_shows_jobs_carries_out_acks_and_claims_nothing(world: W
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
     await world.enqueue(b"y")
-    shown = await world.dequeue(dry_run=True, acks=AckBatch("q", [AckItem(descriptor, succeeded=True)]))
+    shown = await world.dequeue(dry_run=True, acks=AckBatch("q", [Ack(descriptor, succeeded=True)]))
     assert [handed_out.job.body for handed_out in shown.jobs] == [b"y"]
     assert shown.ack_results[0].outcome is Outcome.APPLIED
     assert len((await world.dequeue()).jobs) == 1
@@ -135,7 +136,7 @@ async def test_riding_acks_may_name_another_queue(world: World) -> None:
     await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
-    dequeued = await world.dequeue(acks=AckBatch("other", [AckItem(descriptor, succeeded=True)]))
+    dequeued = await world.dequeue(acks=AckBatch("other", [Ack(descriptor, succeeded=True)]))
     assert dequeued.ack_results[0].outcome is Outcome.APPLIED
 
 
@@ -143,7 +144,7 @@ async def test_an_ack_never_reaches_outside_its_requests_queue(world: World) -> 
     await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
-    [result] = await world.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(descriptor, succeeded=True)]))
+    [result] = await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(descriptor, succeeded=True)]))
     assert result.outcome is Outcome.NOT_FOUND
 
 

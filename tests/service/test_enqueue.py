@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from pinlater.domain.calls import Job
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import (
     BodyTooLarge,
@@ -17,14 +18,14 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.values import JobFilter, JobToEnqueue
+from pinlater.server.operations.values import JobFilter
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)
 
 
 async def test_descriptors_come_back_in_the_order_of_the_jobs(world: World) -> None:
-    jobs = [JobToEnqueue(b"%d" % i, priority=1 + i % 3) for i in range(20)]
+    jobs = [Job(b"%d" % i, priority=1 + i % 3) for i in range(20)]
     enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert [parse_descriptor(text).priority for text in enqueued.descriptors] == [job.priority for job in jobs]
     found = await world.service.looking.lookup(enqueued.descriptors, bodies=True)
@@ -34,23 +35,23 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: World) -> N
 @pytest.mark.parametrize(
     ("job", "error"),
     [
-        (JobToEnqueue(b"x", priority=0), PriorityNotSupported),
-        (JobToEnqueue(b"x", priority=4), PriorityNotSupported),
-        (JobToEnqueue(b"x", priority=-128), PriorityNotSupported),
-        (JobToEnqueue(b"x" * 1001), BodyTooLarge),
-        (JobToEnqueue(b"x", attempts_allowed=0), InvalidArgument),
-        (JobToEnqueue(b"x", attempts_allowed=-(2**31)), InvalidArgument),
-        (JobToEnqueue(b"x", headers={"k": "v" * 20_000}), InvalidArgument),
-        (JobToEnqueue(b"x", unique=UniqueKey("")), InvalidArgument),
-        (JobToEnqueue(b"x", unique=UniqueKey("k", UniqueScope.TIME)), InvalidArgument),
-        (JobToEnqueue(b"x", claim_timeout_ms=0), InvalidArgument),
-        (JobToEnqueue(b"x", claim_timeout_ms=2**63 - 1), InvalidArgument),
+        (Job(b"x", priority=0), PriorityNotSupported),
+        (Job(b"x", priority=4), PriorityNotSupported),
+        (Job(b"x", priority=-128), PriorityNotSupported),
+        (Job(b"x" * 1001), BodyTooLarge),
+        (Job(b"x", attempts_allowed=0), InvalidArgument),
+        (Job(b"x", attempts_allowed=-(2**31)), InvalidArgument),
+        (Job(b"x", headers={"k": "v" * 20_000}), InvalidArgument),
+        (Job(b"x", unique=UniqueKey("")), InvalidArgument),
+        (Job(b"x", unique=UniqueKey("k", UniqueScope.TIME)), InvalidArgument),
+        (Job(b"x", claim_timeout_ms=0), InvalidArgument),
+        (Job(b"x", claim_timeout_ms=2**63 - 1), InvalidArgument),
     ],
 )
-async def test_one_bad_job_refuses_the_whole_enqueue(world: World, job: JobToEnqueue, error: type[Exception]) -> None:
+async def test_one_bad_job_refuses_the_whole_enqueue(world: World, job: Job, error: type[Exception]) -> None:
     """The original stored half of such a request."""
     with pytest.raises(error):
-        await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"good"), job])
+        await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"good"), job])
     assert await world.service.looking.count(PENDING) == 0
 
 
@@ -64,7 +65,7 @@ async def test_no_jobs_is_no_error(world: World) -> None:
 
 
 async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: World) -> None:
-    jobs = [JobToEnqueue(b"a"), JobToEnqueue(b"b")]
+    jobs = [Job(b"a"), Job(b"b")]
     first, second = await asyncio.gather(
         world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k"),
         world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k", repeat=True),
@@ -74,13 +75,13 @@ async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: World) -
 
 
 async def test_a_request_key_with_other_content_is_an_error(world: World) -> None:
-    await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"a")], request_key="k")
+    await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"a")], request_key="k")
     with pytest.raises(RequestKeyConflict):
-        await world.service.enqueuing.enqueue(CALLER, "q", [JobToEnqueue(b"b")], request_key="k")
+        await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"b")], request_key="k")
 
 
 async def test_twins_in_one_batch_get_one_descriptor(world: World) -> None:
-    jobs = [JobToEnqueue(b"a", unique=UniqueKey("k")), JobToEnqueue(b"b", priority=2, unique=UniqueKey("k"))]
+    jobs = [Job(b"a", unique=UniqueKey("k")), Job(b"b", priority=2, unique=UniqueKey("k"))]
     enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert enqueued.descriptors[0] == enqueued.descriptors[1]
     assert list(enqueued.existing) == [1]

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch, Checkpoint
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
-from pinlater.domain.job import Job, JobState
+from pinlater.domain.job import JobState, StoredJob
 from pinlater.server.operations.addressing import KEYS_A_CALL
-from pinlater.server.operations.values import AckBatch, AckItem, CheckpointItem, JobFilter, ScanCommand
+from pinlater.server.operations.settings import PAGES_BYTES_MAX
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.storage.values import JobKey, Page
-from pinlater.server.thrift.costs import PAGES_BYTES
 from tests.service.conftest import CALLER, World
 
 PENDING = JobFilter("q", JobState.PENDING)
@@ -91,7 +92,7 @@ async def test_deleting_by_regex_takes_only_what_matches(world: World) -> None:
 async def test_failed_jobs_can_be_retried(world: World) -> None:
     descriptors = await world.enqueue(b"x", b"y", attempts_allowed=1)
     await world.dequeue()
-    await world.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(d, succeeded=False) for d in descriptors]))
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in descriptors]))
     assert await world.service.looking.count(JobFilter("q", JobState.FAILED)) == 2
     assert await world.service.bulk.retry_failed("q", 1, 2, None, 1000) == 2
     assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
@@ -129,7 +130,6 @@ async def test_stats_come_from_counters(world: World) -> None:
 async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of large bodies would otherwise fill the memory first."""
     descriptors = []
     for _ in range(3):
         descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
@@ -137,7 +137,7 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     look = shard.shard.lookup_jobs
     read: list[int] = []
 
-    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         read.append(len(keys))
         return await look(keys, bodies=bodies)
 
@@ -152,13 +152,13 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
 async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods_no_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each call to the store is bounded, and the loop turns in between; what was refused is logged for some jobs and counted for all."""
+    """What was refused is logged for some jobs and counted for all."""
     caplog.set_level(logging.INFO, "pinlater.server.operations")
     jobs = [JobKey("q", 1, number) for number in range(10 * KEYS_A_CALL)]
     await world.enqueue(b"x")
     claimed = (await world.dequeue(1)).jobs[0].descriptor
     names = [claimed, *(f"q:s1:p1:{key.id}" for key in jobs)]
-    items = [CheckpointItem(claimed, token="another's") for _ in range(len(jobs))]
+    items = [Checkpoint(claimed, token="another's") for _ in range(len(jobs))]
     turns = 0
 
     async def count_turns() -> None:
@@ -170,8 +170,8 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
     counting = asyncio.create_task(count_turns())
     for call in (
         world.service.looking.lookup(names, bodies=False),
-        world.service.holders.checkpoint(CALLER, "q", items),
-        world.service.holders.cancel(CALLER, "q", names[1:]),
+        world.service.claimed_jobs.checkpoint(CALLER, "q", items),
+        world.service.claimed_jobs.cancel(CALLER, "q", names[1:]),
         world.service.bulk.delete_jobs_by_descriptor("q", names[1:]),
     ):
         before = turns
@@ -200,4 +200,4 @@ async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibyt
     monkeypatch.setattr(shard.shard, "scan_jobs", noted)
     assert len(await _bodies(world)) == 3
     assert sorted(asked) == [1, 2, 3]
-    assert 7 * 2**20 < sum(asked.values()) <= PAGES_BYTES
+    assert 7 * 2**20 < sum(asked.values()) <= PAGES_BYTES_MAX

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from pinlater.domain.calls import Job
 from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.passwords import hash_password
 from pinlater.domain.queue import QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import JobToEnqueue
 from pinlater.server.thrift.answers import all_queue_stats
 from tests.promises.rig import Rig, start_rig
 from tests.service.conftest import CALLER
@@ -138,7 +138,7 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work:
     elif work == "tick":
         await crowded.core.metrics.tick_in_turns(0.0)
     else:
-        await crowded.core.service.enqueuing.enqueue(CALLER, "q1", [JobToEnqueue(b"x")])
+        await crowded.core.service.enqueuing.enqueue(CALLER, "q1", [Job(b"x")])
         [shard] = crowded.core.shards
         rows = [QueueCounts(f"q{number}", 1, pending=1) for number in range(5_000)]
         shard.raw.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]

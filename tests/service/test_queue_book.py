@@ -27,7 +27,7 @@ async def book_on(store: FaultyShard) -> QueueCache:
 
 
 async def test_a_queue_that_another_server_has_just_made_is_there() -> None:
-    """Whoever made it may use it at once, by whatever server its next request goes to."""
+    """Its maker may use it at once, whichever server its next request goes to."""
     store = FaultyShard(MemoryShard("1"))
     book = await book_on(store)
     await book.refresh()

@@ -1,4 +1,4 @@
-"""The processes that search bodies: bounded in number, time and cost, and gone when nobody needs them."""
+"""The processes that search bodies: bounded in number, time and cost, and gone when they are not needed."""
 
 from __future__ import annotations
 

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.values import Caller, DequeueCommand, WaitingDequeues
+from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.service.conftest import World
 
 

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pinlater.server.operations.values import JobToEnqueue
+from pinlater.domain.calls import Job
 from pinlater.server.telemetry.tracing import TRACEPARENT, Tracing
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.traced import traced
@@ -38,10 +38,10 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: World) 
 
 async def test_a_resend_with_another_trace_is_the_same_request(world: World) -> None:
     first = await world.service.enqueuing.enqueue(
-        CALLER, "q", [JobToEnqueue(b"x", headers={TRACEPARENT: "one"})], request_key="k"
+        CALLER, "q", [Job(b"x", headers={TRACEPARENT: "one"})], request_key="k"
     )
     second = await world.service.enqueuing.enqueue(
-        CALLER, "q", [JobToEnqueue(b"x", headers={TRACEPARENT: "two"})], request_key="k"
+        CALLER, "q", [Job(b"x", headers={TRACEPARENT: "two"})], request_key="k"
     )
     assert first.descriptors == second.descriptors
 

@@ -7,19 +7,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, TypeVar
 
+from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.passwords import hash_password
 from pinlater.server.core import Core
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import (
-    AckBatch,
-    AckItem,
-    Caller,
-    DequeueCommand,
-    Enqueued,
-    JobToEnqueue,
-)
+from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard, MapChange, open_shards
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
@@ -113,7 +107,7 @@ class Farm:
     ) -> Enqueued:
         keys = [unique] * len(bodies) if unique is None or isinstance(unique, str) else list(unique)
         jobs = [
-            JobToEnqueue(body, unique=None if name is None else UniqueKey(name, scope, 60_000))
+            Job(body, unique=None if name is None else UniqueKey(name, scope, 60_000))
             for body, name in zip(bodies, keys, strict=True)
         ]
         return await self.service.enqueuing.enqueue(CALLER, queue, jobs, request_key=key, repeat=repeat)
@@ -130,7 +124,7 @@ class Farm:
         return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", limit, **more)))
 
     async def ack(self, *descriptors: str) -> None:
-        await self.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in descriptors]))
+        await self.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each, True) for each in descriptors]))
 
     async def jobs_on(self, name: str) -> int:
         """How many live jobs the shard has, whatever its state."""

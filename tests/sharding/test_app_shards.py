@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from pinlater.domain.calls import Job
 from pinlater.server import file_watch
 from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.http.settings import HttpSettings
-from pinlater.server.operations.values import Caller, JobToEnqueue
+from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
@@ -124,7 +125,7 @@ async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) 
     assert change.added == ["3"]
     found: set[str] = set()
     while len(found) < 3:
-        [descriptor] = (await server.core.service.enqueuing.enqueue(Caller(), "q", [JobToEnqueue(b"x")])).descriptors
+        [descriptor] = (await server.core.service.enqueuing.enqueue(Caller(), "q", [Job(b"x")])).descriptors
         found.add(descriptor.split(":")[1])
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from pinlater.domain.calls import Claim
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.values import ClaimItem
 from pinlater.server.storage.values import Claimed, ClaimOrder
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
 from tests.sharding.test_trouble import InOrder
@@ -71,7 +71,7 @@ async def test_each_job_has_the_token_of_the_claim_that_gave_it(farm: Farm) -> N
         await farm.put(name)
     jobs = (await farm.dequeue()).jobs
     assert len({job.token for job in jobs}) == 3
-    beats = await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token) for job in jobs])
+    beats = await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token) for job in jobs])
     assert {beat.outcome for beat in beats} == {Outcome.APPLIED}
 
 
@@ -107,7 +107,7 @@ async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same
     await farm.turns()
     assert await farm.in_progress_on("2") == 1
     assert (await farm.dequeue()).jobs == []
-    [beat] = await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job.descriptor, job.token)])
+    [beat] = await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token)])
     assert beat.outcome is Outcome.APPLIED
 
 

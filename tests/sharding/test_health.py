@@ -42,9 +42,9 @@ def fail(health: Health, times: int = 1) -> None:
         (ShardConnectionFailed("x"), True),
         (OutcomeUnknown("x"), True),
         (ShardRefused("x"), False),
-        (StoreFull("x"), False),
-        (QueueFull("q", 1, 1), False),
-        (QueueNotFound("q"), False),
+        (StoreFull.of("x"), False),
+        (QueueFull.of("q", 1, 1), False),
+        (QueueNotFound.of("q"), False),
         (Draining(), False),
         (None, False),
     ],
@@ -54,7 +54,6 @@ def test_only_what_speaks_of_the_shard_counts(error: PinLaterError | None, count
 
 
 def test_a_single_failure_has_the_shard_probed_and_no_more(health: Health) -> None:
-    """One connection may be lost on any day."""
     assert not health.probe_due()
     fail(health)
     assert health.healthy

@@ -163,7 +163,7 @@ async def test_a_repeat_is_looked_for_on_shards_that_only_drain_now(farm: Farm) 
 
 @on_farm()
 async def test_a_unique_job_goes_to_its_home_or_nowhere(farm: Farm) -> None:
-    """Elsewhere it might be there twice; others' homes are not concerned."""
+    """On another shard it might be there twice; other jobs' homes do not matter."""
     await farm.learn(after_s=61)
     keys = {name: await key_for(farm, name) for name in "123"}
     farm.store("1").dead = "refused"
@@ -336,7 +336,7 @@ async def test_a_repeat_is_refused_while_a_call_that_was_given_up_may_store_the_
 
 @on_farm()
 async def test_a_repeat_that_is_not_found_goes_where_another_server_may_be_storing_it(farm: Farm) -> None:
-    """The first in the key's order, though it is slow: there the two are told for one."""
+    """The first in the key's order, though it is slow: it recognises the two as one request."""
     key = await key_for(farm, "1")
     fault = farm.store("1").hangs("claim_jobs")
     claiming = asyncio.ensure_future(farm.dequeue())

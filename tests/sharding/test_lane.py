@@ -63,7 +63,7 @@ async def test_an_error_value_reaches_its_own_caller_only() -> None:
 async def test_a_fault_of_the_store_reaches_everyone_in_the_call_and_the_lane_goes_on() -> None:
     store = Store()
     lane: Lane[int, int] = Lane("test", store.execute)
-    store.fault = StoreFull("disk")
+    store.fault = StoreFull.of("disk")
     results = await asyncio.gather(lane.submit(1), lane.submit(2), return_exceptions=True)
     assert [type(result) for result in results] == [StoreFull, StoreFull]
     store.fault = None
@@ -71,7 +71,7 @@ async def test_a_fault_of_the_store_reaches_everyone_in_the_call_and_the_lane_go
 
 
 async def test_a_poisonous_item_harms_only_itself() -> None:
-    """A bug that one item wakes must not fail the others that happened to ride along."""
+    """A bug that one item wakes must not fail the others in the same call."""
     lane: Lane[int, int] = Lane("test", Store().execute)
     results = await asyncio.gather(*(lane.submit(i) for i in (12, 13, 14)), return_exceptions=True)
     assert results[0] == 24
@@ -113,7 +113,7 @@ async def test_an_item_cancelled_before_its_call_is_never_carried_out() -> None:
 
 
 async def test_a_result_whose_caller_has_gone_is_told_to_orphaned() -> None:
-    """A claim nobody receives must be given back, not forgotten."""
+    """A claim without a caller must be given back."""
     store = Store()
     orphans: list[tuple[int, int]] = []
     lane: Lane[int, int] = Lane("test", store.execute, orphaned=lambda item, result: orphans.append((item, result)))
@@ -145,7 +145,7 @@ async def test_closing_finishes_what_is_there_and_refuses_what_comes() -> None:
 
 
 async def test_a_call_that_is_given_up_is_answered_so_and_the_lane_goes_on() -> None:
-    """What it brings after all is orphaned."""
+    """A late result is orphaned."""
     store = Store()
     orphans: list[tuple[int, int]] = []
     lane: Lane[int, int] = Lane("test", store.execute, orphaned=lambda item, result: orphans.append((item, result)))
@@ -289,7 +289,7 @@ async def test_each_calls_end_is_observed_and_its_time_measured() -> None:
     store.gate.set()
     await future
     assert lane.busy_for() == 0.0
-    store.fault = StoreFull("disk")
+    store.fault = StoreFull.of("disk")
     with pytest.raises(StoreFull):
         await lane.submit(2)
     assert seen == [None, store.fault]

@@ -44,7 +44,7 @@ def _desired(store: Shard) -> DesiredShard:
 
 
 async def test_the_shard_that_knows_most_servers_counts() -> None:
-    """One that some server can't reach lacks that one's row."""
+    """A shard that some server can't reach lacks that one's row."""
     one, other = Counted("1"), Counted("2")
     members = await members_of(one.as_shard(), other.as_shard())
     one.rows, other.rows = servers(0), servers(0, 4, 5)
@@ -74,7 +74,7 @@ async def test_a_store_of_one_server_has_one() -> None:
 
 
 async def test_a_server_with_another_map_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Not one that is starting, nor one that was killed, nor a shard that is on its way out."""
+    """Not one that is starting, nor one that was killed, nor a shard that is being removed."""
     one, other, leaving = Counted("1"), Counted("2"), Counted("3")
     members = await members_of(one.as_shard(), other.as_shard(), leaving.as_shard())
     clock, shards = members._shards.clock, list(members._shards)

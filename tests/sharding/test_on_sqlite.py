@@ -9,19 +9,12 @@ from random import Random
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.server.core import Core
-from pinlater.server.operations.values import (
-    AckBatch,
-    AckItem,
-    Caller,
-    DequeueCommand,
-    Enqueued,
-    JobFilter,
-    JobToEnqueue,
-)
+from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
@@ -66,7 +59,7 @@ class Files:
     async def enqueue(
         self, body: bytes, *, unique: str | None = None, key: str | None = None, repeat: bool = False
     ) -> Enqueued:
-        job = JobToEnqueue(body, unique=None if unique is None else UniqueKey(unique))
+        job = Job(body, unique=None if unique is None else UniqueKey(unique))
         return await self.service.enqueuing.enqueue(CALLER, "q", [job], request_key=key, repeat=repeat)
 
     async def dequeue(self) -> Answer:
@@ -89,7 +82,7 @@ async def test_jobs_on_all_files_are_handed_out_and_acked(files: Files) -> None:
     assert {shard_of(descriptor) for descriptor in stored} == {"1", "2", "3"}
     jobs = (await files.dequeue()).jobs
     assert {job.descriptor for job in jobs} == set(stored)
-    await files.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(each, True) for each in stored]))
+    await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each, True) for each in stored]))
     assert await files.service.looking.count(JobFilter("q", JobState.SUCCEEDED)) == 30
 
 
@@ -147,6 +140,6 @@ async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: F
     change = await files.core.shard_map.replace([files.desired(name) for name in "123"])
     assert "live jobs" in change.kept["4"]
     while jobs := (await files.dequeue()).jobs:
-        await files.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job.descriptor, True) for job in jobs]))
+        await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job.descriptor, True) for job in jobs]))
     await files.core.shard_map.tidy()
     assert [shard.name for shard in files.shards] == ["1", "2", "3"]

@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.addressing import KEYS_A_CALL
-from pinlater.server.operations.values import (
-    AckBatch,
-    AckItem,
-    AckResult,
-    CheckpointItem,
-    ClaimItem,
-    JobFilter,
-)
-from pinlater.server.storage.values import Ack, Acked
+from pinlater.server.operations.values import JobFilter
+from pinlater.server.storage import values as stored
+from pinlater.server.storage.values import Acked
 from tests.handed_out import HandedOut
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
 
@@ -35,11 +30,11 @@ async def claim_one_of_each(farm: Farm, shards: str = "123") -> list[HandedOut]:
 
 
 def acks_of(jobs: Sequence[HandedOut], *, each: bool = True) -> AckBatch:
-    return AckBatch("q", [AckItem(job.descriptor, True, job.token) for job in jobs], per_item_errors=each)
+    return AckBatch("q", [Ack(job.descriptor, True, job.token) for job in jobs], per_item_errors=each)
 
 
-def claims_of(jobs: Sequence[HandedOut]) -> list[ClaimItem]:
-    return [ClaimItem(job.descriptor, job.token) for job in jobs]
+def claims_of(jobs: Sequence[HandedOut]) -> list[Claim]:
+    return [Claim(job.descriptor, job.token) for job in jobs]
 
 
 def outcomes(results: Sequence[AckResult]) -> list[Outcome]:
@@ -164,7 +159,7 @@ async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm
     jobs = [job for _ in range(4) for job in (await farm.dequeue(limit=KEYS_A_CALL)).jobs]
     assert len(jobs) == 4 * KEYS_A_CALL
     farm.lanes("2").put_out_of_use("test")
-    results = await farm.service.holders.acknowledge(CALLER, acks_of(jobs))
+    results = await farm.service.claimed_jobs.acknowledge(CALLER, acks_of(jobs))
     there = [shard_of(job.descriptor) for job in jobs]
     assert outcomes(results) == [APPLIED if name == "1" else ERROR for name in there]
     assert max(sizes) <= KEYS_A_CALL
@@ -174,7 +169,7 @@ async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm
 def _note_sizes(store: Any, sizes: list[int]) -> None:
     finish_jobs = store.finish_jobs
 
-    async def noting(acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def noting(acks: Sequence[stored.Ack], now_ms: int) -> Sequence[Acked]:
         sizes.append(len(acks))
         answer: Sequence[Acked] = await finish_jobs(acks, now_ms)
         return answer
@@ -189,16 +184,18 @@ def _note_sizes(store: Any, sizes: list[int]) -> None:
 async def test_acks_alone_are_answered_item_by_item(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     farm.store("1").hangs("finish_jobs")
-    results = await farm.within(farm.settings.stall_ms + 200, farm.service.holders.acknowledge(CALLER, acks_of(jobs)))
+    results = await farm.within(
+        farm.settings.stall_ms + 200, farm.service.claimed_jobs.acknowledge(CALLER, acks_of(jobs))
+    )
     assert outcomes(results) == [ERROR, APPLIED, APPLIED]
 
 
 @on_farm()
 async def test_a_lost_claim_is_told_while_another_shard_is_away(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
-    await farm.service.holders.release(CALLER, "q", claims_of(jobs[2:]), 0)
+    await farm.service.claimed_jobs.release(CALLER, "q", claims_of(jobs[2:]), 0)
     farm.lanes("2").put_out_of_use("test")
-    results = await farm.service.holders.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    results = await farm.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, STALE]
     assert results[0].deadline_ms is not None
 
@@ -207,7 +204,7 @@ async def test_a_lost_claim_is_told_while_another_shard_is_away(farm: Farm) -> N
 async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     farm.store("2").hangs("extend_claims")
-    heartbeat = farm.service.holders.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    heartbeat = farm.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
     results = await farm.within(farm.settings.stall_ms + 200, heartbeat)
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
 
@@ -216,9 +213,9 @@ async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(farm: Farm) -> N
 async def test_checkpoints_and_releases_have_outcomes_of_their_own(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     farm.lanes("2").put_out_of_use("test")
-    items = [CheckpointItem(job.descriptor, job.token, new_body=b"half") for job in jobs]
-    results = await farm.service.holders.checkpoint(CALLER, "q", items, per_item_errors=True)
+    items = [Checkpoint(job.descriptor, job.token, new_body=b"half") for job in jobs]
+    results = await farm.service.claimed_jobs.checkpoint(CALLER, "q", items, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
-    results = await farm.service.holders.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
+    results = await farm.service.claimed_jobs.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
     assert [await farm.in_progress_on(name) for name in "123"] == [0, 1, 0]

@@ -19,7 +19,7 @@ def test_a_key_moves_only_if_its_home_goes(key: str, shards: list[str]) -> None:
 
 
 def test_homes_are_what_they_were_in_every_release() -> None:
-    """Unique keys were stored by them."""
+    """Stored unique keys depend on them."""
     homes = [rendezvous_home(key, ["1", "2", "3d1", "3d2"]) for key in ("", "a", "order-17", "ключ", "x" * 256)]
     assert homes == ["3d2", "2", "3d1", "3d2", "3d1"]
 

@@ -144,7 +144,7 @@ def test_after_any_trouble_the_newest_settings_hold_on_all_shards(seed: int) -> 
 
 
 async def changed(call: Awaitable[None], value: T) -> T | None:
-    """The value where the change was acknowledged; None where nobody knows."""
+    """The value where the change was acknowledged; None where that is unknown."""
     try:
         await call
     except PinLaterError:

@@ -92,7 +92,7 @@ class History:
                 return
 
     async def trouble(self) -> None:
-        """One thing goes wrong, or is mended."""
+        """One thing goes wrong, or is repaired."""
         farm, random = self.farm, self.random
         store = farm.store(random.choice(NAMES))
         match random.randrange(8):

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pinlater.domain.calls import Claim, Enqueued, Job
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.addressing import address
-from pinlater.server.operations.values import ClaimItem, Enqueued, JobFilter, JobToEnqueue
+from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of, shards_of
@@ -44,7 +45,7 @@ async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(farm: Farm) ->
 
 @on_farm(shards=("1", "2"))
 async def test_who_waits_gets_what_a_new_shard_holds(farm: Farm) -> None:
-    """One that was taken out too early may come back with jobs."""
+    """A shard that was removed too early may come back with jobs."""
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
     other = await _with_a_job("3")
     farm.stores["3"] = other
@@ -82,7 +83,7 @@ async def test_from_one_shard_to_several_and_back(farm: Farm) -> None:
 
 @pytest.mark.parametrize("more", [{"key": "r"}, {"unique": "u"}])
 def test_an_enqueue_with_a_key_that_fails_while_a_shard_comes_is_not_stored_there(more: dict[str, str]) -> None:
-    """Nobody would look for its key there."""
+    """No server would look for its key there."""
 
     async def scenario(farm: Farm) -> None:
         fault = farm.store("1").hangs("insert_jobs", error=ShardConnectionFailed("the connection is gone"))
@@ -111,7 +112,7 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(fa
         assert "2" not in shards_of(await farm.enqueue(b"x", unique=f"u{number}"))
     dequeued = await farm.dequeue()
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
-    await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job, token)])
+    await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, token)])
     await farm.ack(job)
     assert (await farm.service.looking.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
     change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
@@ -152,7 +153,7 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
     """Without it their jobs would be taken as new, though the keys' time is not over."""
 
     async def enqueue() -> Enqueued:
-        jobs = [JobToEnqueue(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
+        jobs = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
         return await farm.service.enqueuing.enqueue(CALLER, "q", jobs)
 
     first = await enqueue()
@@ -178,7 +179,7 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
 
 @on_farm()
 async def test_an_empty_shard_goes_when_other_servers_have_had_time_to_learn_of_it(farm: Farm) -> None:
-    """One that still has the old map may put jobs there; and request keys are kept for two minutes."""
+    """A server that still has the old map may put jobs there; and request keys are kept for two minutes."""
     change = await farm.replace(farm.desired("1"), farm.desired("3"))
     assert "empty" in change.kept["2"]
     await farm.core.shard_map.tidy()
@@ -290,7 +291,7 @@ async def test_who_still_holds_the_old_shard_gets_the_new_one(farm: Farm) -> Non
 
 @on_farm()
 async def test_a_failover_to_an_address_that_does_not_answer_yet(farm: Farm) -> None:
-    """The old one is not written to any more: it is no longer the truth."""
+    """The old one is not written to any more."""
     old = farm.store("2")
     old.stops()
     farm.stores["2"] = FaultyShard(MemoryShard("2"))
@@ -312,7 +313,7 @@ async def test_a_failover_to_an_address_that_does_not_answer_yet(farm: Farm) -> 
 def test_a_move_to_where_none_of_the_queues_is_is_an_error_in_the_log(
     when: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A slip in the address would otherwise show by nothing but jobs that are out of sight. A replica has what the old one had."""
+    """A typing error in the address would otherwise show only as jobs that are out of sight. A replica has the queues."""
 
     async def scenario(farm: Farm) -> None:
         await farm.replace(farm.desired("1"), farm.desired("2", address="a replica"), farm.desired("3"))

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import JobState
 from pinlater.server.operations.merged_rows import ScanPosition
-from pinlater.server.operations.values import AckBatch, AckItem, JobFilter, JobToEnqueue, ScanCommand
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, play
 
 _NAMES = ("1", "2", "10", "3d2")
@@ -20,7 +21,7 @@ async def fill(farm: Farm, seed: int) -> set[str]:
     random, descriptors = Random(seed), set[str]()
     while len(descriptors) < _JOBS:
         moment = farm.clock.now_ms() - random.choice([0, 0, 5])
-        jobs = [JobToEnqueue(b"x", random.randint(1, 3), moment) for _ in range(random.randint(1, 4))]
+        jobs = [Job(b"x", random.randint(1, 3), moment) for _ in range(random.randint(1, 4))]
         descriptors.update((await farm.service.enqueuing.enqueue(CALLER, "q", jobs)).descriptors)
         if random.random() < 0.1:
             farm.clock.advance(ms=1)
@@ -52,8 +53,8 @@ def test_a_paged_scan_over_several_shards_shows_each_job_once(seed: int, state: 
             while taken < _JOBS and (jobs := (await farm.dequeue()).jobs):
                 taken += len(jobs)
                 if state is JobState.FAILED:
-                    failed = [AckItem(descriptor, False, final=True) for descriptor in expected]
-                    await farm.service.holders.acknowledge(CALLER, AckBatch("q", failed))
+                    failed = [Ack(descriptor, False, final=True) for descriptor in expected]
+                    await farm.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed))
         for limit in range(1, 65):
             found = await listed(farm, JobFilter("q", state), limit)
             assert (len(found), set(found)) == (len(expected), expected), f"limit {limit}"

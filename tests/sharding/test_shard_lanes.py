@@ -30,7 +30,9 @@ class WatchedShard(MemoryShard):
         self.jobs: list[int] = []
         self.bytes: list[int] = []
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
         self.jobs.append(sum(len(request.jobs) for request in requests))
         self.bytes.append(sum(len(job.body) for request in requests for job in request.jobs))
         return await super().insert_jobs(requests, now_ms)
@@ -151,7 +153,7 @@ async def test_jobs_that_a_claim_found_expired_are_in_the_queue_s_metrics(farm: 
 
 
 async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
-    """Or each shard would be asked for what one call could have given; the next ones begin on another while that one is busy."""
+    """Otherwise each shard would be asked for what one call could have given; the next ones begin on another while that one is busy."""
     clock = ManualClock()
     shards = Shards([ShardLanes(MemoryShard(name), clock) for name in ("1", "2", "3")], Random(7))
     for lanes in shards:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from pinlater.domain.calls import Checkpoint, Claim, JobCount
 from pinlater.domain.errors import (
     EnqueueRejected,
     NoHealthyShards,
@@ -16,7 +17,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.job import JobState
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import CheckpointItem, ClaimItem, JobCount, JobFilter, ScanCommand
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.sharding.farm import CALLER, Farm, on_farm, shard_of, shards_of
 
 
@@ -47,8 +48,8 @@ async def test_an_enqueue_goes_elsewhere_when_its_shard_has_surely_stored_nothin
 
 @on_farm()
 async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
-    """And is left in peace for a second."""
-    fault = farm.store("1").hangs("insert_jobs", error=StoreFull("disk"))
+    """And gets no enqueue for a second."""
+    fault = farm.store("1").hangs("insert_jobs", error=StoreFull.of("disk"))
     fault._released.set()
     for _ in range(30):
         assert shard_of((await farm.enqueue(b"x")).descriptors[0]) in "23"
@@ -62,7 +63,7 @@ async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
 
 @on_farm(shards=("1", "2"))
 async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
-    farm.store("1").fails("insert_jobs", error=StoreFull("disk"))
+    farm.store("1").fails("insert_jobs", error=StoreFull.of("disk"))
     while not farm.lanes("1").full:
         await farm.enqueue(b"x")
     farm.clock.advance(seconds=1)
@@ -75,7 +76,7 @@ async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
 @on_farm()
 async def test_with_every_shard_full_the_enqueue_says_so(farm: Farm) -> None:
     for name in "123":
-        farm.store(name).hangs("insert_jobs", error=StoreFull("disk"))._released.set()
+        farm.store(name).hangs("insert_jobs", error=StoreFull.of("disk"))._released.set()
     with pytest.raises(StoreFull):
         await farm.enqueue(b"x")
 
@@ -177,7 +178,7 @@ async def test_a_hung_shard_holds_up_no_dequeue_for_long_and_its_late_claim_is_g
     fault = farm.store("2").hangs("claim_jobs", done_first=True)
     dequeued = await farm.within(farm.settings.stall_ms + 400, farm.dequeue())
     assert sorted(shard_of(job.descriptor) for job in dequeued.jobs) == ["1", "3"]
-    assert await farm.in_progress_on("2") == 1  # claimed, but nobody has it
+    assert await farm.in_progress_on("2") == 1  # claimed, but no worker has it
     fault.release()
     await farm.turns()
     assert await farm.in_progress_on("2") == 0
@@ -187,7 +188,7 @@ async def test_a_hung_shard_holds_up_no_dequeue_for_long_and_its_late_claim_is_g
 
 @on_farm()
 async def test_who_waits_gets_what_comes_elsewhere_while_a_shard_is_slow(farm: Farm) -> None:
-    """Its claim there may have had jobs: they are given back."""
+    """Jobs of a late claim there are given back."""
     await farm.put("2")
     await farm.replace(farm.desired("3"), *[farm.desired(name, takes_enqueues=False) for name in "12"])
     fault = farm.store("2").hangs("claim_jobs", done_first=True)
@@ -204,7 +205,7 @@ async def test_who_waits_gets_what_comes_elsewhere_while_a_shard_is_slow(farm: F
 
 @on_farm()
 async def test_who_waits_goes_with_what_there_is_when_a_shard_is_slow(farm: Farm) -> None:
-    """Without it, the others' jobs would lie with a server that has them and says nothing."""
+    """Otherwise the other shards' jobs would be held by a server that does not answer."""
     await farm.put("1")
     await farm.put("3")
     farm.store("2").hangs("claim_jobs")
@@ -286,7 +287,7 @@ async def test_who_waits_for_a_job_gets_it_when_its_shard_is_back(farm: Farm) ->
 
 @on_farm()
 async def test_who_waits_looks_again_at_a_shard_that_failed_and_yet_is_in_use(farm: Farm) -> None:
-    """One lost connection: nobody would wake them else."""
+    """After one lost connection no other event would wake them."""
     await farm.put("2")
     farm.store("2").fails("claim_jobs")
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
@@ -340,10 +341,10 @@ async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> No
     both = [jobs["2"], jobs["3"]]
     calls = (
         farm.service.looking.lookup(both, bodies=True),
-        farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])]),
-        farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(jobs["2"])]),
-        farm.service.holders.release(CALLER, "q", [ClaimItem(jobs["2"], tokens["2"])], 0),
-        farm.service.holders.cancel(CALLER, "q", both),
+        farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(jobs["2"], tokens["2"])]),
+        farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
+        farm.service.claimed_jobs.release(CALLER, "q", [Claim(jobs["2"], tokens["2"])], 0),
+        farm.service.claimed_jobs.cancel(CALLER, "q", both),
         farm.service.bulk.delete_jobs_by_descriptor("q", both),
     )
     for call in calls:
@@ -359,9 +360,9 @@ async def test_thousands_of_heartbeats_share_a_few_calls(farm: Farm) -> None:
     tokens = {job.descriptor: job.token for job in (await farm.dequeue()).jobs}
 
     async def each(job: str) -> None:
-        await farm.service.holders.heartbeat(CALLER, "q", [ClaimItem(job, tokens[job])])
-        await farm.service.holders.checkpoint(CALLER, "q", [CheckpointItem(job, tokens[job], new_body=b"half")])
-        [result] = await farm.service.holders.release(CALLER, "q", [ClaimItem(job, tokens[job])], 0)
+        await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, tokens[job])])
+        await farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(job, tokens[job], new_body=b"half")])
+        [result] = await farm.service.claimed_jobs.release(CALLER, "q", [Claim(job, tokens[job])], 0)
         assert result.outcome.name == "APPLIED"
 
     await asyncio.gather(*(each(job) for job in jobs))
@@ -415,7 +416,7 @@ async def test_sweeps_go_on_beside_a_hung_shard(farm: Farm) -> None:
 
 @on_farm()
 async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
-    """Else the totals, and the rates made of them, would fall and rise by all it holds."""
+    """Otherwise the totals, and the rates made of them, would fall and rise by all it holds."""
     for name in "123":
         await farm.put(name)
     await farm.core.rates.sample()

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.job import Outcome
-from pinlater.server.operations.values import AckBatch, AckItem
 from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of
 from tests.sharding.faulty import FaultyShard
 
@@ -65,15 +65,15 @@ def test_with_two_maps_every_job_is_handed_out_once_and_none_is_lost(seed: int) 
 async def test_an_ack_at_a_server_that_does_not_know_the_shard_yet_changes_nothing_and_counts_at_one_that_does(
     farm: Farm,
 ) -> None:
-    """Its answer is NOT_FOUND. The claim goes on until it times out: the job is not lost, and may run again."""
+    """Its answer is NOT_FOUND. The claim lasts until it times out: the job is not lost, and may run again."""
     other = await ahead_of(farm)
     job = await other.put("3")
     assert [each.descriptor for each in (await other.dequeue()).jobs] == [job]
-    [early] = await farm.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
+    [early] = await farm.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
     assert early.outcome is Outcome.NOT_FOUND
     assert await farm.in_progress_on("3") == 1
     await farm.replace(*[farm.desired(name) for name in NEW])
-    [late] = await farm.service.holders.acknowledge(CALLER, AckBatch("q", [AckItem(job, True)]))
+    [late] = await farm.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job, True)]))
     assert late.outcome is Outcome.APPLIED
     await other.close()
 

@@ -102,7 +102,7 @@ async def test_what_waits_in_a_lane_is_answered_when_the_shard_goes_out_of_use(f
     others = [asyncio.ensure_future(farm.ack(job)) for job in jobs[1:]]
     farm.store("1").dead = "gone"
     await farm.pass_time(farm.settings.stall_ms + 600)
-    assert not first.done()  # what it did nobody knows yet
+    assert not first.done()  # what it did is still unknown
     for call in others:
         assert type(call.exception()) is ShardConnectionFailed
 
@@ -225,7 +225,7 @@ async def test_closing_waits_only_so_long_for_a_shard_that_hangs(farm: Farm) -> 
 
 @on_farm()
 async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_are(farm: Farm) -> None:
-    """Which of two settings is newer nobody knows."""
+    """Which of two settings is newer is unknown."""
     await farm.store("2").within.create_queues(["new"], 0)
     await farm.store("2").within.configure_queue("new", paused=True)
     await farm.store("3").within.configure_queue("q", paused=True)
@@ -333,7 +333,6 @@ def test_a_start_waits_for_a_shard_that_takes_long_to_open_where_there_is_no_oth
 
 @on_farm()
 async def test_a_new_shard_gets_all_queues_with_their_settings_in_one_call(farm: Farm) -> None:
-    """However many there are."""
     for number in range(5):
         await farm.service.queues.create_queue(f"q{number}")
     await farm.service.queues.set_paused("q3", True)
@@ -345,7 +344,7 @@ async def test_a_new_shard_gets_all_queues_with_their_settings_in_one_call(farm:
 
 @on_farm(shards=("1", "2"))
 async def test_a_shard_that_fails_again_while_its_last_probe_brings_another_up_to_date_comes_back(farm: Farm) -> None:
-    """The probe goes on for a while after it has found the shard well; that the next one is due meanwhile is not forgotten."""
+    """The probe continues for a while after it has found the shard well; that the next one is due meanwhile is not forgotten."""
     for name in "12":
         farm.store(name).dead = "connection refused"
         farm.lanes(name).put_out_of_use("test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -23,6 +24,13 @@ AnyRig = ShardRig[Any, Any]
 def rig_on(server: Any) -> AbstractAsyncContextManager[AnyRig]:
     """A rig on a running server of any kind, with an empty shard."""
     return redis_rig_on(server) if isinstance(server, RedisServer) else mysql_rig_on(server)
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a test sets."""
+    for name in [name for name in os.environ if name.startswith("PINLATER_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(params=list(SERVERS))

@@ -13,13 +13,12 @@ from urllib.parse import quote
 
 import pytest
 
-from pinlater.client import Ack, Client
+from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer
 from tests.databases.mariadb import MariaDb
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD, USER
-from tests.mysql.shard_file import ShardFile as MysqlShardFile
-from tests.redis.shard_file import ShardFile as RedisShardFile
+from tests.shared_shards.shard_files import MysqlShardFile, RedisShardFile
 
 _PATIENCE_S = 20.0
 
@@ -196,6 +195,14 @@ def wait_until(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while not what():
         assert time.monotonic() < deadline
+
+
+def one_job_through(address: str) -> None:
+    """Creates the queue `emails`; a job goes through it, from the enqueue to the ack."""
+    with Client(address) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x")])
+        assert work_off(client, "emails") == {b"x"}
 
 
 def shard_of(descriptor: str) -> str:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import Outcome
 from pinlater.server.app import App
 from pinlater.server.config.load import load
-from pinlater.server.operations.values import AckBatch, AckItem, Caller, DequeueCommand, JobToEnqueue
+from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer
 from tests.databases.farm import ServerFarm
@@ -112,13 +113,10 @@ async def enqueue_now_and_later(app: App) -> None:
     """A job that is due now, and one that is due in half an hour."""
     await app.core.service.queues.create_queue(QUEUE)
     later_ms = app.clock.now_ms() + HOUR_S * 500
-    await app.core.service.enqueuing.enqueue(
-        CALLER, QUEUE, [JobToEnqueue(b"now"), JobToEnqueue(b"later", run_after_ms=later_ms)]
-    )
+    await app.core.service.enqueuing.enqueue(CALLER, QUEUE, [Job(b"now"), Job(b"later", run_after_ms=later_ms)])
 
 
 async def test_its_clock_jumps_indeed(rig: AnyRig, jumping: Jumping) -> None:
-    """Else the other tests would show nothing."""
     before_s = await rig.clock_s()
     jumping.clock.jump(HOUR_S)
     assert HOUR_S <= await rig.clock_s() - before_s < HOUR_S + 600
@@ -140,14 +138,14 @@ async def test_a_server_that_starts_after_a_jump_goes_by_the_time_of_those_that_
         "they are an hour apart, or the machine is very slow"
     )
 
-    await other.core.service.enqueuing.enqueue(CALLER, QUEUE, [JobToEnqueue(b"new")])
+    await other.core.service.enqueuing.enqueue(CALLER, QUEUE, [Job(b"new")])
     [second] = await claimed(other)
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
     for app, (descriptor, token) in ((other, first), (one, second)):
-        [acked] = await app.core.service.holders.acknowledge(
-            CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)])
+        [acked] = await app.core.service.claimed_jobs.acknowledge(
+            CALLER, AckBatch(QUEUE, [Ack(descriptor, True, token=token)])
         )
         assert acked.outcome is Outcome.APPLIED
 
@@ -169,8 +167,8 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
         await app.periodic_work.look_at_members()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
-    [acked] = await other.core.service.holders.acknowledge(
-        CALLER, AckBatch(QUEUE, [AckItem(descriptor, True, token=token)])
+    [acked] = await other.core.service.claimed_jobs.acknowledge(
+        CALLER, AckBatch(QUEUE, [Ack(descriptor, True, token=token)])
     )
     assert acked.outcome is Outcome.APPLIED
     warned = [record for record in caplog.records if "clock jumped" in record.message]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from bench.servers import Server
-from pinlater.client import Client, Job
+from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.shared_shards.serving import (
     Place,
@@ -25,13 +24,6 @@ from tests.shared_shards.serving import (
     wait_until,
     work_off,
 )
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what a test sets."""
-    for name in [name for name in os.environ if name.startswith("PINLATER_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture(params=["mysql", "redis"])
@@ -65,8 +57,33 @@ def test_jobs_are_spread_over_the_shards_of_the_file_and_done(serve: Callable[..
         assert {info.state.name for info in client.lookup(descriptors).values()} == {"SUCCEEDED"}
 
 
+def test_a_server_on_one_shard_finds_what_another_one_left(tmp_path: Path, place: Place) -> None:
+    url, bodies = place.url(place.password), [b"%d \xff\x00" % number for number in range(30)]
+    with RealServer(tmp_path, *place.options, store=url) as server, Client(server.address) as client:
+        client.create_queue("emails")
+        descriptors = client.enqueue("emails", [Job(body) for body in bodies]).descriptors
+        assert {shard_of(descriptor) for descriptor in descriptors} == {"1"}
+        first = client.dequeue("emails", limit=5).jobs
+        client.ack("emails", [Ack(job.descriptor, token=job.token) for job in first])
+        held = client.dequeue("emails", limit=5).jobs
+    with RealServer(tmp_path, *place.options, store=url) as server, Client(server.address) as client:
+        assert metrics(server, "pinlater_shard_healthy") == {"1": 1}
+        [stats] = client.queue_stats("emails")
+        assert [stats.total(name) for name in ("pending", "in_progress", "succeeded")] == [20, 5, 5]
+        assert [stats.total(name) for name in ("enqueued_total", "claimed_total", "succeeded_total")] == [30, 10, 5]
+        client.ack("emails", [Ack(job.descriptor, token=job.token) for job in held])
+        rest = work_off(client, "emails")
+        assert rest | {job.body for job in [*first, *held]} == set(bodies)
+        assert {info.state.name for info in client.lookup(descriptors).values()} == {"SUCCEEDED"}
+
+
+def test_a_shard_file_that_is_missing_is_said_at_the_start(tmp_path: Path, place: Place) -> None:
+    with pytest.raises(ServerDidNotStart, match=r"nowhere\.json can't be read: No such file or directory"):
+        RealServer(tmp_path, store=f"{place.kind}:{tmp_path}/nowhere.json").start()
+
+
 def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], place: Place) -> None:
-    """At SIGHUP at once, else within ten seconds."""
+    """At SIGHUP at once, otherwise within ten seconds."""
     server = serve()
     with Client(server.address) as client:
         client.create_queue("emails")
@@ -78,8 +95,7 @@ def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], 
 
 
 def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., RealServer], place: Place) -> None:
-    """No new jobs, and the old ones are handed out. Taken out of the file too early it stays, with an error and their number, until it is
-    empty."""
+    """Its old jobs are handed out. Removed from the file too early it stays, with an error and their number, until it is empty."""
     often = [("--set", f"maintenance.{each}_interval_ms=100") for each in ("refresh", "sample")]
     server = serve("--set", "sharding.removal_grace_ms=1", *often[0], *often[1])
     with Client(server.address) as client:
@@ -102,7 +118,7 @@ def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., Re
 
 
 def test_a_shard_moves_while_requests_go_on(serve: Callable[..., RealServer], place: Place) -> None:
-    """A failover by another address in the file: nothing is dropped, and what was there is there."""
+    """A failover by another address in the file."""
     server = serve()
     ended = threading.Event()
     enqueued: list[bytes] = []
@@ -139,7 +155,6 @@ def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, place: Place) -> 
 
 
 def test_a_broken_shard_file_keeps_the_map_in_use(serve: Callable[..., RealServer], place: Place) -> None:
-    """A slip of the pen must stop nothing; the metric says that there is one."""
     server = serve()
     good = place.path.read_text()
     place.path.write_text(place.broken_file)

@@ -35,7 +35,7 @@ async def check_password(password: str) -> bool:
 
 
 class Searches:
-    """As `operations.searches.SearchProcesses`, which nobody here asks: no process, and no thread to end one."""
+    """As `operations.searches.SearchProcesses`, which is never asked here: no process, and no thread to end one."""
 
     async def close(self) -> None:
         """Nothing to end."""

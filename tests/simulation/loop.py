@@ -106,7 +106,7 @@ class Timeline:
                     self._current = loop
                 try:
                     handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
-                except Exception as error:  # noqa: BLE001 as asyncio does: it is nobody else's
+                except Exception as error:  # noqa: BLE001 as asyncio does: no other callback is affected
                     self.complain(f"{loop.name}: a callback failed: {error!r}")
             elif loop.state is ProcessState.PAUSED:
                 loop.held.append(handle)

@@ -72,7 +72,7 @@ class Network:
     async def connect(
         self, loop: ProcessLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """As `loop.create_connection`. Nobody answers from beyond a cut, and a host without a listener refuses."""
+        """As `loop.create_connection`. There is no answer from beyond a cut, and a host without a listener refuses."""
         await asyncio.sleep(self.delay_s())
         while self.is_cut(loop.host, host):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)

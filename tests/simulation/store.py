@@ -71,14 +71,14 @@ class StoreTrouble(NamedTuple):
 
     latency_s: float = 0.002
     refused: float = 0.0  # surely not carried out
-    answer_lost: float = 0.0  # carried out, and the caller is told that nobody knows
-    lost: float = 0.0  # not carried out, and the caller is told that nobody knows
-    late: float = 0.0  # the caller is told that nobody knows, and it is carried out after that
+    answer_lost: float = 0.0  # carried out, and the caller is told that the outcome is unknown
+    lost: float = 0.0  # not carried out, and the caller is told that the outcome is unknown
+    late: float = 0.0  # the caller is told that the outcome is unknown, and it is carried out after that
     slow: float = 0.0
     slow_s: float = 0.3  # the mean time of a slow call
     hung: float = 0.0  # takes longer than any caller waits
     late_s: float = 12.0  # the longest time that a hung call takes; a late one takes two thirds of it
-    unknown_after_s: float = 3.0  # so long it takes at most until a caller is told that nobody knows
+    unknown_after_s: float = 3.0  # so long it takes at most until a caller is told that the outcome is unknown
     only: tuple[str, ...] = ()
 
 

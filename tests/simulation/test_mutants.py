@@ -114,7 +114,7 @@ def test_a_request_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever gives one of them back by its token takes the others along."""
+    """Giving one of them back by its token takes the others along."""
     plain = Identity.holder
 
     def holder(self: Identity, source: str) -> Holder:
@@ -125,10 +125,7 @@ def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_token_for_all_attempts_of_a_long_poll_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The release of a claim of unknown outcome then ends a later claim of the same poll.
-
-    With all kinds of faults, one tiny seed in some hundreds finds it; with this kind alone, one in forty.
-    """
+    """The release of a claim of unknown outcome then ends a later claim of the same poll. One seed in forty finds it."""
     monkeypatch.setattr(dispatch_claiming, "_holder_of", lambda holder, *_: holder)
     monkeypatch.setattr(Faults, "kinds", lambda self: [self._answers_of_claims_lost])
     assert caught() & {"TWICE", "STALE_APPLIED", "UNDONE"}

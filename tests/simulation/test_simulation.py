@@ -70,7 +70,6 @@ def test_a_search_says_how_much_it_did() -> None:
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
-    """A kind that never comes up would never find anything."""
     run = Run(plan_of(1, LARGE._replace(servers=[2], stores=[2], workers=[2])))
     drawn = Faults(run.cluster, Random(1), run.processes, long_s=1.0, late_s=1.0).draw(500, 1.0)
     told = "\n".join(fault.name for fault in drawn)

@@ -42,7 +42,11 @@ class RecordingClient(SimulatedClient):
         coverage: float = 1.0,
     ) -> Dequeued:
         self.trace.operations += 1
-        riding = None if acks is None else self._ends([(one.descriptor, one.token, one.succeeded) for one in acks.acks])
+        riding = (
+            None
+            if acks is None
+            else self._ends([(one.descriptor, one.token or "", one.succeeded) for one in acks.acks])
+        )
         call = self.trace.call("claim", worker=self.name, queue=queue, timeout_ms=self.claim_timeout_ms)
         dequeued = await super().dequeue(queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage)
         if riding is not None:
@@ -52,7 +56,7 @@ class RecordingClient(SimulatedClient):
         return dequeued
 
     async def ack(self, queue: str, acks: Sequence[Ack], *, per_item_errors: bool = False) -> list[AckResult]:
-        call = self._ends([(one.descriptor, one.token, one.succeeded) for one in acks])
+        call = self._ends([(one.descriptor, one.token or "", one.succeeded) for one in acks])
         return self._ended(call, await super().ack(queue, acks, per_item_errors=per_item_errors))
 
     async def release(
@@ -65,7 +69,7 @@ class RecordingClient(SimulatedClient):
     async def checkpoint(
         self, queue: str, items: Sequence[Checkpoint], *, per_item_errors: bool = False
     ) -> list[AckResult]:
-        call = self._ends([(one.descriptor, one.token, False) for one in items])
+        call = self._ends([(one.descriptor, one.token or "", False) for one in items])
         return self._ended(call, await super().checkpoint(queue, items, per_item_errors=per_item_errors))
 
     async def heartbeat(self, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False) -> list[AckResult]:

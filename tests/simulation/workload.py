@@ -27,7 +27,7 @@ T = TypeVar("T")
 QUEUE = "jobs"
 SCRATCH = "scratch"  # deleted and made again while it is used
 _ATTEMPTS = 1_000  # so that no job ever fails for want of them
-# Request keys are kept for two minutes, so nobody repeats a request that is older.
+# Request keys are kept for two minutes, so no client repeats a request that is older.
 _ENQUEUE_PATIENCE_S = 90.0
 _ACK_PATIENCE_S = 15.0
 _UNIQUE_KEYS = 3
@@ -345,7 +345,7 @@ class Process:
         self.trace.answer(call, outcome=int(result.outcome))
 
     async def ack(self, ack: Ack) -> None:
-        """Until it is answered, or nobody can expect that any more."""
+        """Until it is answered, or an answer can't be expected any more."""
         queue = ack.descriptor.split(":")[0]
         ends_at_s = self._timeline.now_s + _ACK_PATIENCE_S
         while self._timeline.now_s < ends_at_s:

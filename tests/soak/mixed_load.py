@@ -24,7 +24,7 @@ _CANCELS = 0.01
 class Seen:
     """What was answered. `watched` are the first jobs of each request: all of them would fill the memory of a long run.
 
-    `slowest_ms` is the slowest enqueue since somebody last looked.
+    `slowest_ms` is the slowest enqueue since the last look.
     """
 
     enqueued: int = 0

@@ -1,4 +1,4 @@
-"""The soak's machinery in a few seconds, so that it still works when somebody has a night for it."""
+"""The soak's machinery in a few seconds, so that it still works when it is to run for a night."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ async def test_after_a_short_mixed_load_every_job_has_ended(tmp_path: Path) -> N
 
 
 def test_growing_memory_is_seen_in_a_long_run() -> None:
-    """The judge itself."""
     flat = [Window(0, 80.0, 1.0, 1.0, 1.0)] * (3 * SETTLED_AFTER_WINDOWS)
     growing = [Window(0, 80.0 + 5 * number, 1.0, 1.0, 1.0) for number in range(3 * SETTLED_AFTER_WINDOWS)]
     assert grown(flat) == []

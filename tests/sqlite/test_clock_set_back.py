@@ -17,7 +17,6 @@ from pinlater.server.config.load import load
 
 @pytest.mark.parametrize("how", ["delete", "collect"])
 async def test_ids_do_not_repeat_though_the_clock_was_set_back_and_the_jobs_are_gone(tmp_path: Path, how: str) -> None:
-    """A descriptor that somebody still holds must never name another job."""
     flags = {"store": f"sqlite:{tmp_path}/jobs.db", "thrift.port": 0, "http.port": 0, "jobs.succeeded_ttl_ms": 1}
     flags |= {"maintenance.garbage_interval_ms": 10}
     given: list[int] = []

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import pytest
 
 from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
-from pinlater.server.storage.sqlite.queue_cache import Transaction
 from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import JobKey
 from tests.sqlite.conftest import QUEUE, Bench
 
@@ -118,7 +118,7 @@ async def test_a_read_does_not_make_a_full_shard_healthy(bench: Bench) -> None:
 
 
 async def test_counters_are_exact_after_failures(bench: Bench) -> None:
-    """Memory is read again from the file, so that claims go on finding every priority."""
+    """Memory is read again from the file, so that claims still find every priority."""
     writer = bench.shard._open.writer
     real = writer._cursor
     failing = {"on": False}
@@ -172,7 +172,7 @@ async def test_damage_is_the_worlds_fault(bench: Bench) -> None:
 @pytest.mark.parametrize("file", ["jobs.db", "jobs.db-wal"])
 @pytest.mark.parametrize("replaced", [False, True], ids=["moved", "replaced"])
 async def test_nothing_is_stored_while_the_file_is_away(bench: Bench, file: str, replaced: bool) -> None:
-    """What is written to a file that nobody can open again would be acknowledged and lost."""
+    """A write to a deleted file would be acknowledged and lost."""
     [kept] = await bench.insert()
     path = bench.path.with_name(file)
     away = path.rename(path.with_suffix(".away"))

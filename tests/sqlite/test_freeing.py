@@ -15,7 +15,7 @@ from tests.sqlite.conftest import NOW, QUEUE, Bench
 
 
 async def test_rows_of_a_deleted_queue_are_counted_as_they_go(bench: Bench) -> None:
-    """A full piece tells the sweep to come back soon; else a queue of a million jobs would take hours."""
+    """A full piece tells the sweep to come back soon; otherwise a queue of a million jobs would take hours."""
     await bench.insert(3)
     await bench.insert(4)
     await bench.claim(2)
@@ -30,7 +30,7 @@ async def test_rows_of_a_deleted_queue_are_counted_as_they_go(bench: Bench) -> N
 async def test_claims_that_end_while_they_are_purged_are_passed_over(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The walk over all claims is a reader's, so a worker's ack may come between; it stands, and the purge goes on."""
+    """The walk over all claims is a reader's, so a worker's ack may come between; it stands, and the purge continues."""
     keys = await bench.insert(6)
     await bench.claim(5)
     look = reading.oldest_claims
@@ -40,7 +40,7 @@ async def test_claims_that_end_while_they_are_purged_are_passed_over(
         found = look(connection, order)
         looks.append(threading.get_ident())
         if len(looks) == 1:
-            asyncio.run_coroutine_threadsafe(bench.succeed(keys[0]), loop).result(5)
+            asyncio.run_coroutine_threadsafe(bench.succeed(keys[0]), loop).result(30)
         return found
 
     loop = asyncio.get_running_loop()

@@ -14,8 +14,9 @@ from pinlater.domain.queue import Queue, QueueConfig, Versions
 from pinlater.server.storage.relational import in_hand
 from pinlater.server.storage.sqlite import queues
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import JobKey
 from tests.sqlite.conftest import NOW, QUEUE, Bench

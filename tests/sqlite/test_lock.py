@@ -101,7 +101,7 @@ async def test_with_its_lock_file_deleted_the_store_still_has_one_server_which_s
 
 
 async def test_a_symbolic_link_in_place_of_the_lock_file_is_refused(tmp_path: Path) -> None:
-    """Whoever may write the folder could have us write to any file of ours."""
+    """Any user who may write the folder could have us write to any file of ours."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "jobs.db-lock").symlink_to(victim)

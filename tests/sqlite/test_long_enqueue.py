@@ -95,7 +95,7 @@ async def test_the_same_insert_again_stores_nothing(bench: Bench) -> None:
 
 
 async def test_a_full_queue_takes_none_of_it(bench: Bench) -> None:
-    [refused] = await bench.shard.insert_jobs([InsertRequest(QUEUE, bench.jobs(LONG), max_pending=LONG - 1)], NOW)
+    [refused] = await bench.shard.insert_jobs([InsertRequest(QUEUE, bench.jobs(LONG), max_backlog=LONG - 1)], NOW)
     assert isinstance(refused, QueueFull)
     assert await bench.pending() == 0
 

@@ -31,7 +31,7 @@ def restore(dump: Path, path: Path) -> None:
 
 
 def test_there_is_a_file_of_every_schema() -> None:
-    """Whoever adds a migration makes the dump of the version before (`python -m tests.sqlite.released.make`)."""
+    """`python -m tests.sqlite.released.make` makes the dump of the version before a new migration."""
     versions = {int(dump.name[:4]) for dump in RELEASED}
     assert versions == set(range(1, migration.newest_version() + 1))
 

@@ -51,7 +51,7 @@ def test_with_a_limit_of_nothing_every_commit_goes_to_the_thread() -> None:
 
 
 def test_an_idle_store_commits_on_the_loop_unless_its_disk_is_very_slow() -> None:
-    """A hand-over to a sleeping thread and back costs more than it saves where nobody else waits."""
+    """A hand-over to a sleeping thread and back costs more than it saves where no other caller waits."""
     pace = CommitPace(LIMIT_S)
     for _ in range(500):
         pace.took_inline(LIMIT_S * 5)

@@ -63,7 +63,6 @@ def scanned_tables(steps: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_a_statement_seeks_and_never_scans(connection: sqlite3.Connection, name: str) -> None:
-    """A scan would make the statement slower with every job in the file."""
     steps = plan(connection, name)
     scans = {table for table in scanned_tables(steps) if (name, table) not in ALLOWED_SCANS}
     assert not scans, steps
@@ -83,7 +82,6 @@ def test_every_exception_is_still_needed(connection: sqlite3.Connection, name: s
 
 
 def test_the_claim_reads_in_the_order_of_the_key(connection: sqlite3.Connection) -> None:
-    """The one statement that everything hangs on."""
     first, second = plan(connection, "select_due")
     assert first == "SEARCH ready USING PRIMARY KEY (queue_id=? AND priority=? AND run_after_ms<?)"
     assert second == "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"
@@ -106,7 +104,6 @@ def test_a_statement_on_one_job_seeks_its_row_and_makes_no_temporary_table(
 
 
 def test_every_statement_is_used() -> None:
-    """A statement without a caller is dead."""
     packages = [files("pinlater.server.storage.sqlite"), files("pinlater.server.storage.relational")]
     code = "".join(entry.read_text() for one in packages for entry in one.iterdir() if entry.name.endswith(".py"))
     assert [name for name in STATEMENTS if f'"{name}"' not in code] == []

@@ -1,4 +1,4 @@
-"""The write-ahead log has its length from the start, and never takes the last room on a disk for it."""
+"""The write-ahead log has its length from the start, and never takes the last space on a disk for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_the_log_is_as_long_as_it_will_be(bench: Bench) -> None:
 
 
 async def test_zeros_at_its_end_are_no_jobs(bench: Bench, tmp_path: Path) -> None:
-    """What a crash leaves is read by SQLite's own recovery, which stops at the first thing that is no frame."""
+    """SQLite's own recovery reads what a crash leaves, and stops at the first thing that is no frame."""
     await bench.shard.close()
     await bench.open(RESERVE)
     await bench.insert(25)

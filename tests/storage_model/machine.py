@@ -65,7 +65,7 @@ class ShardMachine(RuleBasedStateMachine):
         return self.pair.now
 
     def picked(self, picks: list[int]) -> Iterator[JobKey]:
-        """Newest first, so that small numbers pick what is alive. One may be nobody's."""
+        """Newest first, so that small numbers pick what is alive. One may be unknown."""
         for pick in picks:
             yield self.keys[-1 - pick] if pick < len(self.keys) else JobKey(QUEUES[0], 1, pick + 1)
 
@@ -111,12 +111,12 @@ class ShardMachine(RuleBasedStateMachine):
         jobs=drawn.jobs,
         request_key=st.sampled_from([None, None, None, "r", "q"]),
         fingerprint=st.sampled_from([b"f", b"f", b"g"]),
-        max_pending=st.sampled_from([None, None, None, 3]),
+        max_backlog=st.sampled_from([None, None, None, 3]),
     )
     def insert(
-        self, queue: str, jobs: list[JobAbout], request_key: str | None, fingerprint: bytes, max_pending: int | None
+        self, queue: str, jobs: list[JobAbout], request_key: str | None, fingerprint: bytes, max_backlog: int | None
     ) -> None:
-        request = InsertRequest(queue, self.new_jobs(queue, jobs), request_key, fingerprint, max_pending)
+        request = InsertRequest(queue, self.new_jobs(queue, jobs), request_key, fingerprint, max_backlog)
         self.pair.both(lambda shard: shard.insert_jobs([request], self.now))
 
     @rule(queues=st.lists(drawn.queues, min_size=2, max_size=3), jobs=drawn.jobs)
@@ -141,7 +141,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(queue=drawn.queues, jobs=drawn.jobs)
     def hand_out(self, queue: str, jobs: list[JobAbout]) -> None:
-        """Jobs in somebody's hand at once: without this most operations would find nothing to do."""
+        """Several jobs claimed at once: without this most operations would find nothing to do."""
         self.create_queues()
         self.insert(queue, [job._replace(delay_ms=0) for job in jobs], None, b"", None)
         self.claim(queue, [2, 100], 10_000, "w")

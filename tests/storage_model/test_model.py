@@ -27,7 +27,7 @@ EMBEDDED = {"memory", "sqlite"}
 @pytest.mark.timeout(0 if LONG else 300)
 @pytest.mark.parametrize("kind", [kind for kind in STORES if kind not in OTHER_REDIS_SERVERS])
 def test_a_store_answers_as_the_memory_store_does(kind: str, request: pytest.FixtureRequest) -> None:
-    """Whatever is asked in whatever order. Memory against itself shows that the machine is sound."""
+    """Memory against itself shows that the machine is sound."""
     run(ShardMachine, kind, request)
 
 

@@ -22,8 +22,8 @@ def _many() -> tuple[Metrics, list[QueueCounts]]:
         counts += [
             QueueCounts(f"q{n}", priority, pending=2, enqueued_total=n, oldest_due_at_ms=n + 1) for priority in (1, 2)
         ]
-    metrics.gauge("waiters-", lambda: {"q1": 3, "q2": 4, "q999": 5}, label="queue")
-    metrics.gauge("shards-", lambda: {"q1": 3}, label="shard")
+    metrics.labelled_gauge("waiters-", lambda: {"q1": 3, "q2": 4, "q999": 5}, label="queue")
+    metrics.labelled_gauge("shards-", lambda: {"q1": 3}, label="shard")
     return metrics, counts
 
 

@@ -73,7 +73,6 @@ def test_cumulative_counts_follow_the_bounds(values: list[int], bounds: list[int
 
 
 def test_an_unchanged_histogram_shares_its_mark() -> None:
-    """Idle queues must cost nothing in the snapshots."""
     histogram = histogram_of([1, 2])
     mark = histogram.mark()
     assert histogram.mark(mark) is mark

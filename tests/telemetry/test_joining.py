@@ -65,9 +65,9 @@ def test_gauges_join_as_their_maker_says() -> None:
     """What each has adds up; what all see in the store is taken once; health is the worst of any."""
     one, other = Metrics(), Metrics()
     for metrics, waiting, live, healthy in ((one, 2, 10, True), (other, 3, 11, False)):
-        metrics.gauge("waiting-", lambda waiting=waiting: {"q": waiting})  # type: ignore[misc]
-        metrics.gauge("live-", lambda live=live: {"1": live}, join="max")  # type: ignore[misc]
-        metrics.gauge("healthy-", lambda healthy=healthy: {"1": healthy}, join="min")  # type: ignore[misc]
+        metrics.labelled_gauge("waiting-", lambda waiting=waiting: {"q": waiting}, label="queue")  # type: ignore[misc]
+        metrics.labelled_gauge("live-", lambda live=live: {"1": live}, join="max", label="shard")  # type: ignore[misc]
+        metrics.labelled_gauge("healthy-", lambda healthy=healthy: {"1": healthy}, join="min", label="shard")  # type: ignore[misc]
     other.gauge("only-there", lambda: 7)
     joined = {reading.gauge.name: reading.values for reading in join_gauges(one.read_gauges() + other.read_gauges())}
     assert joined == {"waiting-": {"q": 5}, "live-": {"1": 11}, "healthy-": {"1": 0}, "only-there": {"": 7}}
@@ -75,7 +75,7 @@ def test_gauges_join_as_their_maker_says() -> None:
 
 def test_a_gauge_of_truth_is_a_number() -> None:
     metrics = Metrics()
-    metrics.gauge("healthy-", lambda: {"1": True, "2": False})
+    metrics.labelled_gauge("healthy-", lambda: {"1": True, "2": False}, label="shard")
     assert sections(NOTHING, metrics.read_gauges(), {})["gauges"] == {"healthy-1": 1, "healthy-2": 0}
     assert repr(metrics.read_gauges()[0].values["1"]) == "1"
 

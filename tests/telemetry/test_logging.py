@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from pinlater.server.operations.addressing import left_out
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.settings import TelemetrySettings
+from pinlater.server.telemetry.tracing import extract
 from pinlater.supervision.logs import setup
 
 log = logging.getLogger("pinlater.tests.logging")
@@ -86,7 +90,6 @@ def test_a_callers_text_can_not_forge_a_line(format: str) -> None:
 
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_bytes_show_their_length_only(format: str) -> None:
-    """Job bodies are never logged, not even by mistake."""
     stream = io.StringIO()
     setup(format, "info", stream)
     log.info("job", extra={"body": b"secret"})
@@ -99,6 +102,45 @@ def test_numbers_that_json_does_not_know_are_text() -> None:
     setup("json", "info", stream)
     log.info("odd", extra={"rate": float("nan")})
     assert logged_json(stream)["rate"] == "nan"
+
+
+@pytest.mark.parametrize("queues", [["mails", "2", "a b"], ("mails", "2", "a b")])
+def test_lists_are_values_with_commas_between_as_text_and_arrays_in_json(queues: object) -> None:
+    text, json_lines = io.StringIO(), io.StringIO()
+    for name, stream in (("text", text), ("json", json_lines)):
+        setup(name, "info", stream)
+        log.info("listed", extra={"queues": queues, "none": []})
+    assert text.getvalue().endswith('listed queues=mails,2,"a b" none=""\n')
+    entry = logged_json(json_lines)
+    assert (entry["queues"], entry["none"]) == (["mails", "2", "a b"], [])
+
+
+def test_a_line_of_the_server_that_names_shards_lists_them() -> None:
+    text, json_lines = io.StringIO(), io.StringIO()
+    for name, stream in (("text", text), ("json", json_lines)):
+        setup(name, "info", stream)
+        left_out(Metrics(), "getJobCount", ["2", "3"], "timed out")
+    assert ' shards=2,3 reason="timed out"\n' in text.getvalue()
+    assert logged_json(json_lines)["shards"] == ["2", "3"]
+
+
+def test_a_set_is_listed_in_order() -> None:
+    stream = io.StringIO()
+    setup("text", "info", stream)
+    log.info("listed", extra={"shards": {"b", "a"}})
+    assert stream.getvalue().endswith("listed shards=a,b\n")
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_what_is_in_a_list_is_shown_as_safely_as_alone(format: str) -> None:
+    """No forged line, no body, no number that JSON does not know, no endless line."""
+    stream = io.StringIO()
+    setup(format, "info", stream)
+    log.info("listed", extra={"odd": ["a\nb", b"secret", float("nan")], "many": ["name"] * 10_000, "deep": [["x"]]})
+    (line,) = stream.getvalue().splitlines()
+    assert "secret" not in line
+    assert "<6 bytes>" in line
+    assert len(line) < 8_000
 
 
 def test_long_values_are_cut() -> None:
@@ -127,6 +169,36 @@ def test_a_traceback_from_another_process_is_lines_in_text_and_a_field_in_json()
         log.warning("failed", extra={"traceback": trace})
     assert text.getvalue().endswith('failed\n      File "shop.py", line 1, in send\n        raise KeyError("\\x1b")\n')
     assert json.loads(json_lines.getvalue())["traceback"] == trace
+
+
+def test_a_malformed_trace_of_many_jobs_is_warned_of_once_then_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong producer would else fill the log, a line a job."""
+    stream, traceparent = io.StringIO(), f"00-{'a' * 32}-{'b' * 16}-01"
+    setup("json", "info", stream)
+    for number in range(50):
+        extract({"traceparent": traceparent, "tracestate": f"Malformed {number}"})
+    extract({"traceparent": "0" * 10_000})
+    extract({"traceparent": traceparent, "tracestate": "x" * 10_000})
+    first, *others = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert ("Malformed 0" in first["event"], "repeated" in first) == (True, False)
+    assert all("Malformed" not in other["event"] for other in others)
+    assert len(others) <= 2
+    later = time.time() + 61
+    monkeypatch.setattr(time, "time", lambda: later)
+    monkeypatch.setattr(time, "time_ns", lambda: int(later * 1e9))
+    extract({"traceparent": traceparent, "tracestate": "Malformed again"})
+    last = json.loads(stream.getvalue().splitlines()[-1])
+    assert ("again" in last["event"], last["repeated"]) == (True, 49)
+
+
+def test_other_warnings_are_all_shown() -> None:
+    stream = io.StringIO()
+    setup("json", "info", stream)
+    for _ in range(3):
+        log.warning("store slow")
+        logging.getLogger("opentelemetrical").warning("odd")
+        logging.getLogger("opentelemetry.sdk").error("export failed")
+    assert len(stream.getvalue().splitlines()) == 9
 
 
 def test_a_second_setup_replaces_the_first() -> None:

@@ -55,7 +55,7 @@ def test_other_names_are_bounded_too() -> None:
 def test_a_gauge_is_read_when_somebody_looks_and_can_be_removed() -> None:
     metrics = Metrics()
     waiting = {"emails": 2}
-    metrics.gauge("waiters-", lambda: waiting)
+    metrics.labelled_gauge("waiters-", lambda: waiting, label="queue")
     metrics.gauge("connections", lambda: 5)
     assert [dict(reading.values) for reading in metrics.read_gauges()] == [{"emails": 2}, {"": 5}]
     metrics.remove_gauge("waiters-")

@@ -36,7 +36,7 @@ def busy_metrics() -> Metrics:
     method.msec.record(3.2)
     method.error("QUEUE_NOT_FOUND")
     metrics.count("enqueue-failures-retry", 2)
-    metrics.gauge("dequeue-semaphore-waiters-", lambda: {"emails": 4})
+    metrics.labelled_gauge("dequeue-semaphore-waiters-", lambda: {"emails": 4}, label="queue")
     metrics.label("store", "sqlite")
     return metrics
 

@@ -75,7 +75,7 @@ def test_stored_jobs_are_gauges_by_state_and_priority() -> None:
 
 def test_gauges_show_under_their_own_or_a_fitting_name() -> None:
     metrics = Metrics()
-    metrics.gauge(
+    metrics.labelled_gauge(
         "dequeue-semaphore-waiters-", lambda: {"emails": 4}, prometheus="pinlater_waiting_dequeues", label="queue"
     )
     metrics.gauge("thrift-connections", lambda: 9)

@@ -57,7 +57,6 @@ async def test_coroutines_do_too_and_both_see_the_same(service: InProcessService
 
 
 def test_errors_are_those_of_a_server(client: Client) -> None:
-    """The whole way is real: an error of the service comes back as the client's."""
     with pytest.raises(QueueNotFound):
         client.enqueue("missing", [b""])
     with pytest.raises(PasswordInvalid):
@@ -213,12 +212,12 @@ async def test_a_closed_service_is_out_of_reach_and_leaves_no_thread() -> None:
 def test_a_client_that_goes_takes_its_calls_with_it(service: InProcessService) -> None:
     client = Client("in-process:1", connect=service._connect, retries=0)
     polling = client.submit(_calls.dequeue("q", 1, wait_ms=20_000, acks=None, dry_run=False, coverage=1.0))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not service.client.queue_stats("q")[0].waiting_dequeues and time.monotonic() < deadline:
         time.sleep(0.001)
     client.close()
     with pytest.raises(ConnectionLost):
-        polling.result(5)
+        polling.result(30)
 
 
 def test_jobs_are_listed_in_the_order_of_their_enqueues_in_all_states(service: InProcessService) -> None:

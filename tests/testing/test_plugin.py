@@ -20,7 +20,6 @@ def test_service_and_clock_belong_together(pinlater_service: InProcessService, p
 
 
 async def test_the_real_server_runs_a_workers_jobs(pinlater_server: RealServer) -> None:
-    """A batch run: the worker ends by itself."""
     done: list[str] = []
     async with AsyncClient(pinlater_server.address) as client:
         worker = Worker(client)
@@ -47,12 +46,12 @@ def test_the_real_server_is_the_same_for_the_whole_session(pinlater_server: Real
 
 @pytest.mark.parametrize("statement", ["import pinlater", "import pinlater.testing"])
 def test_nothing_imports_pytest_but_the_plugin(statement: str) -> None:
-    """Production has no pytest, and somebody else's test runner needs none."""
+    """Production has no pytest, and a test runner of another kind needs none."""
     assert "pytest" not in loaded_by(statement)
 
 
 def test_the_service_needs_the_base_installation_only() -> None:
-    """Whoever tests producers installs no part of the server's extra for it."""
+    """Tests of producers need no part of the server's extra."""
     run = "with pinlater.testing.InProcessService() as s: s.client.create_queue('q'); s.client.enqueue('q', [b''])"
     loaded = loaded_by(f"import pinlater.testing\n{run}")
     assert [name for name in ("uvloop", "prometheus_client", "re2", "h11") if name in loaded] == []

@@ -6,27 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from pinlater.domain.calls import AckResult, Enqueued, JobCount, ServerInfo, SettingsInForce, WaitingDequeues
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.job import Attempt, ClaimedJob, Job, JobState, Outcome
+from pinlater.domain.job import Attempt, ClaimedJob, JobState, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.operations.values import (
-    AckResult,
-    Dequeued,
-    Enqueued,
-    JobCount,
-    QueueStats,
-    Scanned,
-    ServerInfo,
-    SettingsInForce,
-    WaitingDequeues,
-)
+from pinlater.server.operations.values import Dequeued, QueueStats, Scanned
 
 DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = ClaimedJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
 CLAIM = FromShard("1", [CLAIMED], "token")
-JOB = Job(
+JOB = StoredJob(
     id=73,
     queue="emails",
     priority=1,
@@ -87,7 +78,7 @@ class FakeOperations:
 
     def __init__(self) -> None:
         self.answers = dict(ANSWERS)
-        self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.holders = self.looking = (
+        self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.looking = (
             self.bulk
         ) = self
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []

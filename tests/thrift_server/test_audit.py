@@ -79,7 +79,6 @@ def lines() -> Iterator[Lines]:
 
 
 def test_every_method_is_administrative_or_known_not_to_be() -> None:
-    """A method that is added must be put into one of the two."""
     assert set(AUDITED) == set(calls()) == set(HANDLERS) - NOT_ADMINISTRATIVE
 
 
@@ -121,7 +120,7 @@ async def test_what_was_asked_is_shown_as_far_as_it_is_no_secret(desk: Desk, lin
 @pytest.mark.parametrize("method", AUDITED)
 async def test_a_refusal_is_a_line_too(desk: Desk, lines: Lines, method: str) -> None:
     async def refuse(name: str, *arguments: Any, **named: Any) -> None:
-        raise PasswordInvalid if method == "deleteQueue" else QueueNotFound("emails")
+        raise PasswordInvalid if method == "deleteQueue" else QueueNotFound.of("emails")
 
     desk.operations.before = refuse
     await (await desk.connect()).call(method, **calls()[method])

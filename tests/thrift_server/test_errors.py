@@ -18,21 +18,21 @@ from tests.thrift_server.conftest import Desk
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED
 
 ERRORS = [
-    (errors.QueueNameInvalid("a b"), 410, "QUEUE_NAME_INVALID", "Invalid queue name: a b"),
-    (errors.QueueNameTooLong("a" * 65, 64), 411, "QUEUE_NAME_TOO_LONG", None),
-    (errors.QueueNotFound("q"), 413, "QUEUE_NOT_FOUND", "Queue not found: q"),
+    (errors.QueueNameInvalid.of("a b"), 410, "QUEUE_NAME_INVALID", "Invalid queue name: a b"),
+    (errors.QueueNameTooLong.of("a" * 65, 64), 411, "QUEUE_NAME_TOO_LONG", None),
+    (errors.QueueNotFound.of("q"), 413, "QUEUE_NOT_FOUND", "Queue not found: q"),
     (errors.PasswordInvalid(), 403, "PASSWORD_INVALID", "Invalid admin password."),
-    (errors.PriorityNotSupported(9, 3), 416, "PRIORITY_NOT_SUPPORTED", None),
-    (errors.ContinuationInvalid("x"), 400, "CONTINUATION_INVALID", None),
-    (errors.DequeueRateLimited("q"), 429, "DEQUEUE_RATE_LIMITED", "Dequeue rate limit exceeded for queue: q"),
-    (errors.QueueFull("q", 2, 1), 430, "QUEUE_FULL", None),
-    (errors.StoreFull("/x"), 430, "STORE_FULL", None),
+    (errors.PriorityNotSupported.of(9, 3), 416, "PRIORITY_NOT_SUPPORTED", None),
+    (errors.ContinuationInvalid.of("x"), 400, "CONTINUATION_INVALID", None),
+    (errors.DequeueRateLimited.of("q"), 429, "DEQUEUE_RATE_LIMITED", "Dequeue rate limit exceeded for queue: q"),
+    (errors.QueueFull.of("q", 2, 1), 430, "QUEUE_FULL", None),
+    (errors.StoreFull.of("/x"), 430, "STORE_FULL", None),
     (errors.NoHealthyShards(), 501, "NO_HEALTHY_SHARDS", "Unable to find healthy shard"),
     (errors.ShardConnectionFailed("gone"), 502, "SHARD_UNREACHABLE", None),
-    (errors.BodyTooLarge(0, 2, 1), 500, "BODY_TOO_LARGE", None),
+    (errors.BodyTooLarge.of(0, 2, 1), 500, "BODY_TOO_LARGE", None),
     (errors.TooManyWaiting("no"), 500, "TOO_MANY_WAITING", None),
     (errors.InvalidArgument("no"), 500, "INVALID_ARGUMENT", None),
-    (errors.DescriptorInvalid("no"), 500, "DESCRIPTOR_INVALID", None),
+    (errors.DescriptorInvalid.of("no"), 500, "DESCRIPTOR_INVALID", None),
     (errors.Draining(), 500, "DRAINING", None),
 ]
 
@@ -55,7 +55,7 @@ async def test_errors_of_the_service_are_declared_exceptions(
     assert exception.message == (text or error.message)
     assert exception.retryable is error.retryable
     assert exception.retryAfterMillis == error.retry_after_ms
-    assert desk.metrics.method("createQueue").errors == {error.code.name: 1}
+    assert desk.metrics.method("createQueue").errors == {errors.ErrorCode(code).name: 1}
 
 
 async def test_a_fault_of_ours_is_logged_and_told_without_its_inside(

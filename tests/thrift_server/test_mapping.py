@@ -8,26 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN
-from pinlater.server.operations.values import (
-    AckBatch,
-    AckItem,
-    AckResult,
-    Caller,
-    CheckpointItem,
-    ClaimItem,
-    DequeueCommand,
-    Dequeued,
-    Enqueued,
-    JobFilter,
-    JobToEnqueue,
-    ScanCommand,
-    Scanned,
-)
+from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued, JobFilter, ScanCommand, Scanned
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import Desk
@@ -38,12 +25,12 @@ ME = Caller("worker-1", "request-1")
 ACKS = AckBatch(
     "emails",
     [
-        AckItem(DESCRIPTOR, True, "token", "done", 1_000, True, "ValueError", "no such address"),
-        AckItem("emails:s1:p2:74", False, "token", "done", 1_000, True, "ValueError", "no such address"),
+        Ack(DESCRIPTOR, True, "token", "done", 1_000, True, "ValueError", "no such address"),
+        Ack("emails:s1:p2:74", False, "token", "done", 1_000, True, "ValueError", "no such address"),
     ],
     per_item_errors=True,
 )
-FULL_JOB = JobToEnqueue(
+FULL_JOB = Job(
     b"\x00\xff\xfe body",
     3,
     1_767_225_600_000,
@@ -54,8 +41,8 @@ FULL_JOB = JobToEnqueue(
     30_000,
     1_767_225_700_000,
 )
-CHECKPOINTS = [CheckpointItem(DESCRIPTOR, "token", b"\xff half", True, 1_767_225_600_001, 9, "half ")]
-CLAIMS = [ClaimItem(DESCRIPTOR, "token")]
+CHECKPOINTS = [Checkpoint(DESCRIPTOR, "token", b"\xff half", True, 1_767_225_600_001, 9, "half ")]
+CLAIMS = [Claim(DESCRIPTOR, "token")]
 
 ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "createQueue": ("create_queue", ("emails",), {}),
@@ -275,7 +262,7 @@ async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Desk)
     client = await desk.connect()
     await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
     _, (_, queue, jobs), named = desk.operations.asked[0]
-    assert (queue, jobs, named) == ("q", [JobToEnqueue(b"x")], {"request_key": None, "repeat": False})
+    assert (queue, jobs, named) == ("q", [Job(b"x")], {"request_key": None, "repeat": False})
 
 
 async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Desk) -> None:
@@ -308,7 +295,7 @@ async def test_an_old_client_s_ack_fences_nothing(desk: Desk) -> None:
     client = await desk.connect()
     info = types.PinLaterJobAckInfo("d", None, None)
     await client.call("ackDequeuedJobs", request=types.PinLaterJobAckRequest("q", None, [info]))
-    assert desk.operations.asked[0][1][1] == AckBatch("q", [AckItem("d", False)])
+    assert desk.operations.asked[0][1][1] == AckBatch("q", [Ack("d", False)])
 
 
 async def test_nothing_found_answers_empty_maps_and_no_order(desk: Desk) -> None:

@@ -105,7 +105,6 @@ def test_one_job_s_fields_do_not_leak_into_the_next() -> None:
 
 
 def test_unknown_fields_are_skipped() -> None:
-    """Requests of newer clients work."""
     head = message_head(b"createQueue", TMessageType.CALL) + struct.pack(">i", 1)
     context = (
         b"\x0b\x00\x01\x00\x00\x00\x01s" + b"\x0d\x00\xc8\x0b\x08\x00\x00\x00\x01\x00\x00\x00\x01k\x00\x00\x00\x05\x00"

@@ -12,9 +12,13 @@ from pinlater.domain.errors import ErrorCode
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire import freshness
-from pinlater.wire.generated import constants
+from pinlater.wire.generated import PinLater, constants, received
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
+
+STRUCTS = [
+    found for found in (vars(types) | vars(PinLater)).values() if vars(received).get(getattr(found, "__name__", ""))
+]
 
 
 @pytest.fixture
@@ -39,6 +43,15 @@ def test_the_committed_code_is_what_the_compiler_makes_of_the_idl(compiler: str)
 
 def test_released_ids_and_types_never_change(compiler: str, released: dict[str, Any]) -> None:
     assert freshness.broken_promises(released, freshness.ids_of(freshness.describe())) == []
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: str(struct.__name__))
+def test_a_field_that_was_not_sent_shows_its_default(struct: Any) -> None:
+    """But attempts: the queue's default holds where a producer leaves them out."""
+    shown = getattr(received, struct.__name__)()
+    for _, _, name, _, default in filter(None, struct.thrift_spec):
+        expected = None if (struct.__name__, name) in freshness.ABSENT_IS_NONE else default
+        assert getattr(shown, name) == expected, name
 
 
 def test_changes_of_what_was_released_are_seen() -> None:

@@ -119,7 +119,7 @@ async def test_each_attempt_has_a_span_which_names_its_failure(
     first, second = named(exporter, "process fail")
     assert first.context is not None
     assert second.context is not None
-    assert first.context.trace_id != second.context.trace_id  # nobody was tracing where it was enqueued
+    assert first.context.trace_id != second.context.trace_id  # its enqueuer did not trace
     assert first.status.status_code is StatusCode.ERROR
     assert [event.name for event in first.events] == ["exception"]
     assert dict(first.attributes or {})["error.type"] == "ValueError"

@@ -16,8 +16,8 @@ import pydantic
 import pytest
 
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
+from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
 from pinlater.worker import envelope, retries
-from pinlater.worker._attempts import endings as _endings
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker.codecs import JsonCodec, MessagePackCodec
@@ -241,7 +241,7 @@ def test_a_failure_has_a_bounded_type_text_and_trace() -> None:
     assert ending.error_type == "KeyError"
     assert ending.error_text.startswith("'the cause'\n")
     assert "raise KeyError" in ending.error_text
-    assert len(ending.error_text) <= _endings.ERROR_TEXT_CHARS_MAX
+    assert len(ending.error_text) <= ERROR_TEXT_CHARS_MAX
     assert ending.status == "KeyError: 'the cause'"
     assert ending_of(Reject("no"), context(), retries.never(), 0).error_text == "no"
 
@@ -258,7 +258,7 @@ def test_any_text_of_a_failure_can_be_sent() -> None:
 
     assert text(OSError("no file na\udcefve")) == "no file na\\udcefve"
     assert text(ValueError("\ud800" * 4_000)).startswith("\\ud800")
-    assert len(text(ValueError("\ud800" * 4_000))) == _endings.ERROR_TEXT_CHARS_MAX
+    assert len(text(ValueError("\ud800" * 4_000))) == ERROR_TEXT_CHARS_MAX
     assert text(Mute()) == "(no text: str() raised RuntimeError)"
 
 

@@ -22,9 +22,9 @@ _DAY_MS = 24 * 3_600_000
 def put(queue: str, job: Job) -> None:
     """Stores the job. Call it in the transaction that the job belongs to."""
     if not transaction.get_connection().in_atomic_block:
-        raise RuntimeError("an outbox entry belongs into a transaction: use transaction.atomic()")
+        raise RuntimeError("call put in a transaction: use transaction.atomic()")
     if job.unique is not None:
-        raise ValueError("an entry's unique key is its own: what is in the outbox twice is enqueued twice")
+        raise ValueError("the outbox sets the unique key of its jobs")
     OutboxEntry.objects.create(queue=queue, job=msgspec.json.encode(job).decode())
 
 

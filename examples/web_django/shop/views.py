@@ -14,7 +14,7 @@ from shop.models import Order
 
 
 def orders(request: HttpRequest) -> JsonResponse:
-    """Stores order and job together or not at all, even if the job service is away."""
+    """Stores order and job together or not at all, even if the job service is down."""
     item = json.loads(request.body)["item"]
     with transaction.atomic():
         order = Order.objects.create(item=item)

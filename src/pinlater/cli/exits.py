@@ -79,19 +79,19 @@ def hint_for(error: PinLaterError) -> str:
     return ""
 
 
-def fail(message: str, code: int, detail: str = "") -> NoReturn:
-    """One line on standard error, then the end. `detail`: the wire contract's word for the error, for `--json`."""
-    write_error(message, code, detail)
+def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> NoReturn:
+    """One line on standard error, or its own lines with `in_lines`, then the end. `detail`: the wire contract's word, for `--json`."""
+    write_error(message, code, detail, in_lines=in_lines)
     raise typer.Exit(code)
 
 
-def write_error(message: str, code: int, detail: str = "") -> None:
-    """One line on standard error; a JSON document if the caller reads JSON."""
+def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> None:
+    """One line on standard error, or its own lines with `in_lines`; a JSON document if the caller reads JSON."""
     text = " ".join(message.split())
     if _state["json"]:
         sys.stderr.write(json.dumps({"error": text, "detail": detail or None, "exit_code": code}) + "\n")
     else:
-        sys.stderr.write(f"error: {text}\n")
+        sys.stderr.write(f"error: {message if in_lines else text}\n")
 
 
 @contextlib.contextmanager

@@ -86,14 +86,17 @@ def _load(name: str) -> Any:
         loaded = typer.main.get_group(found)
     else:
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        alone.command(name, context_settings=getattr(found, "context_settings", None))(_guarded(found))
+        alone.command(name, context_settings=getattr(found, "context_settings", None))(found)
         loaded = typer.main.get_command(alone)
+    for command in (loaded, *getattr(loaded, "commands", {}).values()):
+        if command.callback is not None:
+            command.callback = _guarded(name, command.callback)
     loaded.name = name
     loaded.rich_help_panel = COMMANDS[name]
     return loaded
 
 
-def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
     """Reports a module that turns out to be missing while the command runs like one that is missing at the start."""
 
     @functools.wraps(command)
@@ -101,7 +104,7 @@ def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except ImportError as error:
-            _say_missing(command.__name__.replace("_", "-"), error)
+            _say_missing(name, error)
 
     return run
 

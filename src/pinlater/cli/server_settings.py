@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,10 +48,13 @@ def store_of(store: str | None, shards: Path | None) -> str | None:
     return f"{kind_of_file(shards)}:{shards}"
 
 
-def load_settings(config: Path | None, more: list[str] | None, named: Mapping[str, object]) -> Loaded:
+def load_settings(
+    config: Path | None, more: list[str] | None, named: Mapping[str, object], *, driver_needed: bool = True
+) -> Loaded:
     """File, environment and flags together. Ends the command with all problems where there are any.
 
-    `named`: the settings with flags of their own, None where a flag is not given.
+    `named`: the settings with flags of their own, None where a flag is not given. `driver_needed` is False for a command that asks no
+    database.
     """
     from pinlater.server.config.errors import SettingsError
     from pinlater.server.config.load import load
@@ -60,15 +62,14 @@ def load_settings(config: Path | None, more: list[str] | None, named: Mapping[st
     hide_passwords()
     flags = {**_pairs(more or []), **{key: value for key, value in named.items() if value is not None}}
     try:
-        return load(config, os.environ, flags)
+        return load(config, os.environ, flags, driver_needed=driver_needed)
     except SettingsError as error:
-        sys.stderr.write(f"error: {error}\n")
-        raise typer.Exit(exits.SETTINGS) from None
+        exits.fail(str(error), exits.SETTINGS, in_lines=True)
 
 
-def settings_for(config: Path | None, store: str | None) -> Settings:
+def settings_for(config: Path | None, store: str | None, *, driver_needed: bool = True) -> Settings:
     """The settings that `serve` would start with, for commands that work on the store without a server."""
-    return load_settings(config, None, {"store": store}).settings
+    return load_settings(config, None, {"store": store}, driver_needed=driver_needed).settings
 
 
 def store_file(config: Path | None, store: str | None) -> tuple[Path, FileTools]:

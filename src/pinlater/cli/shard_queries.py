@@ -60,12 +60,12 @@ async def look_at(places: Sequence[ShardPlace], settings: Settings) -> list[Seen
 
 
 async def forget_timed_keys(place: ShardPlace, settings: Settings) -> int:
-    """Deletes the shard's unique keys that only time would free; how many there were. Raises `WorldError`."""
+    """Deletes the shard's unique keys that only time would free; how many there were. Raises `Unavailable`."""
     return await _kind(settings).forget_timed_keys(place, settings, SystemClock().now_ms())
 
 
 async def migrate_place(place: ShardPlace, settings: Settings) -> Migrated:
-    """Takes the shard's schema forward. Raises `WorldError`."""
+    """Takes the shard's schema forward. Raises `Unavailable`."""
     return await _kind(settings).migrate(place, settings)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod, WorldError, error_for
+from pinlater.client.errors import CallerError, InvalidArgument, PinLaterError, UnknownMethod, WorldError, error_for
 from pinlater.wire import codec
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.errors import ApplicationErrorKind
@@ -24,7 +24,7 @@ def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...
     try:
         return encode_call(method, sequence, context=context, **dict(zip(names, args, strict=True)))
     except WireError as error:
-        raise CallerError(f"{method}: {error.message}", detail="INVALID_ARGUMENT") from error
+        raise InvalidArgument(f"{method}: {error.message}") from error
 
 
 def check_encodable(value: Any, what: str) -> None:
@@ -32,7 +32,7 @@ def check_encodable(value: Any, what: str) -> None:
     try:
         codec.check_encodable(value)
     except WireError as error:
-        raise CallerError(f"{what} {error.message}", detail="INVALID_ARGUMENT") from error
+        raise InvalidArgument(f"{what} {error.message}") from error
 
 
 class AnswerDecoder:

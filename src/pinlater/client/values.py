@@ -1,5 +1,8 @@
 """What goes into a client's calls and what comes out: plain frozen values that know no Thrift.
 
+Most are the service's own (`domain.calls`). Those defined here are what a client makes of the wire's answers: by descriptor where the
+service has ids, and with a default for what an original server does not say.
+
 Times are integer milliseconds since the epoch, durations integer milliseconds, bodies bytes. None means: not said, so that the
 queue's or the server's default holds.
 """
@@ -9,7 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.client.errors import PinLaterError
+from pinlater.domain.calls import Ack as Ack
+from pinlater.domain.calls import AckBatch as AckBatch
+from pinlater.domain.calls import AckResult as AckResult
+from pinlater.domain.calls import Checkpoint as Checkpoint
+from pinlater.domain.calls import Claim as Claim
+from pinlater.domain.calls import Enqueued as Enqueued
+from pinlater.domain.calls import Job as Job
+from pinlater.domain.calls import JobCount as JobCount
+from pinlater.domain.calls import ServerInfo as ServerInfo
+from pinlater.domain.calls import SettingsInForce as SettingsInForce
+from pinlater.domain.calls import WaitingDequeues as WaitingDequeues
 from pinlater.domain.job import PROGRESS_MARK
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState
@@ -17,27 +30,7 @@ from pinlater.domain.job import Outcome as Outcome
 from pinlater.domain.job import UniqueKey as UniqueKey
 from pinlater.domain.job import UniqueScope as UniqueScope
 from pinlater.domain.queue import QueueConfig as QueueConfig
-
-
-class Job(NamedTuple):
-    """A job as a producer describes it. `run_after_ms` is a time, not a delay."""
-
-    body: bytes
-    priority: int = 1
-    run_after_ms: int | None = None
-    attempts_allowed: int | None = None
-    custom_status: str = ""
-    headers: Mapping[str, str] | None = None
-    unique: UniqueKey | None = None
-    claim_timeout_ms: int | None = None
-    expires_at_ms: int | None = None
-
-
-class Enqueued(NamedTuple):
-    """Descriptors in the order of the jobs; `existing`: indices whose job was there already under its unique key."""
-
-    descriptors: Sequence[str]
-    existing: Sequence[int] = ()
+from pinlater.domain.queue import Rates as Rates
 
 
 class ClaimedJob(NamedTuple):
@@ -58,74 +51,11 @@ class ClaimedJob(NamedTuple):
     claim_deadline_ms: int | None = None
 
 
-class AckResult(NamedTuple):
-    """What became of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when.
-
-    `error` comes with the outcome ERROR, which only calls with `per_item_errors` get: why this item was not carried out, or may not
-    have been. Where it is retryable the same item may be sent again.
-    """
-
-    descriptor: str
-    outcome: Outcome
-    holder: str = ""
-    held_since_ms: int | None = None
-    deadline_ms: int | None = None
-    error: PinLaterError | None = None
-
-    @property
-    def applied(self) -> bool:
-        """Whether it took effect."""
-        return self.outcome is Outcome.APPLIED
-
-
 class Dequeued(NamedTuple):
     """Jobs in the order to run them, and what became of the acks that rode along."""
 
     jobs: Sequence[ClaimedJob] = ()
     ack_results: Sequence[AckResult] = ()
-
-
-class Ack(NamedTuple):
-    """The end of an attempt. Without a token it counts for the job's present holder."""
-
-    descriptor: str
-    succeeded: bool = True
-    token: str = ""
-    append_status: str = ""
-    retry_delay_ms: int = 0
-    final: bool = False
-    error_type: str = ""
-    error_text: str = ""
-
-
-class AckBatch(NamedTuple):
-    """Acks of one queue, to ride on a dequeue.
-
-    Without `per_item_errors` one that can't be carried out refuses the whole dequeue; with it that is told by its own outcome.
-    """
-
-    queue: str
-    acks: Sequence[Ack]
-    per_item_errors: bool = False
-
-
-class Checkpoint(NamedTuple):
-    """Progress of a job in hand: renews the claim; what is None stays as it is, but `run_after_ms`, which then becomes now."""
-
-    descriptor: str
-    token: str = ""
-    new_body: bytes | None = None
-    move_to_pending: bool = False
-    run_after_ms: int | None = None
-    attempts_allowed: int | None = None
-    prepend_status: str = ""
-
-
-class Claim(NamedTuple):
-    """A claim as its holder names it: for heartbeats and releases."""
-
-    descriptor: str
-    token: str
 
 
 class JobInfo(NamedTuple):
@@ -180,16 +110,6 @@ class PriorityCounts(NamedTuple):
     retried_total: int = 0
 
 
-class Rates(NamedTuple):
-    """Jobs a second over the last minute."""
-
-    enqueued: float = 0.0
-    claimed: float = 0.0
-    succeeded: float = 0.0
-    failed: float = 0.0
-    retried: float = 0.0
-
-
 class QueueStats(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
 
@@ -215,41 +135,3 @@ class QueueInfo(NamedTuple):
     name: str
     config: QueueConfig
     paused: bool = False
-
-
-class JobCount(NamedTuple):
-    """How many jobs a filter finds. `incomplete`: a shard was out of reach, and its jobs are not counted."""
-
-    jobs: int
-    incomplete: bool = False
-
-
-class SettingsInForce(NamedTuple):
-    """A queue's settings as they hold on the server that answers. `origins`, by field: `queue`, `limits file` or the server's setting."""
-
-    values: QueueConfig
-    origins: Mapping[str, str]
-
-
-class WaitingDequeues(NamedTuple):
-    """Long polls of one caller on one queue that wait on the server that answers."""
-
-    queue: str
-    source: str
-    number: int
-
-
-class ServerInfo(NamedTuple):
-    """What a client may want to know before it talks. `now_ms` is the server's clock."""
-
-    version: str
-    features: Sequence[str]
-    store_kind: str
-    now_ms: int
-    started_at_ms: int
-    priority_levels: int
-    max_body_bytes: int
-    max_frame_bytes: int
-    max_jobs_per_request: int
-    max_descriptors_per_request: int
-    max_wait_ms: int

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+CLOCK_JUMP_MS = 1_000
+"""Clocks that differ by less are as good as the same; a clock that moves by this much against another has jumped."""
+
 
 class Clock(Protocol):
     """Two views of time: `now_ms` for what is stored, `monotonic` (seconds) for measuring and timers."""

@@ -33,9 +33,9 @@ def parse_descriptor(text: str) -> JobDescriptor:
     """The parts of `text`; raises `DescriptorInvalid` for anything that a server could not have made."""
     match = _PATTERN.fullmatch(text)
     if match is None:
-        raise DescriptorInvalid(text)
+        raise DescriptorInvalid.of(text)
     queue, shard, priority, local_id = match.groups()
     number = int(local_id)
     if number > I64_MAX:
-        raise DescriptorInvalid(text)
+        raise DescriptorInvalid.of(text)
     return tuple.__new__(JobDescriptor, (queue, shard, int(priority), number))  # quicker than the class's own call

@@ -1,13 +1,17 @@
-"""Every error the service answers with, by whose fault it is.
+"""Every error, by whose fault it is: what the service answers with, and what a call of the client raises. One class for each condition.
 
-The eleven codes are the wire contract's and may not grow, because an unknown enum value breaks old clients.
-What is finer than a code is said in `detail`, a word in capitals that programs can compare.
+`CallerError`: the request can't be carried out as it is, so sending it again won't help. `WorldError`: a network, a server or a store
+failed or is busy, and the same call may succeed later (`retryable` says so).
+
+The eleven codes are the wire contract's and may not grow, because an unknown enum value breaks old clients. What is finer than a code is
+said in `detail`, a word in capitals that programs can compare. The service makes its errors with `of`, which writes the message; a client
+gives the message that came.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Self
+from typing import Self, TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -27,72 +31,93 @@ class ErrorCode(IntEnum):
 
 
 class PinLaterError(Exception):
-    """An answer other than success. Raised by the service, mapped to the wire at the edge.
+    """Any answer other than success, or none at all.
 
-    `retryable` says whether the same call may succeed later; `retry_after_ms` is a hint, or None.
+    `code` is the contract's number, or None where no server answered. `detail` is a word in capitals that programs can compare
+    ('' where the server said none). `retryable` says whether the same call may succeed later; `retry_after_ms` is a hint, or None.
     """
 
-    code: ErrorCode = ErrorCode.UNKNOWN
-    detail: str = "INTERNAL"
+    code: ErrorCode | None = None
+    detail: str = ""
     retryable: bool = False
+    retry_after_ms: int | None = None
+    text: str = ""  # the message where none is given
 
     def __init__(
         self,
-        message: str,
+        message: str | None = None,
         *,
+        code: ErrorCode | None = None,
         detail: str | None = None,
         retryable: bool | None = None,
         retry_after_ms: int | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = self.text if message is None else message
+        super().__init__(self.message)
+        if code is not None:
+            self.code = code
         if detail is not None:
             self.detail = detail
         if retryable is not None:
             self.retryable = retryable
-        self.retry_after_ms = retry_after_ms
+        if retry_after_ms is not None:
+            self.retry_after_ms = retry_after_ms
 
-    def adding(self, text: str) -> Self:
-        """The same error with `text` behind its message. A copy: one error may be the answer to many callers."""
-        copy = self.__class__.__new__(self.__class__)
-        copy.__dict__.update(self.__dict__)
-        copy.message = self.message + text
-        copy.args = (copy.message,)
-        copy.__cause__ = self.__cause__
-        return copy
+
+Error = TypeVar("Error", bound=PinLaterError)
+
+
+def adding(error: Error, text: str) -> Error:
+    """The same error with `text` behind its message. A copy: one error may be the answer to many callers."""
+    copy = type(error).__new__(type(error))
+    copy.__dict__.update(error.__dict__)
+    copy.message = error.message + text
+    copy.args = (copy.message,)
+    copy.__cause__ = error.__cause__
+    return copy
 
 
 class CallerError(PinLaterError):
-    """The request can't be carried out as it is; sending it again won't help."""
-
-    detail = "INVALID_ARGUMENT"
+    """The request can't be carried out as it is."""
 
 
 class WorldError(PinLaterError):
-    """Something outside of us failed: a disk, a database, a network. Keeps its `__cause__`."""
+    """Something outside the caller failed or is busy."""
 
     retryable = True
+
+
+class Unavailable(WorldError):
+    """A part of the service that the call needs failed, is out of reach, is full or stops. Keeps its `__cause__`."""
+
+
+# --- the caller's fault ------------------------------------------------------------------------------------------------------
 
 
 class InvalidArgument(CallerError):
     """A value out of its range, or one that can't be understood."""
 
+    detail = "INVALID_ARGUMENT"
+
 
 class DescriptorInvalid(CallerError):
     """A job descriptor that can't be parsed refuses its whole request."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"Invalid job descriptor: {text[:200]!r}", detail="DESCRIPTOR_INVALID")
+    detail = "DESCRIPTOR_INVALID"
+
+    @classmethod
+    def of(cls, descriptor: str) -> Self:
+        return cls(f"Invalid job descriptor: {descriptor[:200]!r}")
 
 
 class BodyTooLarge(CallerError):
-    """A job's body is longer than this server takes."""
+    """A job's body is longer than the server takes."""
 
-    def __init__(self, index: int, size_bytes: int, limit_bytes: int, bound_by: str = "setting max_body_bytes") -> None:
-        super().__init__(
-            f"Body of job {index} has {size_bytes} bytes; this server takes at most {limit_bytes} ({bound_by})",
-            detail="BODY_TOO_LARGE",
-        )
+    detail = "BODY_TOO_LARGE"
+
+    @classmethod
+    def of(cls, index: int, size_bytes: int, limit_bytes: int, bound_by: str = "setting max_body_bytes") -> Self:
+        return cls(f"Body of job {index} has {size_bytes} bytes; this server takes at most {limit_bytes} ({bound_by})")
 
 
 class QueueNameInvalid(CallerError):
@@ -101,18 +126,20 @@ class QueueNameInvalid(CallerError):
     code = ErrorCode.QUEUE_NAME_INVALID
     detail = "QUEUE_NAME_INVALID"
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Invalid queue name: {name[:200]}")
+    @classmethod
+    def of(cls, name: str) -> Self:
+        return cls(f"Invalid queue name: {name[:200]}")
 
 
 class QueueNameTooLong(CallerError):
-    """The name is longer than every store can keep."""
+    """The name is longer than the store can keep."""
 
     code = ErrorCode.QUEUE_NAME_TOO_LONG
     detail = "QUEUE_NAME_TOO_LONG"
 
-    def __init__(self, name: str, limit: int) -> None:
-        super().__init__(f"Queue name too long: {len(name)} characters, at most {limit} are possible")
+    @classmethod
+    def of(cls, name: str, limit: int) -> Self:
+        return cls(f"Queue name too long: {len(name)} characters, at most {limit} are possible")
 
 
 class QueueNotFound(CallerError):
@@ -121,9 +148,9 @@ class QueueNotFound(CallerError):
     code = ErrorCode.QUEUE_NOT_FOUND
     detail = "QUEUE_NOT_FOUND"
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Queue not found: {name[:200]}")
-        self.queue = name
+    @classmethod
+    def of(cls, name: str) -> Self:
+        return cls(f"Queue not found: {name[:200]}")
 
 
 class TooManyQueues(CallerError):
@@ -131,79 +158,95 @@ class TooManyQueues(CallerError):
 
     detail = "TOO_MANY_QUEUES"
 
-    def __init__(self, name: str, limit: int) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, name: str, limit: int) -> Self:
+        return cls(
             f"Queue {name} was not made: there are {limit} queues, as many as may be (setting max_queues); delete some that are not used"
         )
 
 
 class PasswordInvalid(CallerError):
-    """The admin password is wrong, or the server has no hash to compare it with."""
+    """The admin password is wrong, or the server has none."""
 
     code = ErrorCode.PASSWORD_INVALID
     detail = "PASSWORD_INVALID"
+    text = "Invalid admin password."
 
-    def __init__(self, *, configured: bool = True) -> None:
+    @classmethod
+    def of(cls, *, configured: bool) -> Self:
+        """`configured`: whether the server has a hash to compare a password with."""
         if configured:
-            super().__init__("Invalid admin password.")
-        else:
-            super().__init__(
-                "This server has no admin password, so it deletes no queue: make a hash with `pinlater hash-password` and set "
-                "admin_password_hash",
-                detail="NO_ADMIN_PASSWORD",
-            )
+            return cls()
+        return cls(
+            "This server has no admin password, so it deletes no queue: make a hash with `pinlater hash-password` and set "
+            "admin_password_hash",
+            detail="NO_ADMIN_PASSWORD",
+        )
 
 
 class PriorityNotSupported(CallerError):
-    """Priorities run from 1 (highest) to the configured number of levels."""
+    """Priorities run from 1 (highest) to the server's number of levels."""
 
     code = ErrorCode.PRIORITY_NOT_SUPPORTED
     detail = "PRIORITY_NOT_SUPPORTED"
 
-    def __init__(self, priority: int, levels: int) -> None:
-        super().__init__(f"Priority {priority} is not supported: priorities run from 1 to {levels}")
+    @classmethod
+    def of(cls, priority: int, levels: int) -> Self:
+        return cls(f"Priority {priority} is not supported: priorities run from 1 to {levels}")
 
 
 class ContinuationInvalid(CallerError):
-    """A scan's continuation is not one that this server gave out."""
+    """A scan's continuation that the server did not give out."""
 
     code = ErrorCode.CONTINUATION_INVALID
     detail = "CONTINUATION_INVALID"
 
-    def __init__(self, continuation: str) -> None:
-        super().__init__(f"Invalid continuation: {continuation[:200]!r}")
+    @classmethod
+    def of(cls, continuation: str) -> Self:
+        return cls(f"Invalid continuation: {continuation[:200]!r}")
 
 
 class RequestKeyConflict(CallerError):
     """A request key came a second time with other content."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"Request key {key[:64]!r} was used for a request with other content", detail="REQUEST_KEY_CONFLICT"
-        )
+    detail = "REQUEST_KEY_CONFLICT"
+
+    @classmethod
+    def of(cls, key: str) -> Self:
+        return cls(f"Request key {key[:64]!r} was used for a request with other content")
 
 
-class DequeueRateLimited(PinLaterError):
+class UnknownMethod(CallerError):
+    """The server doesn't know this method: an original PinLater server, or an older version of ours."""
+
+
+class ClientClosed(CallerError):
+    """The client was closed, or not opened yet."""
+
+
+# --- limits -------------------------------------------------------------------------------------------------------------------
+
+
+class DequeueRateLimited(WorldError):
     """The queue's limit is used up, or the queue is paused."""
 
     code = ErrorCode.DEQUEUE_RATE_LIMITED
     detail = "DEQUEUE_RATE_LIMITED"
-    retryable = True
 
-    def __init__(self, name: str, *, retry_after_ms: int | None = None, paused: bool = False) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, name: str, *, retry_after_ms: int | None = None, paused: bool = False) -> Self:
+        return cls(
             f"Dequeue rate limit exceeded for queue: {name}" + (" (the queue is paused)" if paused else ""),
             detail="QUEUE_PAUSED" if paused else None,
             retry_after_ms=retry_after_ms,
         )
 
 
-class EnqueueRejected(PinLaterError):
-    """No place to put the jobs now: every shard only drains, the queue or the store is full."""
+class EnqueueRejected(WorldError):
+    """No place for the jobs now: the queue or the store is full, or every shard only drains."""
 
     code = ErrorCode.ENQUEUE_REJECTED
     detail = "ENQUEUE_REJECTED"
-    retryable = True
 
 
 class QueueFull(EnqueueRejected):
@@ -211,41 +254,43 @@ class QueueFull(EnqueueRejected):
 
     detail = "QUEUE_FULL"
 
-    def __init__(self, name: str, backlog: int, limit: int) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, name: str, backlog: int, limit: int) -> Self:
+        return cls(
             f"Queue {name} is full: {backlog} jobs wait and at most {limit} may; add workers, or raise max_backlog",
             retry_after_ms=1000,
         )
 
 
-class StoreFull(EnqueueRejected, WorldError):
+class TooManyWaiting(WorldError):
+    """As many calls or jobs wait as may, in the server or in a batcher of this process; nothing of this call was done."""
+
+    detail = "TOO_MANY_WAITING"
+
+
+# --- what failed --------------------------------------------------------------------------------------------------------------
+
+
+class StoreFull(EnqueueRejected, Unavailable):
     """The disk or the database is full; nothing already accepted is lost."""
 
     detail = "STORE_FULL"
 
-    def __init__(self, where: str) -> None:
-        super().__init__(f"The store is full ({where}); free some space. No accepted job is lost")
+    @classmethod
+    def of(cls, where: str) -> Self:
+        return cls(f"The store is full ({where}); free some space. No accepted job is lost")
 
 
-class TooManyWaiting(PinLaterError):
-    """A bound on what may wait or run at once is reached."""
-
-    detail = "TOO_MANY_WAITING"
-    retryable = True
-
-
-class NoHealthyShards(WorldError):
-    """No shard is in reach."""
+class NoHealthyShards(Unavailable):
+    """The server reaches none of its shards."""
 
     code = ErrorCode.NO_HEALTHY_SHARDS
     detail = "NO_HEALTHY_SHARDS"
-
-    def __init__(self) -> None:
-        super().__init__("Unable to find healthy shard")
+    text = "Unable to find healthy shard"
 
 
-class ShardConnectionFailed(WorldError):
-    """A shard that this request needs is out of reach or failed; repeating it is safe where the contract says so."""
+class ShardConnectionFailed(Unavailable):
+    """A shard that the request needs is out of the server's reach, or failed; repeating is safe where the contract says so."""
 
     code = ErrorCode.SHARD_CONNECTION_FAILED
     detail = "SHARD_UNREACHABLE"
@@ -266,27 +311,40 @@ class OutcomeUnknown(ShardConnectionFailed):
     detail = "OUTCOME_UNKNOWN"
 
 
-class RequestTooOld(WorldError):
-    """The request lay in this server for so long that it was not begun. Nothing of it was stored."""
+class RequestTooOld(Unavailable):
+    """The request lay in the server for so long that it was not begun. Nothing of it was stored."""
 
     code = ErrorCode.SHARD_CONNECTION_FAILED
     detail = "REQUEST_TOO_OLD"
+    retry_after_ms = 1000
+    text = "The request waited in this server for too long, and was not begun"
 
-    def __init__(self) -> None:
-        super().__init__("The request waited in this server for too long, and was not begun", retry_after_ms=1000)
 
-
-class Draining(WorldError):
+class Draining(Unavailable):
     """The server is stopping; another one, or this one after its restart, will answer."""
 
     detail = "DRAINING"
+    retry_after_ms = 1000
+    text = "The server is stopping"
 
-    def __init__(self) -> None:
-        super().__init__("The server is stopping", retry_after_ms=1000)
 
-
-class SchemaRefused(WorldError):
+class SchemaRefused(Unavailable):
     """The store's schema is not one that this program may touch."""
 
     detail = "SCHEMA_REFUSED"
     retryable = False
+
+
+# --- no answer ----------------------------------------------------------------------------------------------------------------
+
+
+class ServerUnreachable(WorldError):
+    """No connection could be made; the request was not sent."""
+
+
+class ConnectionLost(WorldError):
+    """The connection broke before the answer came: the request may or may not have taken effect."""
+
+
+class DeadlineExceeded(WorldError):
+    """No answer within the call's time: the request may or may not have taken effect."""

@@ -101,7 +101,7 @@ class ClaimedJob(NamedTuple):
     claim_deadline_ms: int
 
 
-class Job(NamedTuple):
+class StoredJob(NamedTuple):
     """All that is known of a job, for lookups and scans. `priority` is the one at enqueue, which the descriptor names."""
 
     id: int

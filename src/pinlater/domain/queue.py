@@ -16,9 +16,9 @@ _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 def check_queue_name(name: str) -> str:
     """`name`, if a queue may be called so. Up to 50 characters work on every store by contract, 65 on none."""
     if _NAME.fullmatch(name) is None:
-        raise QueueNameInvalid(name)
+        raise QueueNameInvalid.of(name)
     if len(name) > QUEUE_NAME_CHARS_MAX:
-        raise QueueNameTooLong(name, QUEUE_NAME_CHARS_MAX)
+        raise QueueNameTooLong.of(name, QUEUE_NAME_CHARS_MAX)
     return name
 
 

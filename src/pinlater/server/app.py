@@ -88,16 +88,13 @@ class App:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the store and listens. Raises `WorldError` or OSError with a clear text, having undone what it began."""
+        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having undone what it began."""
         async with contextlib.AsyncExitStack() as begun:
             if not self._one_of_many:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port):
                     await self.http.start()  # first, so that /readyz says why it takes long
                 begun.push_async_callback(self.http.stop)
-            shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
-            begun.push_async_callback(shards.close)
-            await self._clock_watch.agree(shards)
-            self._assemble(shards)
+            self._assemble(await self._open_shards())
             begun.push_async_callback(self.core.close)
             begun.callback(self.cluster.close)
             await self.cluster.look()
@@ -122,6 +119,15 @@ class App:
             },
         )
 
+    async def _open_shards(self) -> Shards:
+        shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
+        try:
+            await self._clock_watch.agree(shards)
+        except BaseException:
+            await shards.close()
+            raise
+        return shards
+
     def _assemble(self, shards: Shards) -> None:
         settings, clock, metrics = self.settings, self.clock, self.metrics
         self.core = Core(
@@ -133,7 +139,7 @@ class App:
             servers=self._servers,
         )
         self.cluster = Cluster(shards, self.core.dispatcher)
-        metrics.gauge(
+        metrics.labelled_gauge(
             "file-broken-",
             lambda: self._files.broken,
             prometheus="pinlater_file_broken",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from pinlater.domain.clock import SystemClock
+from pinlater.domain.clock import CLOCK_JUMP_MS, SystemClock
 from pinlater.domain.ids import made_at_ms
 from pinlater.server.sharding.agreed_time import ahead_ms, tell_time
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
-
-_JUMP_MS = 1_000
 
 
 class ClockWatch:
@@ -29,7 +27,7 @@ class ClockWatch:
         self._clock.shift(ahead)
         await tell_time(shards, self._clock)
         self._drift_ms = self._clock.drift_ms()
-        if abs(ahead) >= _JUMP_MS:
+        if abs(ahead) >= CLOCK_JUMP_MS:
             logger.warning(
                 "this machine's clock is not that of the databases, whose time holds",
                 extra={"databases_ahead_ms": ahead},
@@ -41,7 +39,7 @@ class ClockWatch:
     def _compare(self, highest_id: int) -> None:
         """A clock that was set back between two runs makes jobs wait that were due; the log says so."""
         ahead = made_at_ms(highest_id) - self._clock.now_ms() if highest_id else 0
-        if ahead >= _JUMP_MS:
+        if ahead >= CLOCK_JUMP_MS:
             logger.warning(
                 "the newest job was made later than it is now: the clock was set back while no server ran, or was wrong before; "
                 "jobs that were due wait until their time comes again, and claims last longer by as much",
@@ -52,7 +50,7 @@ class ClockWatch:
     async def look(self) -> None:
         """Whether the wall clock jumped since the last look."""
         drift_ms = self._clock.drift_ms()
-        if abs(drift_ms - self._drift_ms) >= _JUMP_MS:
+        if abs(drift_ms - self._drift_ms) >= CLOCK_JUMP_MS:
             logger.warning(
                 "the wall clock jumped; this server goes on by its own until its restart",
                 extra={"jump_ms": drift_ms - self._drift_ms, "difference_ms": drift_ms},

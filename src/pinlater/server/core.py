@@ -77,7 +77,7 @@ class Core:
         self.sweeps = Sweeps(shards, self.dispatcher, self._times_to_live, metrics, clock, settings.maintenance)
         metrics.labels["store"] = first.capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
-        metrics.gauge(
+        metrics.labelled_gauge(
             "dequeue-semaphore-waiters-",
             self.dispatcher.waiting_by_queue,
             prometheus="pinlater_waiting_dequeues",

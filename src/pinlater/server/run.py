@@ -32,7 +32,7 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 
 
 def serve(settings: Settings, *, stop_with_stdin: bool = False) -> int:
-    """Serves until a signal comes; returns the exit status. Raises `WorldError` or OSError if it can't start."""
+    """Serves until a signal comes; returns the exit status. Raises `Unavailable` or OSError if it can't start."""
     tune()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings, stop_with_stdin))
@@ -65,7 +65,7 @@ async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
 
 
 async def run_until_stopped(app: App, stops: StopSignals, started: Callable[[], None] = lambda: None) -> None:
-    """Serves until `stops` says so. Raises `WorldError` or OSError if it can't start."""
+    """Serves until `stops` says so. Raises `Unavailable` or OSError if it can't start."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stops.signalled, number.name)

@@ -2,7 +2,7 @@
 
 Callers write `log.info("queue created", extra={"queue": name})`. A state change of the service is one line at info, a request one
 line at debug. Job bodies are never logged: a field of bytes shows its length only. Control characters are escaped, so a
-caller's text can't forge a line, and long values are cut.
+caller's text can't forge a line, and long values are cut. Lists are values with commas between as text, arrays in JSON.
 
 Weakness: the handler writes to its stream at once, so a reader that stops reading a full pipe stops the server too.
 """
@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
 from typing import TextIO
+
+from pinlater.supervision.repeated_warnings import RepeatedWarnings
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _VALUE_CHARS_MAX = 2_000
@@ -35,6 +37,7 @@ def setup(
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name(_HANDLER_NAME)
+    handler.addFilter(RepeatedWarnings("opentelemetry"))
     if process_number is not None:
         handler.addFilter(partial(_mark, process_number))
     as_text = format == "text" or (format == "auto" and handler.stream.isatty())
@@ -64,8 +67,25 @@ def _showable(value: object) -> object:
         return value  # JSON knows no NaN and no infinity
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
+    if isinstance(value, set | frozenset):
+        return _showable_items(sorted(map(str, value)))
+    if isinstance(value, list | tuple):
+        return _showable_items(value)
     text = str(value)
     return text if len(text) <= _VALUE_CHARS_MAX else text[:_VALUE_CHARS_MAX] + "…"
+
+
+def _showable_items(items: Sequence[object]) -> list[object]:
+    """As many as fit into the length of a value, and `…` in place of the others."""
+    shown: list[object] = []
+    chars = 0
+    for item in items:
+        one = _showable(str(item) if isinstance(item, list | tuple | set | frozenset) else item)
+        chars += len(str(one)) + 1
+        if shown and chars > _VALUE_CHARS_MAX:
+            return [*shown, "…"]
+        shown.append(one)
+    return shown
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -111,5 +131,7 @@ def _printable(text: str) -> str:
 
 
 def _quoted(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_quoted, value)) or '""'
     text = str(value)
     return text if text and _PLAIN.issuperset(text) else json.dumps(text, ensure_ascii=not text.isprintable())

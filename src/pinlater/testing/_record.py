@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from pinlater.domain.calls import Job
 from pinlater.domain.clock import Clock
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import JobToEnqueue
 from pinlater.server.thrift import handlers, requests
 
 
@@ -15,7 +15,7 @@ class Stored(NamedTuple):
 
     descriptor: str
     queue: str
-    job: JobToEnqueue
+    job: Job
     at_ms: int
 
 

@@ -20,6 +20,18 @@ HERE = Path(__file__).parent
 IDL = HERE / "pinlater.thrift"
 GENERATED = HERE / "generated"
 RECORD = HERE / "released_ids.json"
+# What a client left out must be told from what it set: the queue's configured default holds then, not the IDL's.
+ABSENT_IS_NONE = frozenset({("PinLaterJob", "numAttemptsAllowed")})
+_PYTHON_TYPES = {
+    "i8": "int",
+    "i16": "int",
+    "i32": "int",
+    "i64": "int",
+    "double": "float",
+    "string": "str",
+    "binary": "bytes",
+    "bool": "bool",
+}
 _SERVICE_STUBS_END = "# HELPER FUNCTIONS AND STRUCTURES"
 _SERVICE_STUBS_START = "class Iface(object):"
 
@@ -63,6 +75,59 @@ def _required_module(description: dict[str, Any]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def _received_module(description: dict[str, Any]) -> str:
+    """Classes for incoming structs: cheap to make, typed, and with each field's default where it was not sent."""
+    lines = [
+        '"""What incoming structs are decoded into. Generated from pinlater.thrift by pinlater.wire.freshness. Do not edit.',
+        "",
+        "A field that was not sent has its default. Required ones and arguments are never None once they are checked (`wire.checks`).",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import Any",
+        "",
+        "_NOT_SENT: Any = None",
+    ]
+    for struct in description["structs"]:
+        lines += _received_class(str(struct["name"]), struct["fields"])
+    for service in description["services"]:
+        for function in service["functions"]:
+            name = str(function["name"])
+            arguments = [field | {"required": "required"} for field in function["arguments"]]
+            lines += _received_class(f"{name}_args", arguments)
+            returned = {"name": "success", "typeId": function["returnTypeId"], "type": function.get("returnType", {})}
+            success = [] if function["returnTypeId"] == "void" else [returned]
+            lines += _received_class(
+                f"{name}_result", [field | {"required": ""} for field in (*success, *function["exceptions"])]
+            )
+    return "\n".join([*lines, ""])
+
+
+def _received_class(name: str, fields: list[dict[str, Any]]) -> list[str]:
+    return ["", "", f"class {name}:", *(_received_field(name, field) for field in fields)]
+
+
+def _received_field(struct: str, field: dict[str, Any]) -> str:
+    kind = _python_type(field)
+    if field["required"] == "required":
+        return f"    {field['name']}: {kind} = _NOT_SENT"
+    if "default" not in field or (struct, field["name"]) in ABSENT_IS_NONE:
+        return f"    {field['name']}: {kind} | None = None"
+    default = {"bool": bool, "float": float}.get(kind, lambda value: value)(field["default"])
+    return f"    {field['name']}: {kind} = {default!r}"
+
+
+def _python_type(described: dict[str, Any], name: str = "type") -> str:
+    kind = str(described[f"{name}Id"])
+    detail = described.get(name, {})
+    if kind in {"list", "set"}:
+        return f"{kind}[{_python_type(detail, 'elemType')}]"
+    if kind == "map":
+        return f"dict[{_python_type(detail, 'keyType')}, {_python_type(detail, 'valueType')}]"
+    return str(detail.get("class", _PYTHON_TYPES.get(kind, kind)))
+
+
 def generate(into: Path) -> None:
     """Writes the generated package into the folder `into`."""
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +137,9 @@ def generate(into: Path) -> None:
         for name in ("ttypes.py", "constants.py"):
             (into / name).write_text((made / name).read_text())
         (into / "PinLater.py").write_text(_without_stubs((made / "PinLater.py").read_text()))
-    (into / "required.py").write_text(_required_module(describe()))
+    description = describe()
+    (into / "required.py").write_text(_required_module(description))
+    (into / "received.py").write_text(_received_module(description))
     (into / "__init__.py").write_text('"""Generated from pinlater.thrift by pinlater.wire.freshness. Do not edit."""\n')
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FRAME_BYTES_MAX = 16 * 1024 * 1024  # unless it is configured otherwise
+
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
@@ -12,5 +14,5 @@ class WireLimits:
     A decoded frame takes up to about twenty times its own bytes, at worst: many tiny entries of a map.
     """
 
-    max_frame_bytes: int = 16 * 1024 * 1024
+    max_frame_bytes: int = FRAME_BYTES_MAX
     max_container_items: int = 100_000

@@ -1,8 +1,8 @@
 """The methods of the service as the codec needs them, built once from the generated types.
 
-What comes in is decoded into plain classes of our own with the generated ones' field names: they have no `__init__`, so that an
-object costs 50 ns instead of a microsecond, and a field that was not sent shows its default without having been set. The
-generated classes are for code that builds messages.
+What comes in is decoded into the plain classes of `generated/received.py`, which have the field names of the Thrift compiler's (`ttypes`):
+they have no `__init__`, so that an object costs 50 ns instead of a microsecond, and a field that was not sent shows its default without
+having been set. The compiler's classes are for code that builds messages.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 from thrift.Thrift import TMessageType, TType
 
 from pinlater.wire.checks import Check, build_check
-from pinlater.wire.generated import PinLater
+from pinlater.wire.generated import PinLater, received
 from pinlater.wire.generated.required import REQUIRED
 
 Spec = tuple[Any, ...]
 STRICT_VERSION = 0x8001
-
-# What a client left out must be told from what it set: the queue's configured default holds then, not the IDL's.
-ABSENT_IS_NONE = frozenset({("PinLaterJob", "numAttemptsAllowed")})
 
 
 class Shape(NamedTuple):
@@ -50,8 +47,15 @@ class Method(NamedTuple):
     check_result: Check
 
 
+class UndecodedText:
+    """Any struct with its text as bytes, of a message that is decoded again to see whether they are UTF-8."""
+
+    def __getattr__(self, field: str) -> None:
+        """A field that was not sent."""
+
+
 class ReceivedTypes:
-    """Makes the classes that incoming structs are decoded into; with `text_as_bytes` nothing is decoded from UTF-8."""
+    """The classes that incoming structs are decoded into; with `text_as_bytes` nothing is decoded from UTF-8."""
 
     def __init__(self, *, text_as_bytes: bool = False) -> None:
         self._text_as_bytes = text_as_bytes
@@ -62,13 +66,7 @@ class ReceivedTypes:
         known = self._shapes.get(generated)
         if known is None:
             spec = tuple(self._entry(entry) for entry in generated.thrift_spec)
-            name = generated.__name__
-            defaults = {
-                entry[2]: None if self._text_as_bytes or (name, entry[2]) in ABSENT_IS_NONE else entry[4]
-                for entry in generated.thrift_spec
-                if entry is not None
-            }
-            cls = type(name, (), {"__doc__": f"{name}, as it came in.", **defaults})
+            cls = UndecodedText if self._text_as_bytes else getattr(received, generated.__name__)
             known = self._shapes[generated] = Shape(cls, [cls, spec], spec)
         return known
 
@@ -79,7 +77,7 @@ class ReceivedTypes:
         return number, kind, name, self._argument(kind, argument), default
 
     def _argument(self, kind: int, argument: Any) -> Any:
-        """The type argument of a spec entry, with our classes in place of the generated ones."""
+        """The type argument of a spec entry, with our classes in place of the compiler's."""
         if kind == TType.STRUCT:
             shape = self.shape(argument[0])
             return [shape.cls, shape.spec]
@@ -99,10 +97,10 @@ def message_head(name: bytes, kind: int) -> bytes:
     return b"".join((STRICT_VERSION.to_bytes(2, "big"), bytes((0, kind)), len(name).to_bytes(4, "big"), name))
 
 
-def _build(name: str, received: ReceivedTypes, as_bytes: ReceivedTypes) -> Method:
+def _build(name: str, as_text: ReceivedTypes, as_bytes: ReceivedTypes) -> Method:
     arguments_class = getattr(PinLater, f"{name}_args")
     result_class = getattr(PinLater, f"{name}_result")
-    arguments, result = received.shape(arguments_class), received.shape(result_class)
+    arguments, result = as_text.shape(arguments_class), as_text.shape(result_class)
     wire_name = name.encode()
     every_argument = tuple(entry[2] for entry in arguments_class.thrift_spec if entry is not None)
     return Method(
@@ -127,9 +125,9 @@ def _build(name: str, received: ReceivedTypes, as_bytes: ReceivedTypes) -> Metho
 
 
 def _build_all() -> dict[bytes, Method]:
-    received, as_bytes = ReceivedTypes(), ReceivedTypes(text_as_bytes=True)
+    as_text, as_bytes = ReceivedTypes(), ReceivedTypes(text_as_bytes=True)
     names = [name.removesuffix("_args") for name in vars(PinLater) if name.endswith("_args")]
-    methods = [_build(name, received, as_bytes) for name in names]
+    methods = [_build(name, as_text, as_bytes) for name in names]
     return {method.wire_name: method for method in methods}
 
 

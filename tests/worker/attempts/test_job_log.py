@@ -148,8 +148,8 @@ async def test_the_start_names_servers_queues_and_tasks_and_a_clean_stop_warns_o
     await asyncio.wait_for(working, 20)
     found = {record.getMessage(): vars(record) for record in caplog.records if record.name == "pinlater.worker"}
     start = found["worker started"]
-    assert (start["servers"], start["concurrency"], start["grace"]) == (",".join(map(str, client.servers)), 7, "30s")
-    assert (found["queue q"]["tasks"], found["queue q"]["concurrency"]) == ("send,other", 3)
+    assert (start["servers"], start["concurrency"], start["grace"]) == (list(map(str, client.servers)), 7, "30s")
+    assert (found["queue q"]["tasks"], found["queue q"]["concurrency"]) == (["send", "other"], 3)
     assert (found["worker stopped"]["succeeded"], found["worker stopped"]["failed"]) == (1, 0)
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 

@@ -95,7 +95,7 @@ async def test_a_worker_recovers_from_a_connection_that_hangs_and_keeps_its_clai
                     b'{"name":"after"}', headers={"pinlater-task": "run"}, claim_timeout_ms=1_000, attempts_allowed=3
                 )
                 await direct.enqueue("q", [after])
-                await eventually(lambda: runs["after"], timeout_s=20)
+                await eventually(lambda: runs["after"], timeout_s=60)
                 go_on.set()
                 await ended(direct, long.descriptor, JobState.SUCCEEDED)
     assert (runs, worker.counts.lost) == (Counter({"long": 1, "after": 1}), 0)
@@ -119,14 +119,14 @@ async def test_a_thousand_pollers_come_back_at_once_after_a_restart(tmp_path: Pa
             for name in names:
                 worker.task(name, default=True)(note)
             async with running(worker):
-                await eventually(lambda: _pollers(client, count), timeout_s=30)
+                await eventually(lambda: _pollers(client, count), timeout_s=90)
                 loop = asyncio.get_running_loop()
                 went = loop.time()
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
                 for start in range(0, count, 50):
                     await asyncio.gather(*[client.enqueue(name, [b"x"]) for name in names[start : start + 50]])
-                await eventually(lambda: len(done) == count, timeout_s=30)
+                await eventually(lambda: len(done) == count, timeout_s=90)
             away_s = loop.time() - went
             assert worker.counts.lost == 0
             assert worker.counts.claim_errors <= count * (6 + 2 * away_s)  # ever fewer tries, two a second in the end
@@ -201,7 +201,7 @@ async def test_a_job_that_blocks_its_loop_beyond_its_time_limit_goes_to_another_
     thread.start()
     try:
         await eventually(lambda: worker.counts.running == 1)
-        again = await eventually(lambda: _claimed(client), timeout_s=20)
+        again = await eventually(lambda: _claimed(client), timeout_s=60)
     finally:
         worker.request_stop()
         stuck.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 import pytest
@@ -21,12 +22,15 @@ async def once() -> None:
     {in_the_task}
     worker.request_stop()
 
+@worker.task("q")
+async def other() -> None: ...
+
 worker.run()
 """
 
 
 async def stderr_of(client: AsyncClient, set_up: str = "", in_the_task: str = "") -> str:
-    await client.enqueue("q", [Job(b"{}")])
+    await client.enqueue("q", [Job(b"{}", headers={"pinlater-task": "once"})])
     program = PROGRAM.format(set_up=set_up, in_the_task=in_the_task)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, str(client.servers[0]), stderr=asyncio.subprocess.PIPE
@@ -39,10 +43,18 @@ async def stderr_of(client: AsyncClient, set_up: str = "", in_the_task: str = ""
 async def test_without_logging_the_workers_own_lines_go_to_standard_error(client: AsyncClient) -> None:
     started, queue, succeeded, stopped = (await stderr_of(client)).splitlines()
     assert f" INFO    worker started servers={client.servers[0]} " in started
-    assert queue.endswith(" INFO    queue q tasks=once")
+    assert queue.endswith(" INFO    queue q tasks=once,other")
     assert " INFO    once succeeded in " in succeeded
     assert " job=q:s" in succeeded
     assert " INFO    worker stopped " in stopped
+
+
+async def test_the_banner_lists_servers_and_tasks_as_arrays_in_json(client: AsyncClient) -> None:
+    lines = (
+        await stderr_of(client, "from pinlater.cli.worker_logs import log_to_stderr; log_to_stderr('json', 'info')")
+    ).splitlines()
+    started, queue = [json.loads(line) for line in lines[:2]]
+    assert (started["servers"], queue["tasks"]) == ([str(client.servers[0])], ["once", "other"])
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ async def test_a_recycled_worker_lets_its_jobs_finish(client: AsyncClient) -> No
     placed = await slow.enqueue_async()
     task = asyncio.create_task(worker.run_async())
     await eventually(lambda: worker.recycled)
-    worker.request_stop()  # the first signal: it stops already, and that must not hurry it
+    worker.request_stop()  # the first signal: it stops already, and must not skip its grace time
     may_end.set()
     await asyncio.wait_for(task, 20)
     assert await state_of(client, placed.descriptor, JobState.SUCCEEDED)

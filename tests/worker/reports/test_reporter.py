@@ -65,8 +65,8 @@ class Server(AsyncClient):
 
     async def ack(self, queue: str, acks: Sequence[Ack], *, per_item_errors: bool = False) -> list[AckResult]:
         assert per_item_errors
-        self.failed |= {ack.token: ack.error_text for ack in acks if not ack.succeeded}
-        return self.answer([(ack.descriptor, ack.token) for ack in acks])
+        self.failed |= {ack.token or "": ack.error_text for ack in acks if not ack.succeeded}
+        return self.answer([(ack.descriptor, ack.token or "") for ack in acks])
 
     async def release(
         self, queue: str, claims: Sequence[Claim], *, delay_ms: int = 0, per_item_errors: bool = False
@@ -79,8 +79,8 @@ class Server(AsyncClient):
     ) -> list[AckResult]:
         assert per_item_errors
         assert all(item.move_to_pending for item in items)
-        results = self.answer([(item.descriptor, item.token) for item in items])
-        self.bodies |= {item.token: item.new_body for item in items}
+        results = self.answer([(item.descriptor, item.token or "") for item in items])
+        self.bodies |= {item.token or "": item.new_body for item in items}
         return results
 
 
@@ -103,7 +103,9 @@ class Turned:
         acks = self.reports.take()
         riding = self.reports.riding(acks)
         try:
-            results = [] if riding is None else self.server.answer([(ack.descriptor, ack.token) for ack in riding.acks])
+            results = (
+                [] if riding is None else self.server.answer([(ack.descriptor, ack.token or "") for ack in riding.acks])
+            )
         except PinLaterError as error:
             self.reports.undelivered(acks, error)
         else:

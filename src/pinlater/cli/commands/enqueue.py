@@ -10,38 +10,46 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.client import AsyncClient, Enqueued, Job, UniqueKey, UniqueScope
+from pinlater.client import AsyncClient, Job, UniqueKey, UniqueScope
 
 _JOBS_PER_REQUEST = 500
 _BYTES_PER_REQUEST = 4 * 1024 * 1024
 
 
+Bodies = Annotated[list[str] | None, typer.Option("--body", "-b", help="A job's body as text; may be repeated.")]
+BodyFiles = Annotated[list[Path] | None, typer.Option("--body-file", help="A job's body from a file; may be repeated.")]
+Lines = Annotated[bool, typer.Option("--lines", help="Standard input holds a job a line.")]
+Level = Annotated[int, typer.Option("--priority", "-p", help="1 is the highest.")]
+Delay = Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")]
+At = Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, now, or ms.")]
+Attempts = Annotated[int | None, typer.Option("--attempts", help="Attempts allowed.")]
+Status = Annotated[str, typer.Option("--status", help="Custom status.")]
+Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="May be repeated.")]
+Key = Annotated[str | None, typer.Option("--unique-key", help="Stored unless the key is taken.")]
+KeySpan = Annotated[
+    str | None, typer.Option("--unique-for", help="The key is taken for this span, whatever becomes of the job.")
+]
+ClaimTimeout = Annotated[str | None, typer.Option("--claim-timeout", help="This job's own claim timeout.")]
+ExpiresIn = Annotated[str | None, typer.Option("--expires-in", help="Fails unless claimed within this span.")]
+RequestKey = Annotated[str | None, typer.Option("--request-key", help="Makes a repeat of this command safe.")]
+
+
 def enqueue(
     queue: options.QueueName,
-    body: Annotated[
-        list[str] | None, typer.Option("--body", "-b", help="A job's body as text; may be repeated.")
-    ] = None,
-    body_file: Annotated[
-        list[Path] | None, typer.Option("--body-file", help="A job's body from a file; may be repeated.")
-    ] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Standard input holds a job a line.")] = False,
-    priority: Annotated[int, typer.Option("--priority", "-p", help="1 is the highest.")] = 1,
-    delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
-    at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, now, or ms.")] = None,
-    attempts: Annotated[int | None, typer.Option("--attempts", help="Attempts allowed.")] = None,
-    status: Annotated[str, typer.Option("--status", help="Custom status.")] = "",
-    header: Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="May be repeated.")] = None,
-    unique_key: Annotated[str | None, typer.Option("--unique-key", help="Stored unless the key is taken.")] = None,
-    unique_for: Annotated[
-        str | None, typer.Option("--unique-for", help="The key is taken for this span, whatever becomes of the job.")
-    ] = None,
-    claim_timeout: Annotated[str | None, typer.Option("--claim-timeout", help="This job's own claim timeout.")] = None,
-    expires_in: Annotated[
-        str | None, typer.Option("--expires-in", help="Fails unless claimed within this span.")
-    ] = None,
-    request_key: Annotated[
-        str | None, typer.Option("--request-key", help="Makes a repeat of this command safe.")
-    ] = None,
+    body: Bodies = None,
+    body_file: BodyFiles = None,
+    lines: Lines = False,
+    priority: Level = 1,
+    delay: Delay = None,
+    at: At = None,
+    attempts: Attempts = None,
+    status: Status = "",
+    header: Headers = None,
+    unique_key: Key = None,
+    unique_for: KeySpan = None,
+    claim_timeout: ClaimTimeout = None,
+    expires_in: ExpiresIn = None,
+    request_key: RequestKey = None,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -62,28 +70,39 @@ def enqueue(
         expires_at_ms=options.due_ms(expires_in, None, "--expires-in"),
     )
     jobs = [job._replace(body=content) for content in _bodies(body or [], body_file or [], lines)]
-    if not jobs:
-        exits.fail("nothing to enqueue: standard input holds no line", exits.USAGE)
-
-    stored = Enqueued([], [])
-
-    async def store(client: AsyncClient) -> None:
-        nonlocal stored
-        for number, batch in enumerate(batches(jobs)):
-            key = f"{request_key}/{number}" if request_key and number else request_key
-            done = await client.enqueue(queue, batch, request_key=key, repeat=key is not None)
-            if not json:
-                output.print_lines(done.descriptors)  # at once, so that what is stored is known if a later batch fails
-            at = len(stored.descriptors)
-            stored = Enqueued(
-                [*stored.descriptors, *done.descriptors], [*stored.existing, *(at + i for i in done.existing)]
-            )
-
+    storing = _Storing(queue, jobs, request_key, print_at_once=not json)
     try:
-        options.ask(server, timeout, store)
+        options.ask(server, timeout, storing.run)
     finally:
-        if json and stored.descriptors:
-            output.print_json({"descriptors": stored.descriptors, "existing": stored.existing})
+        if json:
+            storing.print_json()
+
+
+class _Storing:
+    """Stores jobs in several requests, and knows what is stored if a later one fails."""
+
+    def __init__(self, queue: str, jobs: Sequence[Job], request_key: str | None, *, print_at_once: bool) -> None:
+        self._queue = queue
+        self._jobs = jobs
+        self._request_key = request_key
+        self._print_at_once = print_at_once
+        self._descriptors: list[str] = []
+        self._existing: list[int] = []
+
+    async def run(self, client: AsyncClient) -> None:
+        """Stores all of them."""
+        for number, batch in enumerate(batches(self._jobs)):
+            key = f"{self._request_key}/{number}" if self._request_key and number else self._request_key
+            stored = await client.enqueue(self._queue, batch, request_key=key, repeat=key is not None)
+            if self._print_at_once:
+                output.print_lines(stored.descriptors)
+            self._existing += [len(self._descriptors) + index for index in stored.existing]
+            self._descriptors += stored.descriptors
+
+    def print_json(self) -> None:
+        """Prints what is stored, if anything is."""
+        if self._descriptors:
+            output.print_json({"descriptors": self._descriptors, "existing": self._existing})
 
 
 def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -103,7 +122,8 @@ def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:
     if not texts and not files:
         content = sys.stdin.buffer.read()
-        return content.splitlines() if lines else [content]
+        found = content.splitlines() if lines else [content]
+        return found or exits.fail("nothing to enqueue: standard input holds no line", exits.USAGE)
     try:
         return [text.encode("utf-8", "surrogateescape") for text in texts] + [path.read_bytes() for path in files]
     except OSError as error:

@@ -63,11 +63,12 @@ def _migrate_shards(settings: Settings, as_json: bool) -> None:
         print_json({"shards": [{"name": p.name, "address": str(p.endpoint), **_json(result)} for p, result in done]})
     else:
         print_lines([line for p, result in done for line in _lines(f"shard {p.name} ({p.endpoint})", result)])
+    retryable = all(isinstance(failure, PinLaterError) and failure.retryable for _, failure in failures)
+    code = exits.BUSY if retryable else exits.REFUSED
     for place, failure in failures:
-        typer.echo(f"error: shard {place.name}: {failure}", err=True)
+        exits.write_error(f"shard {place.name}: {failure}", code)
     if failures:
-        retryable = all(isinstance(failure, PinLaterError) and failure.retryable for _, failure in failures)
-        raise typer.Exit(exits.BUSY if retryable else exits.REFUSED)
+        raise typer.Exit(code)
 
 
 def _json(migrated: Migrated) -> dict[str, object]:

@@ -31,7 +31,7 @@ def settings(
     from pinlater.server.config.show import shown_settings
 
     named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
-    loaded = load_settings(config, set_, named)
+    loaded = load_settings(config, set_, named, driver_needed=False)
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
     rows = shown_settings(loaded)

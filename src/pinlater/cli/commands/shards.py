@@ -46,7 +46,7 @@ def list_shards(
 
     Example: pinlater shards list --shards shards.json
     """
-    places = places_of(settings_for(config, store_of(store, shards)))
+    places = places_of(settings_for(config, store_of(store, shards), driver_needed=False))
     if json:
         output.print_json({"shards": [as_json(place) for place in places]})
         return
@@ -168,7 +168,7 @@ def drain(
 
     Example: pinlater shards drain 3 --shards shards.json --no-wait
     """
-    settings = settings_for(config, store_of(store, shards))
+    settings = settings_for(config, store_of(store, shards), driver_needed=not undo)
     places = places_of(settings)
     chosen = _chosen(name, places, settings)
     if not undo and not any(place.takes_enqueues for place in places if place not in chosen):

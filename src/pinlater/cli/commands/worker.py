@@ -32,50 +32,52 @@ class Format(str, Enum):  # noqa: UP042 - the option's words
     TEXT = "text"
 
 
+Application = Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")]
+Queues = Annotated[str | None, typer.Option("--queues", help="Only these of its queues, with commas between.")]
+Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Jobs that run at the same time.")]
+Grace = Annotated[str | None, typer.Option("--grace", help="How long a stop waits for running jobs; default 30s.")]
+Processes = Annotated[
+    int | None,
+    typer.Option("--processes", min=1, max=256, help="Run this many worker processes, and restart those that end."),
+]
+Reload = Annotated[bool, typer.Option("--reload", help="Restart when a Python file below this folder changes.")]
+RecycleJobs = Annotated[
+    int | None, typer.Option("--recycle-jobs", min=1, help="End after this many jobs, with the code 75.")
+]
+RecycleAfter = Annotated[str | None, typer.Option("--recycle-after", help="End at this age, with the code 75: 12h.")]
+RecycleMemory = Annotated[
+    int | None,
+    typer.Option("--recycle-memory", min=1, metavar="MIB", help="End at this memory use, with the code 75."),
+]
+HealthPort = Annotated[
+    int | None, typer.Option("--health-port", min=0, max=65_535, help="Port for /healthz, /readyz and /metrics.")
+]
+HealthHost = Annotated[str | None, typer.Option("--health-host", help="Address of that port; default 127.0.0.1.")]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+LogFormat = Annotated[Format, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")]
+OtherServer = Annotated[
+    str | None, typer.Option("--server", "-s", metavar="HOST:PORT", help="Instead of the Worker's own.")
+]
+ControlLine = Annotated[str | None, typer.Option("--line", hidden=True)]
+
+
 def worker(
     context: typer.Context,
-    application: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")],
-    queues: Annotated[
-        str | None, typer.Option("--queues", help="Only these of its queues, with commas between.")
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="Jobs that run at the same time.")
-    ] = None,
-    grace: Annotated[
-        str | None, typer.Option("--grace", help="How long a stop waits for running jobs; default 30s.")
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option("--processes", min=1, max=256, help="Run this many worker processes, and restart those that end."),
-    ] = None,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Restart when a Python file below this folder changes.")
-    ] = False,
-    recycle_jobs: Annotated[
-        int | None, typer.Option("--recycle-jobs", min=1, help="End after this many jobs, with the code 75.")
-    ] = None,
-    recycle_after: Annotated[
-        str | None, typer.Option("--recycle-after", help="End at this age, with the code 75: 12h.")
-    ] = None,
-    recycle_memory: Annotated[
-        int | None,
-        typer.Option("--recycle-memory", min=1, metavar="MIB", help="End at this memory use, with the code 75."),
-    ] = None,
-    health_port: Annotated[
-        int | None, typer.Option("--health-port", min=0, max=65_535, help="Port for /healthz, /readyz and /metrics.")
-    ] = None,
-    health_host: Annotated[
-        str | None, typer.Option("--health-host", help="Address of that port; default 127.0.0.1.")
-    ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
-    log_format: Annotated[
-        Format, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")
-    ] = Format.AUTO,
-    server: Annotated[
-        str | None,
-        typer.Option("--server", "-s", metavar="HOST:PORT", help="Instead of the Worker's own."),
-    ] = None,
-    line: Annotated[str | None, typer.Option("--line", hidden=True)] = None,
+    application: Application,
+    queues: Queues = None,
+    concurrency: Concurrency = None,
+    grace: Grace = None,
+    processes: Processes = None,
+    reload: Reload = False,
+    recycle_jobs: RecycleJobs = None,
+    recycle_after: RecycleAfter = None,
+    recycle_memory: RecycleMemory = None,
+    health_port: HealthPort = None,
+    health_host: HealthHost = None,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = Format.AUTO,
+    server: OtherServer = None,
+    line: ControlLine = None,
 ) -> None:
     """Run the tasks of a Worker until SIGTERM or SIGINT; a second one skips the grace time.
 
@@ -85,7 +87,6 @@ def worker(
     control = _control(line)
     set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if control is None else control.number)
     set_up_logs()
-    names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
     changes: dict[str, Any] = {
         "concurrency": concurrency,
         "grace_ms": options.span_ms(grace, "--grace"),
@@ -98,7 +99,11 @@ def worker(
     if processes is not None or reload:
         split_name(application)
         raise typer.Exit(_supervise(_command_of_one(context, application), processes or 1, reload))
-    raise typer.Exit(_run_one(find_worker(application), server, names, changes, set_up_logs, control))
+    raise typer.Exit(_run_one(find_worker(application), server, _names(queues), changes, set_up_logs, control))
+
+
+def _names(queues: str | None) -> list[str] | None:
+    return [name.strip() for name in queues.split(",") if name.strip()] if queues else None
 
 
 def _run_one(

@@ -26,9 +26,21 @@ from pinlater.server.storage.tls import make_context
 _FRAME_OVERHEAD_BYTES = 64 * 1024
 
 
-def check_together(settings: Settings, origins: Mapping[str, Origin]) -> list[str]:
-    """Everything that is wrong beyond a single value, each with its place."""
-    return [f"{_place(path, origins)}: {problem}" for path, problem in _problems(settings)]
+def check_together(settings: Settings, origins: Mapping[str, Origin], *, driver_needed: bool = True) -> list[str]:
+    """Everything that is wrong beyond a single value, each with its place. `driver_needed`: a store without its driver is wrong, too."""
+    problems = list(_problems(settings))
+    driver = _missing_driver(settings) if driver_needed else None
+    if driver is not None:
+        problems.insert(0, ("store", driver))
+    return [f"{_place(path, origins)}: {problem}" for path, problem in problems]
+
+
+def _missing_driver(settings: Settings) -> str | None:
+    """What to install before a shard can be asked; None for nothing."""
+    kind = SHARDED.get(settings.store.kind)
+    if kind is None or find_spec(kind.driver.modules[0]) is not None:
+        return None
+    return f"{kind.driver.title} is not installed: {install_line(kind.name)}"
 
 
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -85,8 +97,6 @@ def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     kind = SHARDED[settings.store.kind]
-    if find_spec(kind.driver.modules[0]) is None:
-        yield "store", f"{kind.driver.title} is not installed: {install_line(kind.name)}"
     problems = list(kind.problems(settings))
     yield from problems
     if problems:
@@ -130,6 +140,8 @@ def warnings_about(settings: Settings) -> list[str]:
 def _shard_warnings(settings: Settings) -> Iterator[str]:
     kind = settings.store.kind
     database = settings.database
+    if (driver := _missing_driver(settings)) is not None:
+        yield driver
     places = find_shards(settings)
     path = settings.store.shard_file
     secrets = [path] if path is not None and SHARDED[kind].has_password(path, settings) else []

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.config.notes import NOTES
 from pinlater.server.config.original import REPLACED, SAME
 from pinlater.server.config.schema import TEN_YEARS_MS, Key, Kind, keys, tables
@@ -24,7 +25,7 @@ _HEAD = """\
 
 <!-- Written by `python -m pinlater.server.config.reference`; a test compares it. Change the dataclasses, not this page. -->
 
-Every setting has a default, and each can come from four places. The strongest that says something wins:
+Each setting has its value from the first of these places that has one:
 
 1. a flag of `pinlater serve`: `--store` (or `--shards`), `--host`, `--thrift-port`, `--http-port`, and `--set KEY=VALUE` for all others,
    for example `--set jobs.claim_timeout_ms=90s`;
@@ -43,16 +44,16 @@ claim_timeout_ms = "10m"
 max_body_bytes = "1 MiB"
 ```
 
-Everything is checked before anything starts, and all problems are reported at once, with the file and line, variable or flag.
-An unknown key in a file is refused; an unknown variable only gives a warning. An empty value means not set. A key that ends in
-`_ms` or `_s` takes a duration with its unit (`500ms`, `90s`, `10m` or `10 min`, `24h`, `7d`) or a plain number of what its name ends in;
-one that holds `bytes` takes `512 KiB`, `16 MiB` or a plain number. Relative paths count from the file that they
-stand in; in variables and flags, from the working directory.
+The server checks all settings before it starts, and reports all problems at once, with the file and line, variable or flag. It refuses
+an unknown key in a file, and warns of an unknown variable. An empty value means not set. A key that ends in `_ms` or `_s` takes a
+duration with its unit (`500ms`, `90s`, `10m` or `10 min`, `24h`, `7d`), or a plain number in the unit of its name. A key with `bytes`
+in its name takes `512 KiB`, `16 MiB` or a plain number. Relative paths start at the directory of the file that contains them; in
+variables and flags, at the working directory.
 
-No variable of ours begins with `PINLATER_PORT_` or `PINLATER_SERVICE_` or is called `PINLATER_PORT`: Kubernetes sets those beside a Service
-called `pinlater`. That is why the service's own settings are the table `jobs`.
+The server ignores `PINLATER_PORT` and variables that begin with `PINLATER_PORT_` or `PINLATER_SERVICE_`, because Kubernetes sets them
+beside a Service called `pinlater`.
 
-`pinlater settings` prints the effective values and where each came from. Wrong settings end it with exit code 78.
+`pinlater settings` prints each value in force and its origin. If the settings are wrong, it exits with code 78.
 """
 
 _TABLE_HEAD = "| key | default | range | what it is for |\n|---|---|---|---|"
@@ -93,7 +94,7 @@ def _range_text(key: Key) -> str:
         return ", ".join(key.choices)
     if key.kind not in (Kind.INT, Kind.FLOAT):
         return str(key.kind.value)
-    if key.most in (math.inf, 2**63 - 1):
+    if key.most in (math.inf, I64_MAX):
         return f"{key.least:,} or more"
     most = "10 years" if key.most in (TEN_YEARS_MS, TEN_YEARS_MS / 1000) else f"{key.most:,.0f}"
     return f"{key.least:,} to {most}"

@@ -16,13 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.config.errors import did_you_mean
 from pinlater.server.config.settings import FLAGS, RANGES, SHARED, Settings
 from pinlater.server.config.store import StoreLocation
 
 ENV_PREFIX = "PINLATER_"
 TEN_YEARS_MS = 10 * 366 * 86_400_000
-_I64_MAX = 2**63 - 1
 
 
 class Kind(Enum):
@@ -151,4 +151,4 @@ def _range(name: str, kind: Kind, default: object) -> tuple[float, float]:
     least = 0 if default == 0 else 1
     if "ms" in name.split("_"):
         return least, TEN_YEARS_MS
-    return least, _I64_MAX
+    return least, I64_MAX

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.durations import duration_ms
 from pinlater.server.config.paths import resolved
 from pinlater.server.config.schema import Key, Kind
@@ -139,6 +140,4 @@ def _shown(key: Key, raw: object, complaint: str) -> str:
 
 def _range_text(key: Key) -> str:
     unit = f" {key.unit}" if key.unit else ""
-    return (
-        f"{key.least:,}{unit} or more" if key.most in (math.inf, 2**63 - 1) else f"{key.least:,} to {key.most:,}{unit}"
-    )
+    return f"{key.least:,}{unit} or more" if key.most in (math.inf, I64_MAX) else f"{key.least:,} to {key.most:,}{unit}"

@@ -55,7 +55,7 @@ class Dispatcher:
             return claimed
         claimed, _, block = await self._claim_if_allowed(request)
         if block is not None:
-            raise DequeueRateLimited(request.queue, retry_after_ms=block.retry_after_ms, paused=block.paused)
+            raise DequeueRateLimited.of(request.queue, retry_after_ms=block.retry_after_ms, paused=block.paused)
         return claimed
 
     async def _claim_or_wait(self, request: ClaimRequest) -> list[FromShard]:

@@ -54,17 +54,17 @@ class Wakeups:
             waiters.due_at(due_at_ms)
 
     def inserting(self, shard: str, request: InsertRequest, now_ms: int) -> bool:
-        """Wakes who waits for these jobs, and says where they are; whether anybody does."""
+        """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue."""
         waiters = self._by_queue.get(request.queue)
         if waiters is None:
             if self.elsewhere is not None:
                 self.elsewhere(request.queue, len(request.jobs))
             return False
-        awaited = len(waiters) > 0
+        any_wait = len(waiters) > 0
         waiters.newest_on = shard
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
-        return awaited
+        return any_wait
 
     def look_again(self, queue: str | None = None) -> None:
         """Something about this queue (None: about all) has changed: waiting dequeues look again."""

@@ -61,7 +61,6 @@ class Failure(NamedTuple):
     detail: str
     retryable: bool
     retry_after_ms: int | None
-    queue: str = ""
 
 
 class PartAnswer(NamedTuple):
@@ -161,17 +160,12 @@ def error_of(failure: Failure) -> PinLaterError:
     """The error that a failure stands for. A class that this version does not know becomes `PinLaterError`."""
     known = getattr(errors, failure.name, None)
     kind = known if isinstance(known, type) and issubclass(known, PinLaterError) else PinLaterError
-    error = kind.__new__(kind)
-    PinLaterError.__init__(
-        error,
+    return kind(
         failure.message,
         detail=failure.detail,
         retryable=failure.retryable,
         retry_after_ms=failure.retry_after_ms,
     )
-    if failure.queue:
-        error.queue = failure.queue  # type: ignore[attr-defined]
-    return error
 
 
 def _failure_of(error: PinLaterError) -> Failure:
@@ -181,7 +175,6 @@ def _failure_of(error: PinLaterError) -> Failure:
         error.detail,
         error.retryable,
         error.retry_after_ms,
-        getattr(error, "queue", ""),
     )
 
 

@@ -41,7 +41,7 @@ class RateSampler:
     async def sample(self) -> float | None:
         """Takes one. What a shard out of reach said last still counts, so that totals don't fall and rise by all it holds.
 
-        Raises the `WorldError` of a shard that failed, when the sample is taken.
+        Raises the `Unavailable` of a shard that failed, when the sample is taken.
         """
         shards = self._shards.in_reach()
         answers = await asyncio.gather(*(shard.shard.count_jobs() for shard in shards), return_exceptions=True)

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from pinlater.domain.calls import AckResult
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, Unavailable
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
-from pinlater.server.operations.values import AckResult
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shard_lanes import JobLanes
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -193,7 +193,7 @@ async def on_reachable(
     values: list[Value] = []
     failures: list[PinLaterError] = []
     for shard, result in zip(found, results, strict=True):
-        if isinstance(result, WorldError):
+        if isinstance(result, Unavailable):
             failures.append(result)
             left_out(metrics, method, [shard.name], result.message)
         elif isinstance(result, BaseException):
@@ -214,15 +214,12 @@ async def one_after_another(
     for shard in found:
         try:
             total += await act(shard)
-        except WorldError as error:
+        except Unavailable as error:
             failures += 1
             if failures == len(found):
                 raise
             left_out(metrics, method, [shard.name], error.message)
     return total
-
-
-NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
 async def ack_results(descriptors: Sequence[str], answers: Sequence[Acked | PinLaterError]) -> list[AckResult]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
-    NOT_FOUND,
     OnShard,
     ack_results,
     address_in_turns,
@@ -21,9 +21,9 @@ from pinlater.server.operations.addressing import (
 from pinlater.server.operations.inspect import Inspect, check_priority
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import AckResult, JobFilter
+from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import Acked, Purge, Requeue, RunOrder, raise_error
+from pinlater.server.storage.values import NOT_FOUND, Acked, Purge, Requeue, RunOrder, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 _ROWS_A_TRANSACTION = 1_000

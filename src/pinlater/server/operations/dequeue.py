@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, WorldError
+from pinlater.domain.errors import DequeueRateLimited, InvalidArgument, PinLaterError, Unavailable, adding
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.operations.acknowledge import Acknowledge
+from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings, answer_bytes_max
-from pinlater.server.operations.values import AckResult, Caller, DequeueCommand, Dequeued
+from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.values import ClaimCall, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
@@ -30,7 +31,7 @@ class Dequeue:
         shards: Shards,
         queue_cache: QueueCache,
         dispatcher: Dispatcher,
-        acknowledge: Acknowledge,
+        claimed_jobs: ClaimedJobs,
         identity: Identity,
         metrics: Metrics,
         clock: Clock,
@@ -39,7 +40,7 @@ class Dequeue:
         self._shards = shards
         self._queue_cache = queue_cache
         self._dispatcher = dispatcher
-        self._acknowledge = acknowledge
+        self._claimed_jobs = claimed_jobs
         self._identity = identity
         self._metrics = metrics
         self._clock = clock
@@ -54,13 +55,13 @@ class Dequeue:
             queue = self._queue_cache.get(command.queue) or await self._queue_cache.require(command.queue)
             results: Sequence[AckResult] = ()
         else:
-            parts = await self._acknowledge.parse(batch)
+            parts = await self._claimed_jobs.parse(batch)
             queue = await self._queue_cache.require(command.queue)
             await self._queue_cache.require(batch.queue)
             try:
-                results = await self._acknowledge.carry_out(caller, batch, parts, then_claims=command.limit > 0)
+                results = await self._claimed_jobs.carry_out(caller, batch, parts, then_claims=command.limit > 0)
             except PinLaterError as error:
-                raise error.adding(" (the acks that rode along failed, so nothing was claimed)") from error
+                raise adding(error, " (the acks that rode along failed, so nothing was claimed)") from error
             if wait_ms > _WAIT_WITH_ERRORS_MS and any(result.error is not None for result in results):
                 wait_ms = _WAIT_WITH_ERRORS_MS
         limit = min(command.limit, self._settings.max_dequeue_limit)
@@ -107,14 +108,14 @@ class Dequeue:
     async def _peek(self, command: DequeueCommand, limit: int) -> list[FromShard]:
         shown: list[FromShard] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
-        failures: list[WorldError] = []
+        failures: list[Unavailable] = []
         shards = self._shards.for_claim(command.coverage)
         for shard in shards:
             if limit <= 0 or bytes_left <= 0:
                 break
             try:
                 jobs = raise_error(await shard.shard.peek_jobs(command.queue, limit, self._clock.now_ms(), bytes_left))
-            except WorldError as error:
+            except Unavailable as error:
                 failures.append(error)
                 continue
             limit -= len(jobs)

@@ -10,6 +10,7 @@ import marshal
 from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import blake2b
 
+from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     BodyTooLarge,
@@ -29,14 +30,13 @@ from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.turns import ITEMS_A_TURN
-from pinlater.server.operations.values import Caller, Enqueued, JobToEnqueue
+from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
 
 REQUEST_KEY_BYTES_MAX = 128
 # A resend may carry a trace of its own; it is the same request all the same.
-_NO_END_MS = 2**63
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
@@ -66,7 +66,7 @@ class Enqueue:
         self,
         caller: Caller,
         queue: str,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         *,
         request_key: str | None = None,
         repeat: bool = False,
@@ -108,7 +108,7 @@ class Enqueue:
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def _check(self, jobs: Sequence[JobToEnqueue], request_key: str | None) -> None:
+    def _check(self, jobs: Sequence[Job], request_key: str | None) -> None:
         settings = self._settings
         if len(jobs) > settings.max_jobs_per_request:
             raise InvalidArgument(
@@ -122,9 +122,9 @@ class Enqueue:
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
         for index, job in enumerate(jobs):
             if not 1 <= job.priority <= levels:
-                raise PriorityNotSupported(job.priority, levels)
+                raise PriorityNotSupported.of(job.priority, levels)
             if len(job.body) > body_max:
-                raise BodyTooLarge(index, len(job.body), body_max, limit.bound_by)
+                raise BodyTooLarge.of(index, len(job.body), body_max, limit.bound_by)
             if job.attempts_allowed is not None and not 1 <= job.attempts_allowed <= 2**31 - 1:
                 raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {job.attempts_allowed}")
             if job.headers and job.headers != checked:
@@ -138,7 +138,7 @@ class Enqueue:
         if size > self._settings.max_header_bytes:
             raise InvalidArgument(f"Job {index}: headers of {size} bytes, at most {self._settings.max_header_bytes}")
 
-    def _check_additions(self, index: int, job: JobToEnqueue) -> None:
+    def _check_additions(self, index: int, job: Job) -> None:
         settings = self._settings
         if job.claim_timeout_ms is not None and not 1 <= job.claim_timeout_ms <= YEAR_MS:
             raise InvalidArgument(f"Job {index}: claimTimeoutMillis must be from 1 to {YEAR_MS}")
@@ -154,7 +154,7 @@ class Enqueue:
         self,
         shard: ShardLanes,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         request_key: str | None,
         fingerprint: bytes,
@@ -196,12 +196,12 @@ class Enqueue:
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
             max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
-        begin_by_ms = _NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
+        begin_by_ms = NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
         return shard.lanes_of(queue.name).insert.submit(
             InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms=begin_by_ms)
         )
 
-    def _finish(self, queue: Queue, jobs: Sequence[JobToEnqueue], shard: str, inserted: Inserted) -> Enqueued:
+    def _finish(self, queue: Queue, jobs: Sequence[Job], shard: str, inserted: Inserted) -> Enqueued:
         """Descriptors and counts."""
         name, existing = queue.name, inserted.existing
         metrics = self._metrics.queue(name)
@@ -221,7 +221,7 @@ class Enqueue:
         return Enqueued(descriptors, sorted(existing) if existing else ())
 
 
-def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
+def _fingerprint(jobs: Sequence[Job]) -> bytes:
     """What tells two requests with one key apart: all of the jobs' content as the producer said it."""
     parts: list[object] = []
     before: Mapping[str, str] | None = None
@@ -238,7 +238,7 @@ def _fingerprint(jobs: Sequence[JobToEnqueue]) -> bytes:
     return blake2b(marshal.dumps(parts, 0), digest_size=16).digest()
 
 
-def _additions(job: JobToEnqueue) -> tuple[object, ...]:
+def _additions(job: Job) -> tuple[object, ...]:
     headers = sorted((k, v) for k, v in job.headers.items() if k not in _TRACE_HEADERS) if job.headers else None
     unique = None if job.unique is None else (job.unique.key, int(job.unique.scope), job.unique.for_ms)
     return headers, unique, job.claim_timeout_ms, job.expires_at_ms

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pinlater.domain.calls import JobCount
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, PriorityNotSupported
-from pinlater.domain.job import Job, JobState
+from pinlater.domain.job import JobState, StoredJob
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.operations.addressing import (
     OnShard,
@@ -29,7 +30,7 @@ from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.searches import SearchProcesses
 from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings, answer_bytes_max
 from pinlater.server.operations.turns import in_turns
-from pinlater.server.operations.values import JobCount, JobFilter, ScanCommand, Scanned
+from pinlater.server.operations.values import JobFilter, ScanCommand, Scanned
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
@@ -58,27 +59,27 @@ class Inspect:
 
     # --- lookup -----------------------------------------------------------------------------------------------------------
 
-    async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, Job]]:
+    async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, StoredJob]]:
         """All that is known of these jobs; those not found are left out."""
         parts = await address_in_turns(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
         shown = _Shown()
 
-        async def act(part: OnShard) -> Sequence[Job | None]:
+        async def act(part: OnShard) -> Sequence[StoredJob | None]:
             if not bodies:
                 return await part.shard.shard.lookup_jobs(part.keys, bodies=False)
             return await self._lookup_with_bodies(part, shown)
 
-        empty: list[Job | None] = [None] * len(descriptors)
+        empty: list[StoredJob | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
         named = {descriptor: job for descriptor, job in zip(descriptors, jobs, strict=True) if job is not None}
         found = list(named.items())
         self._check_answer(sum(await in_turns(found, lambda part: [_shown_bytes(job) for _, job in part])))
         return found
 
-    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[Job | None]:
+    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[StoredJob | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
-        jobs: list[Job | None] = []
+        jobs: list[StoredJob | None] = []
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.shard.lookup_jobs(keys, bodies=True)
@@ -159,7 +160,7 @@ class Inspect:
         regex = await self.regex(command.filter)
         if limit == 0 or _names_none(command.filter):
             return Scanned(())
-        jobs: list[tuple[str, Job]] = []
+        jobs: list[tuple[str, StoredJob]] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
         last: Found | None = None
         seen = 0
@@ -249,7 +250,7 @@ class _Shown:
         self._keys: set[tuple[str, JobKey]] = set()
         self.size_bytes = 0
 
-    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[Job | None]) -> None:
+    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[StoredJob | None]) -> None:
         for key, job in zip(keys, jobs, strict=True):
             if job is not None and (shard, key) not in self._keys:
                 self._keys.add((shard, key))
@@ -259,7 +260,7 @@ class _Shown:
 def check_priority(priority: int | None, settings: ServiceSettings) -> None:
     """Raises `PriorityNotSupported`; None (all) passes."""
     if priority is not None and not 1 <= priority <= settings.priority_levels:
-        raise PriorityNotSupported(priority, settings.priority_levels)
+        raise PriorityNotSupported.of(priority, settings.priority_levels)
 
 
 def _names_none(filter: JobFilter) -> bool:
@@ -275,11 +276,11 @@ def _count(row: QueueCounts, filter: JobFilter) -> int:
     return row.succeeded if filter.state is JobState.SUCCEEDED else row.failed
 
 
-def _shown_bytes(job: Job) -> int:
+def _shown_bytes(job: StoredJob) -> int:
     return len(job.body or b"") + len(job.custom_status)
 
 
-def _size(job: Job, *, bodies: bool) -> int:
+def _size(job: StoredJob, *, bodies: bool) -> int:
     history = sum(len(attempt.error_text) + 200 for attempt in job.attempts)
     body = len(job.body or b"") if bodies else 0
     return 400 + body + len(job.custom_status) * 2 + len(job.error_text) * 2 + history

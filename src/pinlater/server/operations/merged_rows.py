@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.errors import ContinuationInvalid, WorldError
+from pinlater.domain.errors import ContinuationInvalid, Unavailable
 from pinlater.server.operations.addressing import left_out, reachable
 from pinlater.server.operations.regex import BodyRegex
+from pinlater.server.operations.settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Page, PageRow, raise_error
@@ -20,7 +21,6 @@ from pinlater.server.telemetry.metrics import Metrics
 
 START, END = "0", "-1"
 PAGE_ROWS = 1_000
-_PAGE_BYTES = 8 * 1024 * 1024  # of the bodies of all pages that a scan holds at once
 _PAGE_BYTES_MIN = 256 * 1024
 # Without a shard where there is one only, and from servers that did not name it.
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
@@ -55,7 +55,7 @@ def page_of(
     filter: JobFilter, priority: int, after: tuple[int, int] | None, limit: int, now_ms: int, *, bodies: bool
 ) -> Page:
     """A page of the jobs that a filter names, of one priority."""
-    return Page(filter.queue, filter.state, priority, limit, after, now_ms, filter.future, bodies, _PAGE_BYTES)
+    return Page(filter.queue, filter.state, priority, limit, after, now_ms, filter.future, bodies, PAGES_BYTES_MAX)
 
 
 class _Stream:
@@ -127,11 +127,11 @@ class MergedRows:
         found = reachable(shards, self._metrics, method)
         self.cut = len(found) < len(shards)
         self.unsearched = False  # whether a budget of the regex ended before all rows were searched
-        self._failures: dict[str, WorldError] = {}
+        self._failures: dict[str, Unavailable] = {}
         self._shards = len(found)
         self._alone = len(shards) == 1
         page = page_of(filter, 0, None, min(limit, PAGE_ROWS), now_ms, bodies=bodies)._replace(
-            max_bytes=max(_PAGE_BYTES // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
+            max_bytes=max(PAGES_BYTES_MAX // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
         )
         self._streams = [
             _Stream(shard, page._replace(priority=priority, after=begin), regex)
@@ -149,7 +149,7 @@ class MergedRows:
         return place if self._alone else f"{place}.{last.shard}"
 
     async def rows(self) -> AsyncIterator[Found]:
-        """Ends early where a budget of the regex ends. Raises `WorldError` where every shard fails."""
+        """Ends early where a budget of the regex ends. Raises `Unavailable` where every shard fails."""
         await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
         while self._heap and not self.unsearched:
             _, _, _, number, found = heapq.heappop(self._heap)
@@ -165,7 +165,7 @@ class MergedRows:
         except _BudgetEnded:
             self.unsearched = True
             return
-        except WorldError as error:
+        except Unavailable as error:
             if shard not in self._failures:
                 self._failures[shard] = error
                 left_out(self._metrics, self._method, [shard], error.message)
@@ -183,8 +183,8 @@ def parse_continuation(command: ScanCommand) -> ScanPosition | None:
         return None
     match = _CONTINUATION.fullmatch(command.continuation) if command.paged else None
     if match is None:
-        raise ContinuationInvalid(command.continuation)
+        raise ContinuationInvalid.of(command.continuation)
     sort_ms, job_id = int(match[1]), int(match[2])
     if not -I64_MAX - 1 <= sort_ms <= I64_MAX or job_id > I64_MAX:  # no store has such a number
-        raise ContinuationInvalid(command.continuation)
+        raise ContinuationInvalid.of(command.continuation)
     return ScanPosition(sort_ms, job_id, match[3])

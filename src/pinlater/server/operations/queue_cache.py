@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import NoHealthyShards, QueueNotFound, WorldError
+from pinlater.domain.errors import NoHealthyShards, QueueNotFound, Unavailable
 from pinlater.domain.queue import Queue
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.sharding.shard_monitor import is_behind
@@ -69,7 +69,7 @@ class QueueCache:
             queue = self._queues.get(name)
             if queue is not None:
                 return queue
-        raise QueueNotFound(name)
+        raise QueueNotFound.of(name)
 
     def has_room_for(self, name: str) -> bool:
         """Whether the queue is known, or may be made."""
@@ -114,7 +114,7 @@ class QueueCache:
     async def refresh(self) -> None:
         """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
 
-        What the shards in reach have together counts. Raises `WorldError` where none answers, and all stays as it was. A look that ends
+        What the shards in reach have together counts. Raises `Unavailable` where none answers, and all stays as it was. A look that ends
         after one that began later changes nothing.
         """
         self._serial += 1
@@ -178,7 +178,7 @@ class QueueCache:
                     if (shard.name, queue) in self._behind:
                         newer.append(known)
             if newer:
-                with contextlib.suppress(WorldError):  # the next look tries again
+                with contextlib.suppress(Unavailable):  # the next look tries again
                     await shard.shard.merge_queues(newer, self._clock.now_ms())
                     logger.info("a shard got newer settings", extra={"shard": shard.name, "queues": len(newer)})
             await asyncio.sleep(0)
@@ -192,8 +192,8 @@ class QueueCache:
             return [(found[0], await found[0].shard.list_queues())]
         results = await asyncio.gather(*(shard.shard.list_queues() for shard in found), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
-        if len(failures) == len(found) or any(not isinstance(failure, WorldError) for failure in failures):
-            raise next((failure for failure in failures if not isinstance(failure, WorldError)), failures[0])
+        if len(failures) == len(found) or any(not isinstance(failure, Unavailable) for failure in failures):
+            raise next((failure for failure in failures if not isinstance(failure, Unavailable)), failures[0])
         return [
             (shard, result)
             for shard, result in zip(found, results, strict=True)

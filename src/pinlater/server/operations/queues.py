@@ -16,6 +16,7 @@ from pinlater.domain.errors import (
     QueueNotFound,
     RequestTooOld,
     TooManyQueues,
+    adding,
 )
 from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -70,7 +71,7 @@ class Queues:
             await self._queue_cache.look()  # before it refuses: other servers may have deleted queues
             self._refuse_old(began_s)
             if not self._queue_cache.has_room_for(name):
-                raise TooManyQueues(name, self._queue_cache.queues_max)
+                raise TooManyQueues.of(name, self._queue_cache.queues_max)
         away = [shard for shard in self._shards if not shard.healthy]
         known = self._queue_cache.get(name)
         # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
@@ -109,7 +110,7 @@ class Queues:
         """
         began_s = self._clock.monotonic()
         if not await self._passwords.check(password):
-            raise PasswordInvalid(configured=self._passwords.configured)
+            raise PasswordInvalid.of(configured=self._passwords.configured)
         self._refuse_old(began_s)
         kept_by = self._away()  # also if they are back before this is done
         deleted_ms = self._later_than(self._queue_cache.get(name))
@@ -121,7 +122,7 @@ class Queues:
             kept_by += self._away()
             newest_ms = await self._delete(name, deleted_ms)
         if kept_by:
-            raise out_of_reach(kept_by[0]).adding("; the queue was deleted from the others")
+            raise adding(out_of_reach(kept_by[0]), "; the queue was deleted from the others")
         self._queue_cache.remove(name)
         self._metrics.forget_queue(name)
 

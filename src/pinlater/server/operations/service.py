@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pinlater.domain.calls import ServerInfo, WaitingDequeues
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.operations.acknowledge import Acknowledge
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.bulk import Bulk
+from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.identity import Identity
@@ -21,7 +22,6 @@ from pinlater.server.operations.searches import SearchProcesses
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.settings_in_force import QueueSettings
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.operations.values import ServerInfo, WaitingDequeues
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.version import __version__
@@ -79,8 +79,8 @@ class Service:
         self.queues = Queues(shards, queue_cache, dispatcher, passwords, metrics, clock, rates)
         self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
-        self.holders = Acknowledge(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
-        self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.holders, identity, metrics, clock, settings)
+        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
+        self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
         self.looking = Inspect(shards, queue_cache, metrics, clock, settings, self.searches)
         self.bulk = Bulk(shards, queue_cache, self.looking, dispatcher, metrics, clock, settings)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pinlater.wire.limits import FRAME_BYTES_MAX
+
 # Jobs that became due which a count or a reading of the statistics moves to the due ones first, in one transaction.
 DUE_ROWS_MAX = 10_000
+# Of the bodies of all pages that a scan holds in memory at once.
+PAGES_BYTES_MAX = 8 * 1024 * 1024
 
 
 def answer_bytes_max(frame_bytes_max: int) -> int:
@@ -19,7 +23,7 @@ class ServiceSettings:
 
     priority_levels: int = 3
     max_body_bytes: int = 1024 * 1024
-    max_frame_bytes: int = 16 * 1024 * 1024
+    max_frame_bytes: int = FRAME_BYTES_MAX
     max_jobs_per_request: int = 10_000
     max_descriptors_per_request: int = 50_000
     max_dequeue_limit: int = 1_000

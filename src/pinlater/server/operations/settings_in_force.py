@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pinlater.domain.calls import SettingsInForce
 from pinlater.server.dispatch.rate_limits import RateLimits
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.operations.values import SettingsInForce
 
 OF_THE_QUEUE, OF_THE_LIMITS_FILE = "queue", "limits file"
 _WITH_SERVER_DEFAULT = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "max_backlog", "default_attempts")

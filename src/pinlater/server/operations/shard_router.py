@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import (
     Draining,
@@ -30,16 +31,16 @@ from pinlater.domain.errors import (
     ShardConnectionFailed,
     StoreFull,
     TooManyWaiting,
-    WorldError,
+    Unavailable,
+    adding,
 )
 from pinlater.domain.queue import Queue
-from pinlater.server.operations.values import Enqueued, JobToEnqueue
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
 
-Insert = Callable[[ShardLanes, Queue, Sequence[JobToEnqueue], int, str | None, bytes], Awaitable[Inserted]]
-Finish = Callable[[Queue, Sequence[JobToEnqueue], str, Inserted], Enqueued]
+Insert = Callable[[ShardLanes, Queue, Sequence[Job], int, str | None, bytes], Awaitable[Inserted]]
+Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
 
 
 class KeyedRequest(NamedTuple):
@@ -57,7 +58,6 @@ class Part(NamedTuple):
     key: str | None = None
     unique: str | None = None
     home: str | None = None
-    repeat: bool = False
 
 
 class Stored(NamedTuple):
@@ -78,28 +78,26 @@ class ShardRouter:
         self._finish = finish
         self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
 
-    async def enqueue(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest | None
-    ) -> Enqueued:
+    async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
         if request is None:
-            return await self._enqueue_unique(queue, jobs, now_ms, None, b"", [])
+            return await self._enqueue_unique(queue, jobs, now_ms, None, None, [])
         unique = any(job.unique is not None for job in jobs)
         return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
 
     async def elsewhere(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, tried: ShardLanes, failure: PinLaterError
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, tried: ShardLanes, failure: PinLaterError
     ) -> Enqueued:
         """Plain jobs that `tried` could not take: on another shard, if it has surely stored nothing. Raises its failure else."""
         if not has_stored_nothing(failure):
             raise failure
-        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, b"", tried=tried, failure=failure)
+        shard, inserted = await self._anywhere(queue, jobs, now_ms, None, None, tried=tried, failure=failure)
         return self._finish(queue, jobs, shard, inserted)
 
     # --- request keys -----------------------------------------------------------------------------------------------------
 
     async def _one_at_a_time(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest, *, unique: bool
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest, *, unique: bool
     ) -> Enqueued:
         """A repeat that arrives during the first waits for it."""
         name = (queue.name, request.key)
@@ -109,15 +107,13 @@ class ShardRouter:
         try:
             if request.repeat or unique:
                 return await self._enqueue_keyed(queue, jobs, now_ms, request)
-            shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request.fingerprint)
+            shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request)
             return self._finish(queue, jobs, shard, inserted)
         finally:
             del self._keyed[name]
             mine.set_result(None)
 
-    async def _enqueue_keyed(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, request: KeyedRequest
-    ) -> Enqueued:
+    async def _enqueue_keyed(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest) -> Enqueued:
         whole = Part(range(len(jobs)), request.key)
         parts = _by_key(jobs, request.key)
         found: list[Stored] = []
@@ -126,10 +122,10 @@ class ShardRouter:
             if found and found[0].part is whole:
                 return self._answer(queue, jobs, found[:1])
             there = {stored.part.key for stored in found}
-            parts = [part._replace(repeat=True) for part in parts if part.key not in there]
+            parts = [part for part in parts if part.key not in there]
         if all(part.unique is None for part in parts):
-            return await self._store_all(queue, jobs, now_ms, parts, request.fingerprint, found)
-        return await self._enqueue_unique(queue, jobs, now_ms, parts, request.fingerprint, found)
+            return await self._store_all(queue, jobs, now_ms, parts, request, found)
+        return await self._enqueue_unique(queue, jobs, now_ms, parts, request, found)
 
     async def _find(self, queue: Queue, whole: Part, parts: Sequence[Part], fingerprint: bytes) -> list[Stored]:
         """What is known of the request, on all shards that can hold it. Raises where that can't be said, and `RequestKeyConflict`."""
@@ -147,11 +143,11 @@ class ShardRouter:
 
         answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
         found: dict[str | None, Stored] = {}
-        failure: WorldError | None = None
+        failure: Unavailable | None = None
         for shard, answer in zip(shards, answers, strict=True):
             if shard.name in late:
                 failure = _unended(shard)
-            if isinstance(answer, WorldError):
+            if isinstance(answer, Unavailable):
                 failure = answer
             elif isinstance(answer, BaseException):
                 raise answer
@@ -187,10 +183,10 @@ class ShardRouter:
     async def _enqueue_unique(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         parts: Sequence[Part] | None,
-        fingerprint: bytes,
+        request: KeyedRequest | None,
         found: list[Stored],
     ) -> Enqueued:
         """`parts` None: by home. From here on the request goes by the map as it is now, whatever becomes of it."""
@@ -210,12 +206,12 @@ class ShardRouter:
             ]
             stored = [part for part in left if part.indices]
             found = [*found, *(_held(index, place) for index, place in held.items())]
-            return await self._store_all(queue, jobs, now_ms, stored, fingerprint, found)
+            return await self._store_all(queue, jobs, now_ms, stored, request, found)
         finally:
             places.end(epoch)
 
     async def _held_elsewhere(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], parts: Sequence[Part]
+        self, queue: Queue, jobs: Sequence[Job], parts: Sequence[Part]
     ) -> dict[int, tuple[str, tuple[int, int]]]:
         """Jobs whose unique key is taken on another shard than its home: position → (shard, (id, priority))."""
         if self._shards.unique.settled:
@@ -238,7 +234,7 @@ class ShardRouter:
         )
         held: dict[int, tuple[str, tuple[int, int]]] = {}
         for (shard, keys), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, WorldError):
+            if isinstance(answer, Unavailable):
                 raise _cannot_say("whether a unique key is taken there", answer)
             if isinstance(answer, BaseException):
                 raise answer
@@ -258,17 +254,17 @@ class ShardRouter:
     async def _store_all(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         parts: Sequence[Part],
-        fingerprint: bytes,
+        request: KeyedRequest | None,
         found: list[Stored],
     ) -> Enqueued:
         """Stores the parts, all at once. Where one fails the error says which of the request's jobs are stored."""
         if len(parts) == 1 and not found:
-            return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, parts[0], fingerprint)])
+            return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, parts[0], request)])
         results = await asyncio.gather(
-            *(self._store(queue, jobs, now_ms, part, fingerprint) for part in parts), return_exceptions=True
+            *(self._store(queue, jobs, now_ms, part, request) for part in parts), return_exceptions=True
         )
         stored = [*found, *(result for result in results if isinstance(result, Stored))]
         for result in results:
@@ -276,13 +272,13 @@ class ShardRouter:
                 indices = sorted(index for one in stored for index in one.part.indices)
                 if not indices:
                     raise result
-                raise result.adding(f" (stored already: the jobs at {indices})") from result
+                raise adding(result, f" (stored already: the jobs at {indices})") from result
             if isinstance(result, BaseException):
                 raise result
         return self._answer(queue, jobs, stored)
 
     async def _store(
-        self, queue: Queue, jobs: Sequence[JobToEnqueue], now_ms: int, part: Part, fingerprint: bytes
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, part: Part, request: KeyedRequest | None
     ) -> Stored:
         """One part, on its home; one without a home on another shard where the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
@@ -290,28 +286,28 @@ class ShardRouter:
             home = self._shards.get(part.home)
             if home is None or not home.healthy:
                 raise out_of_reach(part.home)
-            inserted = await self._insert(home, queue, chosen, now_ms, part.key, fingerprint)
+            inserted = await self._insert(home, queue, chosen, now_ms, part.key, _fingerprint_of(request))
             return Stored(part, home.name, inserted)
-        done = await self._anywhere(queue, chosen, now_ms, part.key, fingerprint, repeat=part.repeat)
+        done = await self._anywhere(queue, chosen, now_ms, part.key, request)
         return Stored(part, *done)
 
     async def _anywhere(
         self,
         queue: Queue,
-        jobs: Sequence[JobToEnqueue],
+        jobs: Sequence[Job],
         now_ms: int,
         key: str | None,
-        fingerprint: bytes,
+        request: KeyedRequest | None,
         *,
-        repeat: bool = False,
         tried: ShardLanes | None = None,
         failure: PinLaterError | None = None,
     ) -> tuple[str, Inserted]:
-        """Stores the jobs together on one shard, by the key's order if there is one; its name, and what it did.
+        """Stores the jobs together on one shard, by the order of `key` if there is one; its name, and what it did.
 
-        `tried` has had its turn and failed with `failure`.
+        `key`: that of `request`, or of the part of it that these jobs are. `tried` has had its turn and failed with `failure`.
         """
         shards = self._shards
+        repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]
         while True:
             try:
@@ -319,14 +315,14 @@ class ShardRouter:
             except PinLaterError as error:
                 raise failure or error from None
             try:
-                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
+                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, _fingerprint_of(request))
             except PinLaterError as error:
                 if not has_stored_nothing(error):
                     raise
                 failure = error
                 names.append(shard.name)
 
-    def _answer(self, queue: Queue, jobs: Sequence[JobToEnqueue], stored: Sequence[Stored]) -> Enqueued:
+    def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[Stored]) -> Enqueued:
         """The parts' answers in the order of the request."""
         if len(stored) == 1 and len(stored[0].part.indices) == len(jobs):
             return self._finish(queue, jobs, stored[0].shard, stored[0].inserted)
@@ -351,10 +347,14 @@ def _unended(shard: ShardLanes) -> ShardConnectionFailed:
     return ShardConnectionFailed(f"Shard {shard.name} has not ended a call that was given up")
 
 
-def _cannot_say(what: str, failure: WorldError) -> ShardConnectionFailed:
+def _cannot_say(what: str, failure: Unavailable) -> ShardConnectionFailed:
     error = ShardConnectionFailed(f"{failure.message}, so that it is unknown {what}", retry_after_ms=1000)
     error.__cause__ = failure
     return error
+
+
+def _fingerprint_of(request: KeyedRequest | None) -> bytes:
+    return b"" if request is None else request.fingerprint
 
 
 def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:
@@ -363,7 +363,7 @@ def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:
     return Stored(Part([index]), shard, Inserted([job_id], {0: job}))
 
 
-def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:
+def _by_home(jobs: Sequence[Job], shards: Shards) -> list[Part]:
     """Without a request key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
     plain = [index for index, job in enumerate(jobs) if job.unique is None]
     parts = [Part(plain)] if plain else []
@@ -375,7 +375,7 @@ def _by_home(jobs: Sequence[JobToEnqueue], shards: Shards) -> list[Part]:
     return parts + [Part(indices, None, key) for key, indices in homes.values()]
 
 
-def _by_key(jobs: Sequence[JobToEnqueue], request_key: str) -> list[Part]:
+def _by_key(jobs: Sequence[Job], request_key: str) -> list[Part]:
     """With a request key: all of the request if nothing in it has a home, else each unique key's jobs by themselves and the rest."""
     groups: dict[str, list[int]] = {}
     plain: list[int] = []

@@ -1,13 +1,18 @@
-"""What goes into the operations and what comes out: plain values that know neither Thrift nor SQL."""
+"""What goes into the operations and what comes out, where a client does not see the same (`domain.calls`): plain values that know neither
+Thrift nor SQL.
+
+A dequeue's jobs are still together by shard and claim here, a scan's jobs are what the store knows of them, and a queue's counts keep
+the name of their queue: the client's values of these names are made from what the wire says, an original server's gaps included.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import Job, JobState, Outcome, UniqueKey
-from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
+from pinlater.domain.calls import AckBatch, AckResult
+from pinlater.domain.job import JobState, StoredJob
+from pinlater.domain.queue import QueueCounts, Rates
 from pinlater.server.dispatch.claiming import FromShard
 
 
@@ -16,59 +21,6 @@ class Caller(NamedTuple):
 
     source: str = ""
     request_id: str = ""
-
-
-class JobToEnqueue(NamedTuple):
-    """A job as a producer describes it. None means: not said, the queue's or the server's default holds."""
-
-    body: bytes
-    priority: int = 1
-    run_after_ms: int | None = None
-    attempts_allowed: int | None = None
-    custom_status: str = ""
-    headers: Mapping[str, str] | None = None
-    unique: UniqueKey | None = None
-    claim_timeout_ms: int | None = None
-    expires_at_ms: int | None = None
-
-
-class Enqueued(NamedTuple):
-    """Descriptors in the order of the jobs; `existing`: indices whose job was there already."""
-
-    descriptors: Sequence[str]
-    existing: Sequence[int] = ()
-
-
-class AckItem(NamedTuple):
-    """One job's end, as its worker reports it. `descriptor` is not parsed yet."""
-
-    descriptor: str
-    succeeded: bool
-    token: str | None = None
-    append_status: str = ""
-    retry_delay_ms: int = 0
-    final: bool = False
-    error_type: str = ""
-    error_text: str = ""
-
-
-class AckBatch(NamedTuple):
-    """Acks of one queue. `per_item_errors`: a shard's error is the outcome of the items that it holds, and fails nothing else."""
-
-    queue: str
-    items: Sequence[AckItem]
-    per_item_errors: bool = False
-
-
-class AckResult(NamedTuple):
-    """What became of an ack, checkpoint, heartbeat, release or cancel; mirrors the wire's AckOutcome. `error` with `Outcome.ERROR` only."""
-
-    descriptor: str
-    outcome: Outcome
-    holder: str = ""
-    held_since_ms: int | None = None
-    deadline_ms: int | None = None
-    error: PinLaterError | None = None
 
 
 class DequeueCommand(NamedTuple):
@@ -87,25 +39,6 @@ class Dequeued(NamedTuple):
 
     claimed: Sequence[FromShard]
     ack_results: Sequence[AckResult] = ()
-
-
-class CheckpointItem(NamedTuple):
-    """One checkpoint, as its worker sends it."""
-
-    descriptor: str
-    token: str | None = None
-    new_body: bytes | None = None
-    move_to_pending: bool = False
-    run_after_ms: int | None = None
-    attempts_allowed: int | None = None
-    prepend_status: str = ""
-
-
-class ClaimItem(NamedTuple):
-    """A claim as its holder names it: for heartbeats and releases."""
-
-    descriptor: str
-    token: str
 
 
 class JobFilter(NamedTuple):
@@ -131,7 +64,7 @@ class ScanCommand(NamedTuple):
 class Scanned(NamedTuple):
     """Jobs, newest first, each with its descriptor. `incomplete`: a shard or a time budget cut it short."""
 
-    jobs: Sequence[tuple[str, Job]]
+    jobs: Sequence[tuple[str, StoredJob]]
     continuation: str = "-1"
     incomplete: bool = False
 
@@ -146,41 +79,3 @@ class QueueStats(NamedTuple):
     rates: Rates
     waiting_dequeues: int
     incomplete: bool = False
-
-
-class JobCount(NamedTuple):
-    """How many jobs a filter finds. `incomplete`: a shard was out of reach, and its jobs are not counted."""
-
-    jobs: int
-    incomplete: bool = False
-
-
-class SettingsInForce(NamedTuple):
-    """A queue's settings as they hold on this server, and where each value comes from, by its field."""
-
-    values: QueueConfig
-    origins: Mapping[str, str]
-
-
-class WaitingDequeues(NamedTuple):
-    """Long polls of one caller on one queue that wait on this server now."""
-
-    queue: str
-    source: str
-    number: int
-
-
-class ServerInfo(NamedTuple):
-    """What a client may want to know before it talks."""
-
-    version: str
-    features: Sequence[str]
-    store_kind: str
-    now_ms: int
-    started_at_ms: int
-    priority_levels: int
-    max_body_bytes: int
-    max_frame_bytes: int
-    max_jobs_per_request: int
-    max_descriptors_per_request: int
-    max_wait_ms: int

@@ -92,7 +92,7 @@ class _Child:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until told to stop. Raises `WorldError` or OSError if it can't start."""
+        """Until told to stop. Raises `Unavailable` or OSError if it can't start."""
         obeying = asyncio.create_task(self._obey(reader, writer))
 
         def started() -> None:

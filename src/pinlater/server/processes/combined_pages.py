@@ -94,28 +94,28 @@ class Joined:
         metrics.gauge(
             "processes", lambda: len(self._slots), prometheus="pinlater_processes", help="Server processes wanted"
         )
-        metrics.gauge(
+        metrics.labelled_gauge(
             "process-serves-",
             self._each(lambda slot: slot.serves),
             prometheus="pinlater_process_serves",
             label="process",
             help="1 while the process takes connections",
         )
-        metrics.gauge(
+        metrics.labelled_gauge(
             "process-starts-",
             self._each(lambda slot: slot.starts),
             prometheus="pinlater_process_starts",
             label="process",
             help="How often it was started",
         )
-        metrics.gauge(
+        metrics.labelled_gauge(
             "process-requests-",
             self._each(lambda slot: slot.latest.vitals.requests if slot.latest else 0),
             prometheus="pinlater_process_requests",
             label="process",
             help="Requests answered by the process since it was started",
         )
-        metrics.gauge(
+        metrics.labelled_gauge(
             "process-connections-",
             self._each(lambda slot: slot.latest.vitals.connections if slot.latest else 0),
             prometheus="pinlater_process_connections",

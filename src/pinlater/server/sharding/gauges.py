@@ -31,7 +31,7 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
     def each(read: Callable[[ShardLanes], float]) -> Callable[[], Mapping[str, float]]:
         return lambda: {shard.name: float(read(shard)) for shard in shards}
 
-    metrics.gauge(
+    metrics.labelled_gauge(
         "shard-healthy-",
         each(lambda shard: shard.healthy),
         prometheus="pinlater_shard_healthy",
@@ -39,7 +39,7 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
         help="1 while the shard is in use, 0 while it is out of reach",
         join="min",
     )
-    metrics.gauge(
+    metrics.labelled_gauge(
         "shard-takes-enqueues-",
         each(lambda shard: shard.takes_enqueues),
         prometheus="pinlater_shard_takes_enqueues",
@@ -53,7 +53,7 @@ def _show_jobs(metrics: Metrics, counted: Counted) -> None:
     def rows(read: Callable[[QueueCounts], int]) -> Callable[[], Mapping[str, float]]:
         return lambda: {name: sum(read(row) for row in counts) for name, counts in counted().items()}
 
-    metrics.gauge(
+    metrics.labelled_gauge(
         "shard-jobs-live-",
         rows(lambda row: row.pending + row.in_progress),
         prometheus="pinlater_shard_jobs_live",
@@ -61,7 +61,7 @@ def _show_jobs(metrics: Metrics, counted: Counted) -> None:
         help="Jobs that wait or run, by shard",
         join="max",
     )
-    metrics.gauge(
+    metrics.labelled_gauge(
         "shard-jobs-finished-",
         rows(lambda row: row.succeeded + row.failed),
         prometheus="pinlater_shard_jobs_finished",
@@ -75,28 +75,28 @@ def _show_lanes(shards: Shards, metrics: Metrics) -> None:
     def lanes(attribute: str) -> Callable[[], Mapping[str, float]]:
         return lambda: {lane.name: getattr(lane, attribute) for shard in shards for lane in shard.lanes}
 
-    metrics.gauge(
+    metrics.labelled_gauge(
         "lane-length-",
         lanes("length"),
         prometheus="pinlater_lane_length",
         label="lane",
         help="Jobs that wait or run in a lane to a shard",
     )
-    metrics.gauge(
+    metrics.labelled_gauge(
         "lane-calls-",
         lanes("calls"),
         prometheus="pinlater_lane_calls",
         label="lane",
         help="Calls of the store by a lane since the start",
     )
-    metrics.gauge(
+    metrics.labelled_gauge(
         "lane-requests-",
         lanes("items"),
         prometheus="pinlater_lane_requests",
         label="lane",
         help="Requests that these calls carried",
     )
-    metrics.gauge(
+    metrics.labelled_gauge(
         "lane-busy-seconds-",
         lanes("busy_s"),
         prometheus="pinlater_lane_busy_seconds",
@@ -116,7 +116,7 @@ def _show_figures(shards: Shards, metrics: Metrics) -> None:
         return read
 
     for figure, meaning in FIGURES.items():
-        metrics.gauge(
+        metrics.labelled_gauge(
             f"store-{figure.replace('_', '-')}-",
             figures(figure),
             prometheus=f"pinlater_store_{figure}",

@@ -20,7 +20,7 @@ from pinlater.domain.errors import (
     RequestTooOld,
     ShardRefused,
     StoreFull,
-    WorldError,
+    Unavailable,
 )
 from pinlater.server.sharding.settings import ShardingSettings
 
@@ -30,7 +30,7 @@ _SUCCESS = float("-inf")  # among the times of failures: older than any window
 
 def speaks_of_shard(error: PinLaterError | None) -> bool:
     """Whether an error says that the shard failed, rather than that a request can't be, the store is full or we are stopping."""
-    return isinstance(error, WorldError) and not isinstance(
+    return isinstance(error, Unavailable) and not isinstance(
         error, StoreFull | ShardRefused | Draining | NoHealthyShards | RequestTooOld
     )
 

@@ -53,7 +53,7 @@ class MapChange(NamedTuple):
 async def open_shards(
     desired: Sequence[DesiredShard], clock: Clock, random: Random, settings: ShardingSettings | None = None
 ) -> Shards:
-    """The map to start with. Those that can't be opened join out of use; raises the first one's `WorldError` where none can.
+    """The map to start with. Those that can't be opened join out of use; raises the first one's `Unavailable` where none can.
 
     Where none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
     """

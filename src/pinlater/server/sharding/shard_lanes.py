@@ -2,9 +2,15 @@
 
 A lane joins calls of one kind into one call of the store, whatever the store: inserts into one set of rows, claims of a queue into one
 order that is distributed again. That is all that the lanes do on a store whose calls are transactions of their own. SQLite's writer also
-joins calls of different kinds, those of several lanes among them, into one transaction (`storage.sqlite.writer`): lanes save it calls, its
-writer saves it flushes. Such a store declares `in_order`, and a lane tells it of waiting dequeues before the commit, so that their claim
-shares the transaction.
+joins calls of different kinds, those of several lanes among them, into one transaction (`storage.sqlite.writer`).
+
+Both are measured on SQLite. Without lanes in front of the writer, each of thirty calls that come together has statements of its own, which
+takes 1.7 times the instructions of an enqueue, 2.4 of a claim, 2.1 of an ack and 2 of a release. Without the writer's joining, enqueues,
+claims and acks at the same time take 1.5 times the flushes. A writer that takes a lane's batch itself saves a call that comes alone 6 to
+13 % of its instructions, and no flush; all else of a lane would stay, and claims would have to run after the inserts that woke them.
+
+A store whose calls see what earlier calls made, before it is committed, declares `in_order`. A lane wakes waiting dequeues before it
+inserts there, and tells the store that their claim follows, so that it shares the transaction.
 
 The lanes are for what comes by the thousand: enqueues, claims, and what holders say of jobs in hand. Everything else goes through
 `shard`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
@@ -15,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
@@ -25,7 +31,7 @@ from pinlater.server.sharding.guarded import GuardedShard, out_of_reach, slow_to
 from pinlater.server.sharding.health import Health, speaks_of_shard
 from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import Shard, SharedStore
+from pinlater.server.storage.interface import InOrderStore, Shard, SharedStore
 from pinlater.server.storage.values import (
     Ack,
     Acked,
@@ -75,8 +81,8 @@ class Hooks:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         """A claim was answered whose caller had gone, or had been told that it took too long."""
         self.inserting: Callable[[str, InsertRequest, int], bool] | None = None
-        """Told of jobs as soon as a claim would see them. On a store that works in order that is before they are committed, so that
-        the claim that waits for them shares their transaction."""
+        """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
+        before they are committed, so that the claim that waits for them shares their transaction."""
         self.back: Callable[[], None] = lambda: None
         """A shard can be asked again, or is new: there may be jobs for who waits."""
         self.count: Callable[[str], None] = lambda _: None
@@ -151,6 +157,7 @@ class ShardLanes:
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
         self.shard: Shard = guard or shard
         self.shared: SharedStore | None = guard
+        self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
         self._full_until = 0.0
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
@@ -243,16 +250,15 @@ class ShardLanes:
         now_ms = self.clock.now_ms()
         if self.raw.capabilities.shared and any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
             return await self._insert_in_time(requests, now_ms)
-        if self.raw.capabilities.in_order:
-            if self._tell(requests, now_ms):
-                requests[0] = requests[0]._replace(awaited=True)
-            return await self.raw.insert_jobs(requests, now_ms)
+        if self._in_order is not None:
+            claim_follows = self._wake_waiters(requests, now_ms)
+            return await self._in_order.insert_jobs(requests, now_ms, claim_follows=claim_follows)
         try:
             answers = await self.raw.insert_jobs(requests, now_ms)
         except StoreFull:
             self._full_until = self.clock.monotonic() + _FULL_FOR_S
             raise
-        self._tell(requests, now_ms)
+        self._wake_waiters(requests, now_ms)
         return answers
 
     async def _insert_in_time(self, requests: list[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
@@ -261,12 +267,13 @@ class ShardLanes:
         stored = iter(await self._insert(in_time) if in_time else ())
         return [RequestTooOld() if request.begin_by_ms < now_ms else next(stored) for request in requests]
 
-    def _tell(self, requests: list[InsertRequest], now_ms: int) -> bool:
-        inserting, awaited = self.hooks.inserting, False
+    def _wake_waiters(self, requests: list[InsertRequest], now_ms: int) -> bool:
+        """Wakes the dequeues that wait for these jobs. Returns whether there are any."""
+        inserting, any_wait = self.hooks.inserting, False
         if inserting is not None:
             for request in requests:
-                awaited |= inserting(self.name, request, now_ms)
-        return awaited
+                any_wait |= inserting(self.name, request, now_ms)
+        return any_wait
 
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
         """Joins the calls of each queue into one order, and shares its answer out again.

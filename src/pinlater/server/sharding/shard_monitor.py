@@ -115,7 +115,7 @@ class ShardMonitor:
 
 
 async def open_shard(shard: ShardLanes) -> None:
-    """Opens it. Raises `WorldError`, also when it takes too long; then it goes on, for a schema may take long to be brought forward, and
+    """Opens it. Raises `Unavailable`, also when it takes too long; then it goes on, for a schema may take long to be brought forward, and
     the next call waits for it again."""
     seconds = shard.settings.work_timeout_ms / 1000
     if shard.opening is None:

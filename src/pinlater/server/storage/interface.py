@@ -6,7 +6,7 @@ One call is one transaction: all of it is stored when the call returns, or none 
 What a store may rely on: values were checked by the service (names, priorities, sizes, ranges), ids are new and ascending.
 What it must decide itself, inside its transaction: whether a queue exists, which worker holds a claim, whether a key is taken, whether
 a queue is full. Results come back in the order of the arguments. An item that can't be done is answered with a `PinLaterError`
-*value* in its place and harms no other; a call raises only `WorldError`s (the shard is out of reach, full, broken) and bugs.
+*value* in its place and harms no other; a call raises only `Unavailable`s (the shard is out of reach, full, broken) and bugs.
 Where a store can't know whether a raised call was stored (the connection went between COMMIT and its answer) it raises
 `OutcomeUnknown`; of every other error callers believe that nothing was, and may put the jobs elsewhere.
 
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Ack,
@@ -111,7 +111,7 @@ class JobStore(Protocol):
         """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
         ...
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         """All that is known of each; None for one that does not exist."""
         ...
 
@@ -221,6 +221,17 @@ class Maintenance(Protocol):
         ...
 
 
+class InOrderStore(Protocol):
+    """What only a store has whose calls see what every earlier call made, also before it is committed (`Capabilities.in_order`)."""
+
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
+        """As `JobStore.insert_jobs`. `claim_follows`: a dequeue waits for these jobs and claims them within the next few turns of the
+        loop; a transaction that holds both is worth waiting for."""
+        ...
+
+
 class SharedStore(Protocol):
     """What only a store has that several servers use at the same time (`Capabilities.shared`)."""
 
@@ -257,7 +268,7 @@ class Shard(JobStore, QueueStore, KeyLookup, Maintenance, Protocol):
     capabilities: Capabilities
 
     async def open(self, now_ms: int) -> None:
-        """Connects, migrates where needed, takes what must be exclusive. Raises `WorldError` with a clear text."""
+        """Connects, migrates where needed, takes what must be exclusive. Raises `Unavailable` with a clear text."""
         ...
 
     async def close(self) -> None:
@@ -265,7 +276,7 @@ class Shard(JobStore, QueueStore, KeyLookup, Maintenance, Protocol):
         ...
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """Returns if the shard could serve a write now; raises `WorldError` if not.
+        """Returns if the shard could serve a write now; raises `Unavailable` if not.
 
         `now_ms`: the time that this server goes by; a shared store remembers it for those who come later (`time_ms`).
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from pinlater.domain.job import Attempt, Job, JobState
+from pinlater.domain.job import Attempt, JobState, StoredJob
 from pinlater.server.storage.options import options_of
 
 
@@ -51,11 +51,11 @@ class LookupRow(NamedTuple):
         return changed_ms if self.claimed_at_ms is None else max(changed_ms, self.claimed_at_ms)
 
 
-def job_of(row: LookupRow) -> Job:
+def job_of(row: LookupRow) -> StoredJob:
     """The job as callers see it."""
     options = options_of(row.options)
     changed = row.p_attempts_allowed is not None
-    return Job(
+    return StoredJob(
         id=row.id,
         queue=row.queue,
         priority=row.priority,

@@ -30,6 +30,11 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
+def has_expired(options: Options, now_ms: int) -> bool:
+    """Whether a claim fails the job instead of handing it out."""
+    return options.expires_ms is not None and options.expires_ms < now_ms
+
+
 def options_text(job: NewJob, rule: StatusRule = MYSQL_STATUS) -> str | None:
     """What to store; None where the job has nothing of it."""
     found: dict[str, object] = {}

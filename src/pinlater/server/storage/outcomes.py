@@ -13,10 +13,9 @@ from pinlater.domain.transitions import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Cancel, Happening, Heartbeat, Release, Run
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
+from pinlater.server.storage.values import NOT_FOUND, Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
 
 APPLIED, ALREADY_FINAL, STALE_CLAIM = Outcome.APPLIED, Outcome.ALREADY_FINAL, Outcome.STALE_CLAIM
-NOT_FOUND = Acked(Outcome.NOT_FOUND)
 SUCCEEDED = Acked(APPLIED, JobState.SUCCEEDED)
 
 Item = TypeVar("Item", Ack, Checkpoint, ClaimRef)

@@ -27,7 +27,7 @@ class KeyedAnswer(NamedTuple):
         if self.seen_at_ms + REQUEST_KEY_KEPT_MS < now_ms:
             return None
         if self.fingerprint != fingerprint:
-            return RequestKeyConflict(key)
+            return RequestKeyConflict.of(key)
         ids = array("q", self.ids)
         found = json.loads(self.existing) if self.existing else {}
         existing = {int(index): (job[0], job[1]) for index, job in found.items()}

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, Holder, Job, JobState, NewJob, Outcome
+from pinlater.domain.job import ClaimedJob, Holder, JobState, NewJob, Outcome, StoredJob
 from pinlater.domain.slices import SLICES
 
 
@@ -54,23 +54,23 @@ class JobKey(NamedTuple):
     id: int
 
 
+NO_END_MS = 2**63
+
+
 class InsertRequest(NamedTuple):
     """The jobs of one enqueue request for this shard: stored together or not at all.
 
     `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
-    answer; another fingerprint gives `RequestKeyConflict`. `max_pending` gives `QueueFull` when the queue would grow beyond it.
+    answer; another fingerprint gives `RequestKeyConflict`. `max_backlog` gives `QueueFull` when the queue would grow beyond it.
     `begin_by_ms`: the request is not to be begun later; who hands requests to a store sees to it.
-    `awaited`: a dequeue waits for these jobs and claims them within the next few turns of the loop; where that may share a
-    transaction with the insert, it is worth waiting for.
     """
 
     queue: str
     jobs: Sequence[NewJob]
     request_key: str | None = None
     fingerprint: bytes = b""
-    max_pending: int | None = None
-    awaited: bool = False
-    begin_by_ms: int = 2**63
+    max_backlog: int | None = None
+    begin_by_ms: int = NO_END_MS
 
 
 class Inserted(NamedTuple):
@@ -188,6 +188,9 @@ class Acked(NamedTuple):
     deadline_ms: int | None = None
 
 
+NOT_FOUND = Acked(Outcome.NOT_FOUND)
+
+
 class Checkpoint(NamedTuple):
     """Progress of a job in hand. Fenced by `token`, or, without one, by `source` being equal to the holder's."""
 
@@ -259,7 +262,7 @@ class PageRow(NamedTuple):
     """A row of a scan with the time it is ordered by."""
 
     sort_ms: int
-    job: Job
+    job: StoredJob
 
 
 class Swept(NamedTuple):

@@ -69,7 +69,7 @@ class LoopLag:
             help="Longest delay of the event loop's timer in this minute and the last, in seconds",
             join="max",
         )
-        metrics.gauge(
+        metrics.labelled_gauge(
             "loop-lag-over-",
             self.lag.over,
             prometheus="pinlater_loop_lag_over",
@@ -83,7 +83,7 @@ class LoopLag:
             help="Most CPU time that a turn of the event loop took in this minute and the last, in seconds",
             join="max",
         )
-        metrics.gauge(
+        metrics.labelled_gauge(
             "loop-turn-cpu-over-",
             self.turn_cpu.over,
             prometheus="pinlater_loop_turn_cpu_over",

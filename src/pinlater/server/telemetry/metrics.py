@@ -58,7 +58,7 @@ class Metrics:
         self._queues: dict[str, QueueMetrics] = {}
         self._methods: dict[str, MethodMetrics] = {}
         self._counters: dict[str, int] = {}
-        self._gauges: dict[str, tuple[Gauge, Callable[[], float | Mapping[str, float]]]] = {}
+        self._gauges: dict[str, tuple[Gauge, Callable[[], Mapping[str, float]]]] = {}
         self._ring: deque[Snapshot] = deque(maxlen=int(PERIOD_S / TICK_S) + 1)
         self.labels: dict[str, str] = {}
 
@@ -91,20 +91,25 @@ class Metrics:
         self._counters[name] = self._counters.get(name, 0) + n
 
     def gauge(
-        self,
-        name: str,
-        read: Callable[[], float | Mapping[str, float]],
-        *,
-        prometheus: str = "",
-        label: str = "",
-        help: str = "",
-        join: Join = "sum",
+        self, name: str, read: Callable[[], float], *, prometheus: str = "", help: str = "", join: Join = "sum"
     ) -> None:
         """Shows what `read` returns at each reading of the metrics; it is called on the event loop, so it must be cheap.
 
-        A `read` that gives a mapping makes one value a key: `name` + key in /stats.txt, a `label` with the key in /metrics.
-        `prometheus` is the whole name there; without it the `name` is made fit, with `pinlater_` before it.
+        `prometheus` is the whole name in /metrics; without it the `name` is made fit, with `pinlater_` before it.
         """
+        self._gauges[name] = Gauge(name, prometheus, "", help, join), lambda: {"": read()}
+
+    def labelled_gauge(
+        self,
+        name: str,
+        read: Callable[[], Mapping[str, float]],
+        *,
+        label: str,
+        prometheus: str = "",
+        help: str = "",
+        join: Join = "sum",
+    ) -> None:
+        """As `gauge`, with a value for each key: `name` + key in /stats.txt, a `label` with the key in /metrics."""
         self._gauges[name] = Gauge(name, prometheus, label, help, join), read
 
     def remove_gauge(self, name: str) -> None:
@@ -179,7 +184,5 @@ class Metrics:
         """All gauges now. On the event loop's thread only."""
         readings = []
         for gauge, read in self._gauges.values():
-            value = read()
-            values = value if isinstance(value, Mapping) else {"": value}
-            readings.append(GaugeReading(gauge, {member: +number for member, number in values.items()}))  # True is 1
+            readings.append(GaugeReading(gauge, {member: +number for member, number in read().items()}))  # True is 1
         return readings

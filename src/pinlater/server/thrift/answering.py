@@ -26,6 +26,7 @@ from pinlater.server.thrift.failures import (
     TooManyConnections,
     TooManyPipelined,
     TooManyRequests,
+    code_of,
     declared_exception,
     unexpected,
 )
@@ -246,7 +247,7 @@ class Answering:
         self._service.dequeuing.undelivered(answer.queue, answer.claimed)
 
     def _failed(self, call: Call, route: Route, recipient: Recipient, error: PinLaterError) -> bytes:
-        route.metrics.error(error.code.name)
+        route.metrics.error(code_of(error).name)
         if route.audited is not None:
             audit.refused(route.audited, call.method.name, call.arguments, recipient.peer, error)
         try:
@@ -280,7 +281,7 @@ class Answering:
             return encode_application_error(
                 header.name, header.seqid, ApplicationErrorKind.INTERNAL_ERROR, error.message
             )
-        self._routes[method.name].metrics.error(error.code.name)
+        self._routes[method.name].metrics.error(code_of(error).name)
         return encode_exception(method, header.seqid, declared_exception(error))
 
     def too_long(self, error: FrameTooLong) -> bytes:

@@ -6,20 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from pinlater.domain.calls import AckResult, Enqueued, JobCount, ServerInfo, SettingsInForce, WaitingDequeues
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import Attempt, Job, Outcome
+from pinlater.domain.job import Attempt, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig
-from pinlater.server.operations.values import (
-    AckResult,
-    Dequeued,
-    Enqueued,
-    JobCount,
-    QueueStats,
-    Scanned,
-    ServerInfo,
-    SettingsInForce,
-    WaitingDequeues,
-)
+from pinlater.server.operations.values import Dequeued, QueueStats, Scanned
+from pinlater.server.thrift.failures import code_of
 from pinlater.wire.generated import ttypes as types
 
 I32_MAX = 2**31 - 1
@@ -83,7 +75,7 @@ def _failed(descriptor: str, outcome: Outcome, error: PinLaterError) -> types.Ac
     return types.AckOutcome(
         descriptor,
         outcome,
-        errorCode=int(error.code),
+        errorCode=int(code_of(error)),
         errorDetail=error.detail,
         retryable=error.retryable,
         retryAfterMillis=error.retry_after_ms,
@@ -102,7 +94,7 @@ def _attempt(attempt: Attempt) -> types.Attempt:
     )
 
 
-def job_info(descriptor: str, job: Job) -> types.PinLaterJobInfo:
+def job_info(descriptor: str, job: StoredJob) -> types.PinLaterJobInfo:
     """All that the wire shows of a job."""
     return types.PinLaterJobInfo(
         jobDescriptor=descriptor,
@@ -125,7 +117,7 @@ def job_info(descriptor: str, job: Job) -> types.PinLaterJobInfo:
     )
 
 
-def looked_up(jobs: Sequence[tuple[str, Job]]) -> list[tuple[str, types.PinLaterJobInfo]]:
+def looked_up(jobs: Sequence[tuple[str, StoredJob]]) -> list[tuple[str, types.PinLaterJobInfo]]:
     """Jobs by descriptor."""
     return [(descriptor, job_info(descriptor, job)) for descriptor, job in jobs]
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.thrift.failures import code_of
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ def succeeded(audited: Audited, method: str, call: Any, peer: str, answer: objec
 
 def refused(audited: Audited, method: str, call: Any, peer: str, error: PinLaterError) -> None:
     """The call was answered with an error."""
-    _log(audited, method, call, peer, {"outcome": error.code.name, "detail": error.detail})
+    _log(audited, method, call, peer, {"outcome": code_of(error).name, "detail": error.detail})
 
 
 def interrupted(audited: Audited, method: str, call: Any, peer: str) -> None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pinlater.server.operations.settings import answer_bytes_max
+from pinlater.server.operations.settings import PAGES_BYTES_MAX, answer_bytes_max
 from pinlater.server.thrift.settings import ThriftSettings
 
 Cost = Callable[[Any], int]
 
 JOB_BYTES = 4 * 1024  # of a job without its body
-PAGES_BYTES = 8 * 1024 * 1024  # of all pages of a scan that are in memory at once: see `operations.merged_rows`
 
 
 def costs(settings: ThriftSettings) -> dict[str, Cost]:
@@ -29,7 +28,7 @@ def costs(settings: ThriftSettings) -> dict[str, Cost]:
         return 2 * min(max(jobs, 0) * job_bytes, bytes_max)
 
     def read(jobs: int) -> int:
-        return min(max(jobs, 0) * with_body, PAGES_BYTES)
+        return min(max(jobs, 0) * with_body, PAGES_BYTES_MAX)
 
     def dequeue(call: Any) -> int:
         request = call.request
@@ -42,13 +41,13 @@ def costs(settings: ThriftSettings) -> dict[str, Cost]:
     def scan(call: Any) -> int:
         request = call.request
         if request.bodyRegexToMatch is not None:
-            return shown(request.limit, with_body if request.includeBody else JOB_BYTES) + PAGES_BYTES
+            return shown(request.limit, with_body if request.includeBody else JOB_BYTES) + PAGES_BYTES_MAX
         if request.includeBody:
             return shown(request.limit, with_body) + read(request.limit)
         return shown(request.limit, JOB_BYTES)
 
     def search(call: Any) -> int:
-        return PAGES_BYTES if call.request.bodyRegexToMatch is not None else 0
+        return PAGES_BYTES_MAX if call.request.bodyRegexToMatch is not None else 0
 
     return {
         "dequeueJobs": dequeue,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from pinlater.domain.errors import PinLaterError, TooManyWaiting
+from pinlater.domain.errors import ErrorCode, PinLaterError, TooManyWaiting
 from pinlater.wire.generated import ttypes as types
+
+
+def code_of(error: PinLaterError) -> ErrorCode:
+    """The code that an error is answered with: UNKNOWN where what is finer is in its `detail` alone."""
+    return ErrorCode.UNKNOWN if error.code is None else error.code
 
 
 def declared_exception(error: PinLaterError) -> types.PinLaterException:
     """The answer for an error of the service. Its code is one of the eleven; what is finer is in `detail`."""
     return types.PinLaterException(
-        errorCode=int(error.code),
+        errorCode=int(code_of(error)),
         message=error.message,
         detail=error.detail,
         retryable=error.retryable,

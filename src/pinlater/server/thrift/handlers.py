@@ -13,19 +13,20 @@ from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns
 from pinlater.server.thrift import answers, requests
 from pinlater.server.thrift.requests import caller
+from pinlater.wire.generated import received
 
 Handler = Callable[[Service, Any], Awaitable[Any]]
 
 
-async def create_queue(service: Service, call: Any) -> None:
+async def create_queue(service: Service, call: received.createQueue_args) -> None:
     await service.queues.create_queue(call.name)
 
 
-async def delete_queue(service: Service, call: Any) -> None:
+async def delete_queue(service: Service, call: received.deleteQueue_args) -> None:
     await service.queues.delete_queue(call.name, call.password)
 
 
-async def enqueue_jobs(service: Service, call: Any) -> Any:
+async def enqueue_jobs(service: Service, call: received.enqueueJobs_args) -> Any:
     request = call.request
     stored = await service.enqueuing.enqueue(
         caller(call.context),
@@ -37,7 +38,7 @@ async def enqueue_jobs(service: Service, call: Any) -> Any:
     return answers.enqueued(stored)
 
 
-async def dequeue_jobs(service: Service, call: Any) -> Any:
+async def dequeue_jobs(service: Service, call: received.dequeueJobs_args) -> Any:
     queue = call.request.queueName
     dequeued = await service.dequeuing.dequeue(caller(call.context), await requests.dequeue_command(call.request))
     if len(dequeued.ack_results) <= ITEMS_A_TURN:
@@ -50,28 +51,28 @@ async def dequeue_jobs(service: Service, call: Any) -> Any:
     return answers.Delivery(queue, dequeued, outcomes)
 
 
-async def ack_dequeued_jobs(service: Service, call: Any) -> None:
+async def ack_dequeued_jobs(service: Service, call: received.ackDequeuedJobs_args) -> None:
     # Its answer has no outcomes, so an error of a single item would be lost.
     batch = await requests.ack_batch(call.request, per_item_errors=False)
-    await service.holders.acknowledge(caller(call.context), batch)
+    await service.claimed_jobs.acknowledge(caller(call.context), batch)
 
 
-async def ack_jobs(service: Service, call: Any) -> Any:
+async def ack_jobs(service: Service, call: received.ackJobs_args) -> Any:
     request = call.request
     batch = await requests.ack_batch(request, per_item_errors=bool(request.perItemErrors))
-    results = await service.holders.acknowledge(caller(call.context), batch)
+    results = await service.claimed_jobs.acknowledge(caller(call.context), batch)
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def checkpoint_jobs(service: Service, call: Any) -> None:
-    await service.holders.checkpoint(
+async def checkpoint_jobs(service: Service, call: received.checkpointJobs_args) -> None:
+    await service.claimed_jobs.checkpoint(
         caller(call.context), call.request.queueName, await requests.checkpoints(call.request)
     )
 
 
-async def checkpoint_jobs_fenced(service: Service, call: Any) -> Any:
+async def checkpoint_jobs_fenced(service: Service, call: received.checkpointJobsFenced_args) -> Any:
     request = call.request
-    results = await service.holders.checkpoint(
+    results = await service.claimed_jobs.checkpoint(
         caller(call.context),
         request.queueName,
         await requests.checkpoints(request),
@@ -80,19 +81,19 @@ async def checkpoint_jobs_fenced(service: Service, call: Any) -> Any:
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def heartbeat_claims(service: Service, call: Any) -> Any:
+async def heartbeat_claims(service: Service, call: received.heartbeatClaims_args) -> Any:
     request = call.request
     claims = await requests.claims(request)
-    results = await service.holders.heartbeat(
+    results = await service.claimed_jobs.heartbeat(
         caller(call.context), request.queueName, claims, per_item_errors=bool(request.perItemErrors)
     )
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def release_jobs(service: Service, call: Any) -> Any:
+async def release_jobs(service: Service, call: received.releaseJobs_args) -> Any:
     request = call.request
     claims = await requests.claims(request)
-    results = await service.holders.release(
+    results = await service.claimed_jobs.release(
         caller(call.context),
         request.queueName,
         claims,
@@ -102,35 +103,35 @@ async def release_jobs(service: Service, call: Any) -> Any:
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def cancel_jobs(service: Service, call: Any) -> Any:
-    results = await service.holders.cancel(caller(call.context), call.queueName, call.jobDescriptors)
+async def cancel_jobs(service: Service, call: received.cancelJobs_args) -> Any:
+    results = await service.claimed_jobs.cancel(caller(call.context), call.queueName, call.jobDescriptors)
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def lookup_jobs(service: Service, call: Any) -> Any:
+async def lookup_jobs(service: Service, call: received.lookupJobs_args) -> Any:
     request = call.request
     found = await service.looking.lookup(request.jobDescriptors, bodies=request.includeBody)
     return dict(await in_turns(found, answers.looked_up))
 
 
-async def get_job_count(service: Service, call: Any) -> int:
+async def get_job_count(service: Service, call: received.getJobCount_args) -> int:
     return answers.number(await service.looking.count(requests.count_filter(call.request)))
 
 
-async def count_jobs(service: Service, call: Any) -> Any:
+async def count_jobs(service: Service, call: received.countJobs_args) -> Any:
     return answers.job_count(await service.looking.count_jobs(requests.count_filter(call.request)))
 
 
-async def get_queue_names(service: Service, call: Any) -> set[str]:
+async def get_queue_names(service: Service, call: received.getQueueNames_args) -> set[str]:
     del call
     return set(await service.queues.queue_names())
 
 
-async def scan_jobs(service: Service, call: Any) -> Any:
+async def scan_jobs(service: Service, call: received.scanJobs_args) -> Any:
     return answers.scanned(await service.looking.scan(requests.scan_command(call.request)))
 
 
-async def retry_failed_jobs(service: Service, call: Any) -> int:
+async def retry_failed_jobs(service: Service, call: received.retryFailedJobs_args) -> int:
     request = call.request
     return answers.number(
         await service.bulk.retry_failed(
@@ -143,7 +144,7 @@ async def retry_failed_jobs(service: Service, call: Any) -> int:
     )
 
 
-async def run_jobs(service: Service, call: Any) -> Any:
+async def run_jobs(service: Service, call: received.runJobs_args) -> Any:
     request = call.request
     results = await service.bulk.run_jobs(
         request.queueName, request.jobDescriptors, request.attemptsToAllow, request.runAfterTimestampMillis
@@ -151,44 +152,44 @@ async def run_jobs(service: Service, call: Any) -> Any:
     return await in_turns(results, answers.ack_outcomes)
 
 
-async def delete_jobs(service: Service, call: Any) -> int:
+async def delete_jobs(service: Service, call: received.deleteJobs_args) -> int:
     return answers.number(await service.bulk.delete_jobs(requests.delete_filter(call.request), call.request.limit))
 
 
-async def delete_jobs_by_descriptor(service: Service, call: Any) -> int:
+async def delete_jobs_by_descriptor(service: Service, call: received.deleteJobsByDescriptor_args) -> int:
     return answers.number(await service.bulk.delete_jobs_by_descriptor(call.queueName, call.jobDescriptors))
 
 
-async def configure_queue(service: Service, call: Any) -> None:
+async def configure_queue(service: Service, call: received.configureQueue_args) -> None:
     await service.queues.configure_queue(call.queueName, requests.queue_config(call.config))
 
 
-async def get_queue_config(service: Service, call: Any) -> Any:
+async def get_queue_config(service: Service, call: received.getQueueConfig_args) -> Any:
     return answers.queue_config(await service.queues.queue_config(call.queueName))
 
 
-async def get_settings_in_force(service: Service, call: Any) -> Any:
+async def get_settings_in_force(service: Service, call: received.getSettingsInForce_args) -> Any:
     return answers.settings_in_force(await service.queue_settings.in_force(call.queueName))
 
 
-async def get_waiting_dequeues(service: Service, call: Any) -> Any:
+async def get_waiting_dequeues(service: Service, call: received.getWaitingDequeues_args) -> Any:
     del call
     return await in_turns(await service.waiting_dequeues(), answers.waiting_dequeues)
 
 
-async def pause_queue(service: Service, call: Any) -> None:
+async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
     await service.queues.set_paused(call.queueName, True)
 
 
-async def resume_queue(service: Service, call: Any) -> None:
+async def resume_queue(service: Service, call: received.resumeQueue_args) -> None:
     await service.queues.set_paused(call.queueName, False)
 
 
-async def get_queue_stats(service: Service, call: Any) -> Any:
+async def get_queue_stats(service: Service, call: received.getQueueStats_args) -> Any:
     return await answers.all_queue_stats(await service.queues.queue_stats(call.queueNames))
 
 
-async def get_server_info(service: Service, call: Any) -> Any:
+async def get_server_info(service: Service, call: received.getServerInfo_args) -> Any:
     del call
     return answers.server_info(await service.server_info())
 

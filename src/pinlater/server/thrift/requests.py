@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns
-from pinlater.server.operations.values import (
-    AckBatch,
-    AckItem,
-    Caller,
-    CheckpointItem,
-    ClaimItem,
-    DequeueCommand,
-    JobFilter,
-    JobToEnqueue,
-    ScanCommand,
-)
+from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter, ScanCommand
+from pinlater.wire.generated import received
 
 _STATES = {int(state): state for state in JobState}
 _SCOPES = {int(scope): scope for scope in UniqueScope}
 
 
-def caller(context: Any) -> Caller:
+def caller(context: received.RequestContext) -> Caller:
     """Who asks."""
     return tuple.__new__(Caller, (context.source, context.requestId))  # quicker than the class's own call
 
@@ -37,7 +28,7 @@ def _state(number: int) -> JobState:
     return state
 
 
-def _unique(job: Any) -> UniqueKey | None:
+def _unique(job: received.PinLaterJob) -> UniqueKey | None:
     """An empty key counts as none."""
     if not job.uniqueKey:
         return None
@@ -47,12 +38,12 @@ def _unique(job: Any) -> UniqueKey | None:
     return UniqueKey(job.uniqueKey, scope, job.uniqueForMillis or 0)
 
 
-def jobs_to_enqueue(jobs: Sequence[Any]) -> list[JobToEnqueue]:
+def jobs_to_enqueue(jobs: Sequence[received.PinLaterJob]) -> list[Job]:
     """Jobs as a producer described them. Attempts that were not said stay None: the queue's default holds."""
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
-            JobToEnqueue,
+            Job,
             (
                 job.body,
                 job.priority,
@@ -69,19 +60,19 @@ def jobs_to_enqueue(jobs: Sequence[Any]) -> list[JobToEnqueue]:
     ]
 
 
-def _succeeded(infos: Sequence[Any]) -> list[AckItem]:
+def _succeeded(infos: Sequence[received.PinLaterJobAckInfo]) -> list[Ack]:
     return _acks(infos, succeeded=True)
 
 
-def _failed(infos: Sequence[Any]) -> list[AckItem]:
+def _failed(infos: Sequence[received.PinLaterJobAckInfo]) -> list[Ack]:
     return _acks(infos, succeeded=False)
 
 
-def _acks(infos: Sequence[Any], *, succeeded: bool) -> list[AckItem]:
+def _acks(infos: Sequence[received.PinLaterJobAckInfo], *, succeeded: bool) -> list[Ack]:
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
-            AckItem,
+            Ack,
             (
                 info.jobDescriptor,
                 succeeded,
@@ -97,7 +88,7 @@ def _acks(infos: Sequence[Any], *, succeeded: bool) -> list[AckItem]:
     ]
 
 
-async def ack_batch(request: Any, *, per_item_errors: bool) -> AckBatch:
+async def ack_batch(request: received.PinLaterJobAckRequest, *, per_item_errors: bool) -> AckBatch:
     """Acks in the order of their outcomes: succeeded ones first."""
     succeeded, failed = request.jobsSucceeded or (), request.jobsFailed or ()
     if len(succeeded) + len(failed) <= ITEMS_A_TURN:
@@ -109,7 +100,7 @@ async def ack_batch(request: Any, *, per_item_errors: bool) -> AckBatch:
     return AckBatch(request.queueName, items, per_item_errors)
 
 
-async def dequeue_command(request: Any) -> DequeueCommand:
+async def dequeue_command(request: received.PinLaterDequeueRequest) -> DequeueCommand:
     """A dequeue with the acks that ride on it."""
     riding = request.jobAckRequest
     return DequeueCommand(
@@ -122,14 +113,14 @@ async def dequeue_command(request: Any) -> DequeueCommand:
     )
 
 
-async def checkpoints(request: Any) -> list[CheckpointItem]:
+async def checkpoints(request: received.PinLaterCheckpointJobsRequest) -> list[Checkpoint]:
     """Checkpoints, in order."""
     return await in_turns(request.requests, _checkpoints)
 
 
-def _checkpoints(requests: Sequence[Any]) -> list[CheckpointItem]:
+def _checkpoints(requests: Sequence[received.PinLaterCheckpointJobRequest]) -> list[Checkpoint]:
     return [
-        CheckpointItem(
+        Checkpoint(
             one.jobDescriptor,
             one.claimToken,
             one.newBody,
@@ -142,34 +133,34 @@ def _checkpoints(requests: Sequence[Any]) -> list[CheckpointItem]:
     ]
 
 
-async def claims(request: Any) -> list[ClaimItem]:
+async def claims(request: received.ClaimsRequest | received.ReleaseRequest) -> list[Claim]:
     """Claims of a heartbeat or a release, in order."""
     return await in_turns(request.claims, _claims)
 
 
-def _claims(claims: Sequence[Any]) -> list[ClaimItem]:
-    return [ClaimItem(claim.jobDescriptor, claim.claimToken) for claim in claims]
+def _claims(claims: Sequence[received.ClaimRef]) -> list[Claim]:
+    return [Claim(claim.jobDescriptor, claim.claimToken) for claim in claims]
 
 
-def count_filter(request: Any) -> JobFilter:
+def count_filter(request: received.PinLaterGetJobCountRequest) -> JobFilter:
     """Which jobs to count."""
     state = _state(request.jobState)
     return JobFilter(request.queueName, state, request.priority, request.countFutureJobs, request.bodyRegexToMatch)
 
 
-def scan_command(request: Any) -> ScanCommand:
+def scan_command(request: received.PinLaterScanJobsRequest) -> ScanCommand:
     """Which jobs to show."""
     state = _state(request.jobState)
     jobs = JobFilter(request.queueName, state, request.priority, request.scanFutureJobs, request.bodyRegexToMatch)
     return ScanCommand(jobs, request.limit, request.continuation, bool(request.paged), bool(request.includeBody))
 
 
-def delete_filter(request: Any) -> JobFilter:
+def delete_filter(request: received.PinLaterDeleteJobsRequest) -> JobFilter:
     """Which jobs to delete."""
     return JobFilter(request.queueName, _state(request.jobState), request.priority, False, request.bodyRegexToMatch)
 
 
-def queue_config(config: Any) -> QueueConfig:
+def queue_config(config: received.QueueConfig) -> QueueConfig:
     """A queue's settings; `paused` is not among them."""
     return QueueConfig(
         config.maxJobsPerSecond,

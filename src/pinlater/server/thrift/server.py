@@ -141,7 +141,7 @@ class ThriftServer:
             prometheus="pinlater_long_polls",
             help="Dequeues with waitMillis under way",
         )
-        self.metrics.gauge(
+        self.metrics.labelled_gauge(
             "memory-in-flight-",
             self.budget.by_kind,
             prometheus="pinlater_memory_in_flight_bytes",

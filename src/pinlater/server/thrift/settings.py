@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pinlater.wire.limits import WireLimits
+from pinlater.wire.limits import FRAME_BYTES_MAX, WireLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ThriftSettings:
     max_connections: int = 20_000
     max_connections_refused: int = 256
     max_concurrent_requests: int = 5_000
-    max_frame_bytes: int = 16 * 1024 * 1024
+    max_frame_bytes: int = FRAME_BYTES_MAX
     max_body_bytes: int = 1024 * 1024
     max_container_items: int = 100_000
     idle_timeout_s: float = 300.0

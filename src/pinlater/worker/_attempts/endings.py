@@ -10,12 +10,12 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple
 
+from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
 from pinlater.worker.context import JobContext, Rescheduling
 from pinlater.worker.errors import ProcessDied, Reject, Snooze, TimeLimitExceeded
 from pinlater.worker.errors import Retry as RetryAfter
 from pinlater.worker.retries import RetryPolicy, delay_of
 
-ERROR_TEXT_CHARS_MAX = 4_000
 STATUS_CHARS_MAX = 500
 _TRACE_CHARS_MAX = 3_000
 

@@ -17,7 +17,7 @@ def log_start(run: WorkerRun, queues: Mapping[str, QueueTasks], crons: int) -> N
     _log.info(
         "worker started",
         extra={
-            "servers": ",".join(map(str, run.client.servers)),
+            "servers": list(map(str, run.client.servers)),
             "concurrency": run.settings.concurrency,
             "grace": duration_text(run.settings.grace_ms),
             **({"cron_entries": crons} if crons else {}),
@@ -25,7 +25,7 @@ def log_start(run: WorkerRun, queues: Mapping[str, QueueTasks], crons: int) -> N
     )
     for name, queue in queues.items():
         at_most = {} if queue.concurrency is None else {"concurrency": queue.concurrency}
-        _log.info("queue %s", name, extra={"tasks": ",".join(queue.tasks), **at_most})
+        _log.info("queue %s", name, extra={"tasks": list(queue.tasks), **at_most})
 
 
 def log_stop(run: WorkerRun) -> None:

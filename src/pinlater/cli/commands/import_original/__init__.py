@@ -15,73 +15,83 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.commands.import_original.copy import Copy, Imported, Plan, Tally, Told
-from pinlater.cli.commands.import_original.servers import PASSWORD_VARIABLE, endpoints
+from pinlater.cli.commands.import_original.progress import Progress
+from pinlater.cli.commands.import_original.servers import old_servers
 from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.import_original.copy import Copy, Imported, Plan, Tally, Told
+from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, SourceFailed, Tls
 
 if TYPE_CHECKING:  # its driver is an extra
-    from pinlater.cli.commands.import_original.source import Original, Table
+    from pinlater.import_original.source import Original
 
 _LEFT = ("in_progress", "succeeded", "failed", "other")
-_LINE_EVERY_S, _BLINK_S = 30.0, 0.2
-_CONNECT_MS, _STATEMENT_MS = 10_000, 60_000
 _ORIGIN_MAX = 64
 _WAITING = (JobState.PENDING,)
 
 
+Sources = Annotated[
+    list[str] | None,
+    typer.Option("--from", metavar="mysql://USER@HOST:PORT/", help="The old database server; may be repeated."),
+]
+SourceFile = Annotated[
+    Path | None,
+    typer.Option("--from-shards", metavar="FILE", help="All servers of the original's shard file, as its users."),
+]
+HostPrefix = Annotated[
+    str | None, typer.Option("--host-prefix", help="Only keys of that file that begin so, before a number.")
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        help=f"Its first line is the database user's password. Else the environment's {PASSWORD_VARIABLE}.",
+    ),
+]
+Queues = Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated.")]
+WithRunning = Annotated[
+    bool,
+    typer.Option("--include-in-progress", help="Jobs IN_PROGRESS too, as waiting ones. Stop their workers first."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count; the new server isn't asked.")]
+MapFile = Annotated[
+    Path | None, typer.Option("--map", metavar="FILE", help="Write old and new descriptors there, as CSV.")
+]
+Remember = Annotated[
+    str,
+    typer.Option(
+        "--remember", help="How long the new server remembers what was copied, so that a run can be repeated."
+    ),
+]
+Origin = Annotated[
+    str, typer.Option("--origin", help="A name for the installation, where several with equal names are merged.")
+]
+RetryFor = Annotated[str, typer.Option("--retry-for", help="How long a failure may last before it gives up.")]
+WithTls = Annotated[bool, typer.Option("--tls", help="Talk TLS to the database.")]
+TlsAuthority = Annotated[
+    Path | None, typer.Option("--tls-ca", help="TLS, with a certificate that this authority signed.")
+]
+TlsAnyHost = Annotated[bool, typer.Option("--tls-any-host", help="Whatever host name the certificate is for.")]
+
+
 def import_original(
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--from", metavar="mysql://USER@HOST:PORT/", help="The old database server; may be repeated."),
-    ] = None,
-    from_shards: Annotated[
-        Path | None,
-        typer.Option("--from-shards", metavar="FILE", help="All servers of the original's shard file, as its users."),
-    ] = None,
-    host_prefix: Annotated[
-        str | None, typer.Option("--host-prefix", help="Only keys of that file that begin so, before a number.")
-    ] = None,
-    password_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--password-file",
-            help=f"Its first line is the database user's password. Else the environment's {PASSWORD_VARIABLE}.",
-        ),
-    ] = None,
-    queue: Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated.")] = None,
-    include_in_progress: Annotated[
-        bool,
-        typer.Option("--include-in-progress", help="Jobs IN_PROGRESS too, as waiting ones. Stop their workers first."),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; the new server isn't asked.")] = False,
-    map_file: Annotated[
-        Path | None, typer.Option("--map", metavar="FILE", help="Write old and new descriptors there, as CSV.")
-    ] = None,
-    remember: Annotated[
-        str,
-        typer.Option(
-            "--remember", help="How long the new server remembers what was copied, so that a run can be repeated."
-        ),
-    ] = "30d",
-    origin: Annotated[
-        str, typer.Option("--origin", help="A name for the installation, where several with equal names are merged.")
-    ] = "",
-    retry_for: Annotated[
-        str, typer.Option("--retry-for", help="How long a failure may last before it gives up.")
-    ] = "60s",
-    tls: Annotated[bool, typer.Option("--tls", help="Talk TLS to the database.")] = False,
-    tls_ca: Annotated[
-        Path | None, typer.Option("--tls-ca", help="TLS, with a certificate that this authority signed.")
-    ] = None,
-    tls_any_host: Annotated[
-        bool, typer.Option("--tls-any-host", help="Whatever host name the certificate is for.")
-    ] = False,
+    source: Sources = None,
+    from_shards: SourceFile = None,
+    host_prefix: HostPrefix = None,
+    password_file: PasswordFile = None,
+    queue: Queues = None,
+    include_in_progress: WithRunning = False,
+    dry_run: DryRun = False,
+    map_file: MapFile = None,
+    remember: Remember = "30d",
+    origin: Origin = "",
+    retry_for: RetryFor = "60s",
+    tls: WithTls = False,
+    tls_ca: TlsAuthority = None,
+    tls_any_host: TlsAnyHost = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -92,9 +102,7 @@ def import_original(
 
     Example: pinlater import-original --from mysql://pinlater@olddb:3306/ --queue emails --dry-run
     """
-    import_module(
-        "pinlater.cli.commands.import_original.source"
-    )  # a missing driver is said before a password is asked for
+    import_module("pinlater.import_original.source")  # a missing driver is said before a password is asked for
     plan = Plan(
         queue or (),
         (*_WAITING, JobState.IN_PROGRESS) if include_in_progress else _WAITING,
@@ -102,35 +110,29 @@ def import_original(
         (options.span_ms(retry_for, "--retry-for") or 0) / 1000,
         _checked_origin(origin),
     )
-    settings = MysqlSettings(
-        connect_timeout_ms=_CONNECT_MS,
-        statement_timeout_ms=_STATEMENT_MS,
-        tls=tls or tls_any_host or tls_ca is not None,
-        tls_ca=tls_ca,
-        tls_check_hostname=not tls_any_host,
-    )
+    how = Tls(tls or tls_any_host or tls_ca is not None, tls_ca, check_hostname=not tls_any_host)
     if dry_run and map_file is not None:
         raise typer.BadParameter("--dry-run and --map exclude each other")
-    found = endpoints(source or [], from_shards, host_prefix, password_file)
+    found = old_servers(source or [], from_shards, host_prefix, password_file)
     client = None if dry_run else options.client_for(server, timeout, request_keys=False)
-    _copy(plan, client, found, settings, map_file, json)
+    _copy(plan, client, found, how, map_file, json)
 
 
 def _copy(
     plan: Plan,
     client: AsyncClient | None,
-    found: Sequence[Endpoint],
-    settings: MysqlSettings,
+    found: Sequence[OldServer],
+    tls: Tls,
     map_file: Path | None,
     as_json: bool,
 ) -> None:
     """Copies, or counts if there is no client, and prints what was done, after a failure too."""
-    from pinlater.cli.commands.import_original.source import Original, SourceFailed
+    from pinlater.import_original.source import Original
 
     progress = Progress()
     with _map(map_file) as told:
         copy = Copy(plan, client, told, progress.show, SystemClock().monotonic)
-        originals = [Original(endpoint, settings) for endpoint in found]
+        originals = [Original(each, tls) for each in found]
         try:
             with exits.reported():
                 asyncio.run(_run(copy, client, originals))
@@ -176,38 +178,6 @@ def _map(path: Path | None) -> Iterator[Told]:
             file.flush()
 
         yield tell
-
-
-class Progress:
-    """Where a run is, on standard error: in place on a terminal, a line every half a minute elsewhere."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._clock = SystemClock()
-        self._next = self._clock.monotonic() + _every(self._console)
-
-    def show(self, table: Table, tally: Tally) -> None:
-        """Says it if it is time."""
-        now = self._clock.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _every(self._console)
-        done = (
-            f"{table.name}: {tally.copied:,} copied, {tally.already_there:,} there already, {tally.left.total():,} left"
-        )
-        self._write(done if self._console.is_terminal else f"{done}\n")
-
-    def close(self) -> None:
-        """Starts a new line for the output that follows."""
-        self._write("")
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}" if self._console.is_terminal else text)
-        sys.stderr.flush()
-
-
-def _every(console: Console) -> float:
-    return _BLINK_S if console.is_terminal else _LINE_EVERY_S
 
 
 def _print(tallies: Mapping[tuple[str, int], Tally], dry_run: bool, as_json: bool) -> None:

@@ -9,57 +9,35 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import typer
 
 from pinlater.cli import exits
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
-
-PASSWORD_VARIABLE = "PINLATER_ORIGINAL_PASSWORD"  # noqa: S105 - a name
-_PORT = 3306
+from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, server_of
 
 
-def endpoints(
+def old_servers(
     urls: Sequence[str], shard_file: Path | None, host_prefix: str | None, password_file: Path | None
-) -> list[Endpoint]:
+) -> list[OldServer]:
     """The servers, each once. Ends the command where something of it is wrong."""
     if not urls and shard_file is None:
         raise typer.BadParameter("name the old database server", param_hint="--from")
     found = [] if shard_file is None else _of_shard_file(shard_file, host_prefix)
     try:
         for url in urls:
-            endpoint_of(url, "")  # what is wrong with an address is said before a password is asked for
+            server_of(url, "")  # what is wrong with an address is said before a password is asked for
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
     if urls:
         password = _password(password_file)
-        found += [endpoint_of(url, password) for url in urls]
+        found += [server_of(url, password) for url in urls]
     return list({(one.host, one.port, one.socket): one for one in found}.values())
 
 
-def endpoint_of(url: str, password: str) -> Endpoint:
-    """The server that `mysql://user@host:port/` names. Raises `ValueError` in words, without the URL: it may hold a password."""
-    form = "write mysql://USER@HOST:PORT/"
-    try:
-        parts = urlsplit(url)
-        port = parts.port or _PORT
-    except ValueError:
-        raise ValueError(f"is no address: {form}") from None
-    if parts.password is not None:
-        raise ValueError(
-            f"holds a password, which every user of this machine can see: use --password-file or {PASSWORD_VARIABLE}"
-        )
-    if parts.scheme != "mysql" or not parts.hostname or not parts.username:
-        raise ValueError(f"is no address: {form}")
-    if parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError(f"names more than a server: {form}, and --queue for single queues")
-    return Endpoint(parts.hostname, port, unquote(parts.username), password, database="")
-
-
-def _of_shard_file(path: Path, host_prefix: str | None) -> list[Endpoint]:
+def _of_shard_file(path: Path, host_prefix: str | None) -> list[OldServer]:
     from pinlater.server.config.files import FileBroken, read_bytes, understood
     from pinlater.server.config.mysql_shards import parse
+    from pinlater.server.storage.mysql.settings import MysqlSettings
 
     settings = MysqlSettings(host_prefix=host_prefix)
     try:
@@ -67,7 +45,7 @@ def _of_shard_file(path: Path, host_prefix: str | None) -> list[Endpoint]:
     except FileBroken as broken:
         exits.fail(str(broken), exits.USAGE)
     return [
-        Endpoint(entry.host, entry.port, entry.user or "", entry.password or "", "", entry.socket, entry.tls)
+        OldServer(entry.host, entry.port, entry.user or "", entry.password or "", entry.socket, entry.tls)
         for entry in entries
     ]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FileTools(Protocol):
-    """Work on the file of a store without a server. All raise `WorldError`."""
+    """Work on the file of a store without a server. All raise `Unavailable`."""
 
     def migrate(self, path: Path) -> Migrated:
         """Takes the file to this program's schema, making it where there is none."""
@@ -121,10 +121,10 @@ class ShardedKind(Protocol):
         """The shard, not opened yet. Imports the driver."""
 
     async def look_at(self, place: ShardPlace, settings: Settings, now_ms: int) -> Look:
-        """Schema, servers, counts and keys, without serving the shard. Raises `WorldError`."""
+        """Schema, servers, counts and keys, without serving the shard. Raises `Unavailable`."""
 
     async def forget_timed_keys(self, place: ShardPlace, settings: Settings, now_ms: int) -> int:
-        """Deletes the unique keys that only time would free; how many there were. Raises `WorldError`."""
+        """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
 
     async def migrate(self, place: ShardPlace, settings: Settings) -> Migrated:
-        """Takes the shard to this program's schema. Raises `WorldError`."""
+        """Takes the shard to this program's schema. Raises `Unavailable`."""

@@ -14,8 +14,6 @@ from pinlater.server.storage.memory.queue_state import Line, QueueState
 from pinlater.server.storage.memory.record import Claim, Record
 from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef
 
-NOT_FOUND = Acked(Outcome.NOT_FOUND)
-
 
 def finish(queue: QueueState, job: Record, ack: Ack, now_ms: int) -> Acked:
     """A success or a failure of any holder's claim, or of the claim with the ack's token."""

@@ -18,8 +18,8 @@ def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted |
     answer = _plan(queue, request, now_ms)
     growth = len(request.jobs) - len(answer.existing)
     pending = queue.pending()
-    if request.max_pending is not None and growth and pending + growth > request.max_pending:
-        return QueueFull(request.queue, pending, request.max_pending)
+    if request.max_backlog is not None and growth and pending + growth > request.max_backlog:
+        return QueueFull.of(request.queue, pending, request.max_backlog)
     _store(queue, request, answer, now_ms)
     return answer
 
@@ -29,7 +29,7 @@ def answered(queue: QueueState, key: str, fingerprint: bytes, now_ms: int) -> In
     seen = queue.requests.get(key)
     if seen is None or seen.at_ms + REQUEST_KEY_KEPT_MS < now_ms:
         return None
-    return RequestKeyConflict(key) if seen.fingerprint != fingerprint else seen.answer._replace(repeated=True)
+    return RequestKeyConflict.of(key) if seen.fingerprint != fingerprint else seen.answer._replace(repeated=True)
 
 
 def _plan(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pinlater.domain.job import Attempt, ClaimedJob, Holder, Job, JobState, NewJob, UniqueKey
+from pinlater.domain.job import Attempt, ClaimedJob, Holder, JobState, NewJob, StoredJob, UniqueKey
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 
@@ -96,9 +96,9 @@ class Record:
             claim_deadline_ms=deadline_ms,
         )
 
-    def shown(self, *, body: bool) -> Job:
+    def shown(self, *, body: bool) -> StoredJob:
         """All that is known of it."""
-        return Job(
+        return StoredJob(
             id=self.id,
             queue=self.queue,
             priority=self.priority,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job, JobState, UniqueScope
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
@@ -17,6 +17,7 @@ from pinlater.server.storage.memory.record import Record
 from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
+    NOT_FOUND,
     TIMED_KEYS_COUNTED,
     Ack,
     Acked,
@@ -131,16 +132,18 @@ class MemoryShard:
     ) -> None:
         queue = self._queues.get(name)
         if queue is None:
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
         queue.settings = queue.settings.changed(config, paused, version)
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
         return [
             inserting.insert(queue, request, now_ms)
             if (queue := self._queues.get(request.queue))
-            else QueueNotFound(request.queue)
+            else QueueNotFound.of(request.queue)
             for request in requests
         ]
 
@@ -149,15 +152,12 @@ class MemoryShard:
         return [
             claiming.claim(queue, order, now_ms, together)
             if (queue := self._queues.get(order.queue))
-            else QueueNotFound(order.queue)
+            else QueueNotFound.of(order.queue)
             for order in orders
         ]
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
-        return [
-            finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else finishing.NOT_FOUND
-            for ack in acks
-        ]
+        return [finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else NOT_FOUND for ack in acks]
 
     # --- keys across shards ---------------------------------------------------------------------------------------------
 
@@ -201,42 +201,35 @@ class MemoryShard:
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
         return [
-            finishing.checkpoint(*found, progress, now_ms)
-            if (found := self._find(progress.key))
-            else finishing.NOT_FOUND
+            finishing.checkpoint(*found, progress, now_ms) if (found := self._find(progress.key)) else NOT_FOUND
             for progress in checkpoints
         ]
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return [
-            finishing.extend(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
-            for ref in claims
+            finishing.extend(*found, ref, now_ms) if (found := self._find(ref.key)) else NOT_FOUND for ref in claims
         ]
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return [
-            finishing.release(*found, ref, now_ms) if (found := self._find(ref.key)) else finishing.NOT_FOUND
-            for ref in claims
+            finishing.release(*found, ref, now_ms) if (found := self._find(ref.key)) else NOT_FOUND for ref in claims
         ]
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else finishing.NOT_FOUND for key in keys]
+        return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else NOT_FOUND for key in keys]
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return [
-            bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else finishing.NOT_FOUND
-            for order in orders
-        ]
+        return [bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else NOT_FOUND for order in orders]
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
         queue = self._queues.get(order.queue)
-        return bulk.requeue_failed(queue, order, now_ms) if queue else QueueNotFound(order.queue)
+        return bulk.requeue_failed(queue, order, now_ms) if queue else QueueNotFound.of(order.queue)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         queue = self._queues.get(order.queue)
-        return bulk.purge(queue, order) if queue else QueueNotFound(order.queue)
+        return bulk.purge(queue, order) if queue else QueueNotFound.of(order.queue)
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return sum(bulk.delete(queue, [key], state) for key in keys if (queue := self._queues.get(key.queue)))
@@ -247,14 +240,14 @@ class MemoryShard:
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[ClaimedJob] | PinLaterError:
         found = self._queues.get(queue)
-        return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound(queue)
+        return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound.of(queue)
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         return [found[1].shown(body=bodies) if (found := self._find(key)) else None for key in keys]
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         queue = self._queues.get(page.queue)
-        return looking.scan(queue, page) if queue else QueueNotFound(page.queue)
+        return looking.scan(queue, page) if queue else QueueNotFound.of(page.queue)
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         names = self._queues if queues is None else set(queues) & set(self._queues)

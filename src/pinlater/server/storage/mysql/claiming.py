@@ -27,10 +27,10 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
-from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
@@ -53,7 +53,7 @@ _FREE_UNIQUE_KEY = sql("free_unique_key")
 
 async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
     """All orders at once."""
-    results: list[Claimed | PinLaterError] = [QueueNotFound(order.queue) for order in orders]
+    results: list[Claimed | PinLaterError] = [QueueNotFound.of(order.queue) for order in orders]
     claims: list[tuple[int, _Claim]] = []
     together = BytesTogether(orders)
     queues = await transaction.queues_named([order.queue for order in orders])
@@ -189,7 +189,7 @@ class _Claim:
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, tuple[Any, ...]]) -> list[int]:
         """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
 
-        Returns the ids of expired jobs.
+        Measured, and MySQL's own: it knows sizes only, and no body yet. Returns the ids of expired jobs.
         """
         shares = iter([share for share in self._shares if share.left])
         share = next(shares, None)

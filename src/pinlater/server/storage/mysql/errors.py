@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import CallerError, ShardConnectionFailed, ShardRefused, StoreFull, WorldError
+from pinlater.domain.errors import CallerError, ShardConnectionFailed, ShardRefused, StoreFull, Unavailable
 from pinlater.server.storage.mysql.connection import ConnectionLost, code_of, text_of
 from pinlater.server.storage.mysql.settings import Endpoint
 
@@ -53,19 +53,19 @@ class SlotLost(ShardConnectionFailed):
         self.writer = writer
 
 
-def translate(error: Exception, endpoint: Endpoint, tries: int = 1) -> WorldError:
-    """A `WorldError` that says what happened and what would help; with the cause kept."""
+def translate(error: Exception, endpoint: Endpoint, tries: int = 1) -> Unavailable:
+    """A `Unavailable` that says what happened and what would help; with the cause kept."""
     found = _translate(error, endpoint, tries)
     found.__cause__ = error
     return found
 
 
-def _translate(error: Exception, endpoint: Endpoint, tries: int) -> WorldError:
+def _translate(error: Exception, endpoint: Endpoint, tries: int) -> Unavailable:
     if isinstance(error, ConnectionLost):
         return ShardConnectionFailed(str(error))
     code, text = code_of(error), text_of(error)
     if code in _FULL:
-        return StoreFull(f"{endpoint}: {text}")
+        return StoreFull.of(f"{endpoint}: {text}")
     if code in DEADLOCKS or code == LOCK_WAIT:
         return ShardRefused(
             f"{endpoint}: another transaction holds the rows that this needs ({text}); nothing was changed, in {tries} tries",

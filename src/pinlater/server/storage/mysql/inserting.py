@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import slot_of
-from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.domain.job import NewJob
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
@@ -27,8 +27,7 @@ from pinlater.server.storage.mysql.statements import (
 )
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.options import options_text
-from pinlater.server.storage.record import later
-from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
+from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
 from pinlater.server.storage.values import Inserted, InsertRequest
 
@@ -102,7 +101,7 @@ class _Batch:
 
     async def look(self, requests: Sequence[InsertRequest]) -> None:
         known = [(queue, request) for request in requests if (queue := self._queues.get(request.queue)) is not None]
-        full = {queue.queue_id for queue, request in known if request.max_pending is not None}
+        full = {queue.queue_id for queue, request in known if request.max_backlog is not None}
         if full:
             await self._count(full)
         unique = [
@@ -115,8 +114,8 @@ class _Batch:
             self._has_keys = True
             await self._find_holders(unique)
         if self._transaction.careful or any(
-            request.max_pending is not None
-            and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_pending
+            request.max_backlog is not None
+            and self._pending.get(queue.queue_id, 0) + len(request.jobs) > request.max_backlog
             for queue, request in known
         ):
             await self._recall(known)  # what was answered before is answered again, also by a queue that is full now
@@ -157,7 +156,7 @@ class _Batch:
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if self._slots_lost and any(slot_of(job.id) in self._slots_lost for job in request.jobs):
             return SlotLost(self._transaction.endpoint)
         key = request.request_key
@@ -174,7 +173,7 @@ class _Batch:
                     return BodyTooLong(self._transaction.endpoint, index, size_bytes, self._row_bytes_max)
         existing = self._existing(queue, jobs) if self._has_keys else {}
         pending = self._pending.get(queue.queue_id, 0)
-        if request.max_pending is not None and (full := queue_full(request, pending, existing)) is not None:
+        if request.max_backlog is not None and (full := queue_full(request, pending, existing)) is not None:
             return full
         self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
         fresh = new_jobs(jobs, existing)
@@ -212,7 +211,7 @@ class _Batch:
         self.jobs_left.clear()
 
     def _add_jobs(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
-        """The hot loop: one turn a job."""
+        """The hot loop, measured and MySQL's own: one turn a job, rows as the bytes of the packet."""
         now_ms = self._now_ms
         queue_id = queue.queue_id
         add_job, add_ready = self._jobs.append, self._ready.append
@@ -246,8 +245,7 @@ class _Batch:
 
     def _add_keys(self, queue_id: int, job: NewJob) -> None:
         if job.unique is not None:
-            timed = job.unique.scope is UniqueScope.TIME
-            until_ms = later(self._now_ms, job.unique.for_ms) if timed else None
+            until_ms = unique_until_ms(job.unique, self._now_ms)
             key = (queue_id, job.unique.key)
             if until_ms is None or until_ms > self._now_ms:
                 self._held[key] = (job.id, job.priority)

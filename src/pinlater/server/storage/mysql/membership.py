@@ -20,6 +20,7 @@ import secrets
 import socket
 from collections.abc import Callable
 
+from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.mysql.connection import MysqlConnection
@@ -48,8 +49,6 @@ _CHANGE_META = sql("change_meta")
 _RANGES = 2**63 // NUMBERS
 # An answer that takes longer says too little of the time.
 _QUICK_MS = 500
-# Clocks that differ by less are as good as the same, and the database's is the one that is corrected.
-_JUMP_MS = 1_000
 _OWNERS = "owners"
 
 
@@ -123,11 +122,11 @@ class Membership:
 
     async def _say_time(self, connection: MysqlConnection, ahead_ms: int) -> None:
         before = self._ahead_ms
-        if before is not None and abs(ahead_ms - before) < _JUMP_MS // 2:
+        if before is not None and abs(ahead_ms - before) < CLOCK_JUMP_MS // 2:
             return
         await connection.run([_SAVE_CLOCK(slot=self.slot, incarnation=self.incarnation, ahead_ms=ahead_ms)])
         self._ahead_ms = ahead_ms
-        if before is not None and abs(ahead_ms - before) >= _JUMP_MS:
+        if before is not None and abs(ahead_ms - before) >= CLOCK_JUMP_MS:
             logger.warning(
                 "%s: the database's clock jumped; the servers go on by the time that they had",
                 connection.endpoint,
@@ -139,7 +138,7 @@ class Membership:
         now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
         now_ms = int(now.rows[0][0])
         ahead = sorted(ahead for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms))
-        if not ahead or abs(ahead[len(ahead) // 2]) < _JUMP_MS:
+        if not ahead or abs(ahead[len(ahead) // 2]) < CLOCK_JUMP_MS:
             return now_ms
         return now_ms + int(ahead[len(ahead) // 2])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
@@ -14,7 +14,7 @@ from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.relational.looking import page_order, queue_id_of
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.values import JobKey, Page, PageRow
@@ -33,9 +33,9 @@ _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
 _COUNT_JOBS = sql("count_jobs")
 
 
-async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
     """All that is known of each; the whole name must match."""
-    found: dict[JobKey, Job] = {}
+    found: dict[JobKey, StoredJob] = {}
     ids = sorted({key.id for key in keys})
     for start in range(0, len(ids), _LOOKUP_MAX):
         part = ids[start : start + _LOOKUP_MAX]
@@ -44,7 +44,7 @@ async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies:
     return [found.get(key) for key in keys]
 
 
-async def _jobs(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[Job]:
+async def _jobs(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[StoredJob]:
     """The jobs that exist; a row that is in no state remains of a deleted job."""
     body = _BODY if bodies else _NO_BODY
     found = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)
@@ -69,7 +69,7 @@ async def scan(connection: MysqlConnection, page: Page) -> list[PageRow] | PinLa
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
     queue_id = await queue_id_of(MysqlReader(connection), page.queue)
     if queue_id is None:
-        return QueueNotFound(page.queue)
+        return QueueNotFound.of(page.queue)
     order = await page_order(MysqlReader(connection), queue_id, page)
     return await _with_jobs(connection, order, page)
 
@@ -100,7 +100,7 @@ async def peek(
     """What a claim would give to one call."""
     queue_id = await queue_id_of(MysqlReader(connection), queue)
     if queue_id is None:
-        return QueueNotFound(queue)
+        return QueueNotFound.of(queue)
     [used] = await connection.run([_LIST_PRIORITIES_OF(queue_id=queue_id)])
     if not used.rows:
         return []
@@ -128,7 +128,7 @@ async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int
             return None
         _, allowed, remaining, ended, created_ms, text = about[0]
         options = options_of(text)
-        if options.expires_ms is not None and options.expires_ms < now_ms:
+        if has_expired(options, now_ms):
             return None
         attempt = (allowed, remaining, ended + 1, options.headers)
         return ClaimedJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)

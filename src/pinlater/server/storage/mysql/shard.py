@@ -16,9 +16,9 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, WorldError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, Unavailable
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import ClaimedJob, Job
+from pinlater.domain.job import ClaimedJob, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
@@ -279,7 +279,7 @@ class MysqlShard(RelationalShard):
     ) -> None:
         self._check_open()
         if not await self._other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class MysqlShard(RelationalShard):
         self._check_open()
         return await self._readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         self._check_open()
         return await self._readers.read(lambda c: reading.lookup(c, keys, bodies=bodies))
 
@@ -386,7 +386,7 @@ class MysqlShard(RelationalShard):
         self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
         try:
             await self.keep_partitions(now_ms)
-        except WorldError as error:
+        except Unavailable as error:
             self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS * 10
             logger.warning("partitions could not be changed", extra={"shard": self.name, "reason": error.message})
 

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 from asyncmy import errors as driver
 
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, Result, code_of, text_of
 from pinlater.server.storage.mysql.counters import Counters
@@ -245,12 +246,12 @@ class Writer:
         async with self._turn:
             self.number = number
             self._newest = secrets.randbits(62)
-            self._numbers = (0, 2**63 - 1)
+            self._numbers = (0, I64_MAX)
 
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
 
-        Raises what `work` raises, a `WorldError` for what the database could not do, `OutcomeUnknown` where the outcome cannot be
+        Raises what `work` raises, a `Unavailable` for what the database could not do, `OutcomeUnknown` where the outcome cannot be
         found out. No new try begins once a statement's time limit has passed since the first began.
         """
         try:

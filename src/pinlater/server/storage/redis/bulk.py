@@ -10,14 +10,14 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, WorldError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import RetryFailed
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
-from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, line_of, may_exist, ref_of
+from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, PRIORITY_MAX, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.reading import is_held
 from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
@@ -34,8 +34,8 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
     """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
     queue = access.queues.get(order.queue)
     if queue is None:
-        return QueueNotFound(order.queue)
-    if not 0 <= order.priority <= 255:
+        return QueueNotFound.of(order.queue)
+    if not 0 <= order.priority <= PRIORITY_MAX:
         return 0
     done = passed = 0
     while done < order.limit and passed <= _PASSED_OVER_MAX:
@@ -124,8 +124,8 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
     """Oldest first, by the time that orders the state."""
     queue = access.queues.get(order.queue)
     if queue is None:
-        return QueueNotFound(order.queue)
-    if not 0 <= order.priority <= 255:
+        return QueueNotFound.of(order.queue)
+    if not 0 <= order.priority <= PRIORITY_MAX:
         return 0
     line = line_of(queue, order.priority)
     deleted = 0
@@ -159,14 +159,14 @@ async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState |
 
 
 @contextmanager
-def _after(done: int) -> Iterator[list[WorldError]]:
+def _after(done: int) -> Iterator[list[Unavailable]]:
     """Catches an error that came after some pieces were done and that is known to have changed nothing more."""
-    trouble: list[WorldError] = []
+    trouble: list[Unavailable] = []
     try:
         yield trouble
     except OutcomeUnknown:
         raise
-    except WorldError as error:
+    except Unavailable as error:
         if not done:
             raise
         logger.warning("%d jobs were done before this: %s", done, error)

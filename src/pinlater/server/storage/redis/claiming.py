@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Any
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.errors import PinLaterError, QueueNotFound, WorldError
+from pinlater.domain.errors import PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import ClaimedJob
 from pinlater.server.storage.decide import Expire
 from pinlater.server.storage.options import options_of
@@ -59,7 +59,7 @@ async def claim(
     values = iter(records)
     for order in orders:
         if order.queue not in queues:
-            results.append(QueueNotFound(order.queue))
+            results.append(QueueNotFound.of(order.queue))
             continue
         shares, due, expired, cut, lost = next(found)
         jobs = [_jobs(share, values, now_ms, order.claim_timeout_ms) if share else [] for share in shares]
@@ -72,7 +72,7 @@ async def claim(
 
 
 def _packed(place: int, order: ClaimOrder) -> tuple[Any, ...]:
-    timeout_ms = max(-(2**63), min(order.claim_timeout_ms, 2**63 - 1))
+    timeout_ms = max(-I64_MAX - 1, min(order.claim_timeout_ms, I64_MAX))
     calls = [
         (max(0, call.limit), call.max_bytes, pack_holder(call.holder[2], call.holder[0], call.holder[1]))
         for call in order.calls
@@ -142,7 +142,7 @@ async def _expire(access: Access, refs: bytes, now_ms: int) -> int:
 
     try:
         return await access.change(expired, now_ms, decide, ())
-    except WorldError as error:
+    except Unavailable as error:
         logger.warning("jobs past their expiry could not be ended yet: %s", error)
         return 0
 

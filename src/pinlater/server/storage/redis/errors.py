@@ -6,7 +6,7 @@ import re
 
 from redis import exceptions as driver
 
-from pinlater.domain.errors import ShardConnectionFailed, ShardRefused, StoreFull, WorldError
+from pinlater.domain.errors import ShardConnectionFailed, ShardRefused, StoreFull, Unavailable
 from pinlater.server.storage.redis.settings import RedisEndpoint
 
 
@@ -75,19 +75,19 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def translate(error: Exception, endpoint: RedisEndpoint) -> WorldError:
-    """A `WorldError` that says what happened and what would help; with the cause kept."""
+def translate(error: Exception, endpoint: RedisEndpoint) -> Unavailable:
+    """A `Unavailable` that says what happened and what would help; with the cause kept."""
     found = _translate(error, endpoint)
     found.__cause__ = error
     return found
 
 
-def _translate(error: Exception, endpoint: RedisEndpoint) -> WorldError:
+def _translate(error: Exception, endpoint: RedisEndpoint) -> Unavailable:
     if not isinstance(error, Refused):
         return ShardConnectionFailed(str(error))
     code, text = error.code, error.text
     if code == "OOM":
-        return StoreFull(f"{endpoint}: Redis has used up its maxmemory")
+        return StoreFull.of(f"{endpoint}: Redis has used up its maxmemory")
     if code == "READONLY":
         return ShardConnectionFailed(f"{endpoint} takes no writes now ({text}); is it a replica, or after a failover?")
     if code in {"MOVED", "ASK"}:

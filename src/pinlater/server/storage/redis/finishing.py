@@ -17,7 +17,7 @@ from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, may_exist, ref_of
 from pinlater.server.storage.redis.packing import I64
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.server.storage.values import NOT_FOUND, Ack, Acked, Checkpoint, ClaimRef, JobKey
 
 _TRIES = 10
 
@@ -81,7 +81,7 @@ def _sorted_out(
     for place, (key, succeeded, token, addition, *_) in enumerate(acks):
         queue = queues.get(key[0])
         if queue is None or not may_exist(key):
-            results[place] = outcomes.NOT_FOUND
+            results[place] = NOT_FOUND
         elif succeeded and not addition and place not in known_odd:
             plain.add(place, ref_of(queue, key[1], key[2]), token)
         else:

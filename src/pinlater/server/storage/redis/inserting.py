@@ -49,7 +49,7 @@ async def insert(
     results: list[Inserted | PinLaterError | int] = []
     for request in requests:
         if request.queue not in access.queues:
-            results.append(QueueNotFound(request.queue))
+            results.append(QueueNotFound.of(request.queue))
         elif slots_lost and any(slot_of(job.id) in slots_lost for job in request.jobs):
             results.append(SlotLost(access.readers.endpoint, slot_of(request.jobs[0].id)))
         else:
@@ -119,7 +119,7 @@ class _Batch:
         if plain:
             parts = _plain(self._front, queue, jobs, self._now_ms)
         own = b"" if request.request_key is None else b"".join([packed_id(job.id) for job in jobs])
-        most = -1 if request.max_pending is None else request.max_pending
+        most = -1 if request.max_backlog is None else request.max_backlog
         key = False if request.request_key is None else request.request_key
         return self._place_of[request.queue], plain, *parts, key, request.fingerprint, own, most, len(jobs)
 
@@ -194,9 +194,9 @@ def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     if answer == 0:
         return Inserted([job[0] for job in jobs], {})
     if answer[0] == _FULL:
-        return QueueFull(request.queue, answer[1], request.max_pending or 0)
+        return QueueFull.of(request.queue, answer[1], request.max_backlog or 0)
     if answer[0] == _CONFLICT:
-        return RequestKeyConflict(request.request_key or "")
+        return RequestKeyConflict.of(request.request_key or "")
     if answer[0] == _REPEATED:
         return repeated(answer[1], answer[2])
     existing = existing_of(answer[1])

@@ -83,6 +83,9 @@ def parts_of(ref: bytes) -> tuple[bytes, int, int]:
     return queue, priority, job_id
 
 
+PRIORITY_MAX = 255  # a byte of a line's name
+
+
 def may_exist(key: JobKey) -> bool:
     """Whether any job could have this name; others can't even be packed."""
-    return 0 <= key.priority <= 255 and 0 <= key.id < 2**63
+    return 0 <= key.priority <= PRIORITY_MAX and 0 <= key.id < 2**63

@@ -21,6 +21,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from pinlater.domain.clock import CLOCK_JUMP_MS
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.server.storage.redis.arguments import encode
@@ -32,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 # An answer that takes longer says too little of the time.
 _QUICK_MS = 500
-# Clocks that differ by less are as good as the same, and Redis' is the one that is corrected.
-_JUMP_MS = 1_000
 Run = Callable[..., Awaitable[Any]]
 
 
@@ -96,11 +95,11 @@ class Membership:
 
     async def _say_time(self, run: Run, ahead_ms: int) -> None:
         before = self._ahead_ms
-        if before is not None and abs(ahead_ms - before) < _JUMP_MS // 2:
+        if before is not None and abs(ahead_ms - before) < CLOCK_JUMP_MS // 2:
             return
         self._ahead_ms = ahead_ms
         await run("renew", self.lease, self.slot, self._about())
-        if before is not None and abs(ahead_ms - before) >= _JUMP_MS:
+        if before is not None and abs(ahead_ms - before) >= CLOCK_JUMP_MS:
             logger.warning(
                 "Redis' clock jumped; the servers go on by the time that they had",
                 extra={"jump_ms": before - ahead_ms, "servers_ahead_ms": ahead_ms},
@@ -110,7 +109,7 @@ class Membership:
         """The time that the shard's servers go by; Redis' where there are none, or it is the same."""
         now_ms, servers = await _servers(run, self._lease_ms)
         ahead = sorted(one.ahead_ms for one in servers if one.member.slot != self.slot and one.ahead_ms is not None)
-        if not ahead or abs(ahead[len(ahead) // 2]) < _JUMP_MS:
+        if not ahead or abs(ahead[len(ahead) // 2]) < CLOCK_JUMP_MS:
             return now_ms
         return now_ms + ahead[len(ahead) // 2]
 

@@ -21,7 +21,7 @@ _KEYS_A_PIECE = 1_000
 async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> tuple[int, int, Sequence[str]]:
     """Takes the shard to this program's schema: (version before, version after, what was done).
 
-    Raises `WorldError` where that can't be done, or where the shard is not for this program.
+    Raises `Unavailable` where that can't be done, or where the shard is not for this program.
     """
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         before = await migration.version_of(readers)
@@ -30,7 +30,7 @@ async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
 
 
 async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str, now_ms: int) -> Look:
-    """Schema, servers, counts and keys. Raises `WorldError` where it can't be asked."""
+    """Schema, servers, counts and keys. Raises `Unavailable` where it can't be asked."""
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         schema = await migration.version_of(readers)
         if not schema:
@@ -41,7 +41,7 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
 
 
 async def forget_timed_keys(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> int:
-    """Deletes the unique keys that only time would free; how many there were. Raises `WorldError`."""
+    """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
     forgotten = 0
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         while done := int(await readers.run("forget_timed_keys", _KEYS_A_PIECE)):

@@ -77,13 +77,13 @@ async def configure(
     for _ in range(_TRIES):
         answer = await readers.run("find_settings", name)
         if not answer:
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
         queue = unpacked(name, answer[0]).changed(config, paused, version)
         [done] = await writer.run("configure_queue", name, answer[0], _settings(queue))
         if done == _CONFIGURED:
             return
         if done == _NO_QUEUE:
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
     raise conflict()
 
 

@@ -34,7 +34,7 @@ class Readers:
         self._limit_s = settings.command_timeout_ms / 1000
 
     async def run(self, name: str, *arguments: bytes | int | str) -> Any:
-        """What the script of that name answers. Raises `StaleQueues` and `WorldError`."""
+        """What the script of that name answers. Raises `StaleQueues` and `Unavailable`."""
         return await self._read(lambda connection: connection.run(script(name), *arguments))
 
     async def command(self, *words: bytes | int | str) -> Any:

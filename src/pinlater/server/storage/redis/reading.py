@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.storage.looking import LookupRow, job_of
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import walking
@@ -18,7 +18,16 @@ from pinlater.server.storage.redis.access import Access, Queues
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.claiming import handed_out, time_of
 from pinlater.server.storage.redis.inserting import repeated
-from pinlater.server.storage.redis.keys import INDEX_OF, id_of, line_of, may_exist, packed_id, parts_of, ref_of
+from pinlater.server.storage.redis.keys import (
+    INDEX_OF,
+    PRIORITY_MAX,
+    id_of,
+    line_of,
+    may_exist,
+    packed_id,
+    parts_of,
+    ref_of,
+)
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.packing import read_claim, read_job, read_past
 from pinlater.server.storage.redis.readers import Readers
@@ -44,7 +53,7 @@ _PAGE_MAX = 1_000
 _PEEK_MAX = 1_000
 
 
-async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
     """All that is known of each; the whole name must match."""
     queues = access.queues
     refs = {
@@ -52,14 +61,14 @@ async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> lis
     }
     wanted = list(refs.values())
     checked = access.ids_of([key.queue for key in keys])
-    found: dict[bytes, Job] = {}
+    found: dict[bytes, StoredJob] = {}
     step = _BODIES_MAX if bodies else _LOOKUP_MAX
     for start in range(0, len(wanted), step):
         found.update(await _jobs(access, wanted[start : start + step], checked, bodies=bodies))
     return [found.get(refs[key]) if key in refs else None for key in keys]
 
 
-async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, Job]:
+async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, StoredJob]:
     """Those that are there, all of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
     names = {queue: name for name, queue in queues}
@@ -75,7 +84,7 @@ async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies
 
 def _job(
     queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
-) -> Job:
+) -> StoredJob:
     stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
     row = LookupRow(
         job_id,
@@ -111,8 +120,8 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
     queue = access.queues.get(page.queue)
     if queue is None:
-        return QueueNotFound(page.queue)
-    if not 0 <= page.priority <= 255:
+        return QueueNotFound.of(page.queue)
+    if not 0 <= page.priority <= PRIORITY_MAX:
         return []
     line = line_of(queue, page.priority)
     checked = access.ids_of([page.queue])
@@ -126,7 +135,7 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
             await _check(access, checked)
             break
         refs = [line + job_id for _, job_id in order]
-        jobs: dict[bytes, Job] = {}
+        jobs: dict[bytes, StoredJob] = {}
         for start in range(0, len(refs), _LOOKUP_MAX):
             jobs.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
         for ref in refs:
@@ -148,7 +157,7 @@ async def _check(access: Access, queues: Queues) -> None:
     await load_jobs(access.readers, (), queues=queues)
 
 
-def _sort_ms(job: Job, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
+def _sort_ms(job: StoredJob, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
     """Exactly, also where a score can't be."""
     if job.state is JobState.PENDING:
         return job.run_after_ms
@@ -173,7 +182,7 @@ async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: in
     """What a claim would give to one call."""
     queue = access.queues.get(name)
     if queue is None:
-        return QueueNotFound(name)
+        return QueueNotFound.of(name)
     seen: list[ClaimedJob] = []
     refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
     if not refs:
@@ -186,8 +195,7 @@ async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: in
             if not record or claim:
                 continue
             stored = read_job(record)
-            expires_ms = options_of(stored.options).expires_ms
-            if expires_ms is not None and expires_ms < now_ms:
+            if has_expired(options_of(stored.options), now_ms):
                 continue
             size = len(record) - stored.body_at
             if len(seen) >= limit or (seen and size > max_bytes):
@@ -248,7 +256,7 @@ async def find_requests(
         if not answer or int(answer[0]) + REQUEST_KEY_KEPT_MS < now_ms:
             found.append(None)
         elif answer[1] != ref.fingerprint:
-            found.append(RequestKeyConflict(ref.request_key))
+            found.append(RequestKeyConflict.of(ref.request_key))
         else:
             found.append(repeated(answer[2], answer[3]))
     return found

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 
-from pinlater.domain.errors import ShardConnectionFailed, WorldError
+from pinlater.domain.errors import ShardConnectionFailed, Unavailable
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.settings import RedisEndpoint
 
@@ -71,7 +71,7 @@ class Memory:
             self._looked_at = now
             try:
                 found = read_info(await readers.command(b"INFO", b"memory"))
-            except WorldError:
+            except Unavailable:
                 return False
             self._used, self._max = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
         return self._is_over

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
@@ -270,7 +270,7 @@ class RedisShard:
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         self._check_open()
         if await self._memory.is_full(self._readers):
-            raise StoreFull(f"{self.endpoint}: {self._memory}")
+            raise StoreFull.of(f"{self.endpoint}: {self._memory}")
         lost, age = self._membership.lost, InsertAge()
         return await self._with_queues(
             self._inserting,
@@ -379,7 +379,7 @@ class RedisShard:
             self._other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
         )
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         return await self._with_queues(
             self._other, [key.queue for key in keys], lambda access: reading.lookup(access, keys, bodies=bodies)
         )

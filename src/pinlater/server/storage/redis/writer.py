@@ -89,7 +89,7 @@ class Writer:
         `if_answered` is called with it where it turns out later that an unknown outcome was a success. `under_any_slot`: the same
         arguments are right after another slot was taken; else that raises `StaleQueues`, too.
 
-        Raises `StaleQueues`, `OutcomeUnknown`, and `WorldError` for what Redis could not do.
+        Raises `StaleQueues`, `OutcomeUnknown`, and `Unavailable` for what Redis could not do.
         """
         try:
             return await self._in_turn(name, arguments, if_answered)
@@ -115,7 +115,7 @@ class Writer:
         return 1
 
     async def settle(self) -> None:
-        """Finds out about a call with an unknown outcome, if there is one. Raises `WorldError` where Redis can't be asked."""
+        """Finds out about a call with an unknown outcome, if there is one. Raises `Unavailable` where Redis can't be asked."""
         if self._unsettled is not None:
             async with self._turn:
                 try:

@@ -27,7 +27,7 @@ async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> int | PinLat
     """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None:
-        return QueueNotFound(order.queue)
+        return QueueNotFound.of(order.queue)
     changes = Changes(now_ms)
     done = seen = 0
     after = FIRST
@@ -73,7 +73,7 @@ async def purge(dialect: Dialect, order: Purge) -> int | PinLaterError:
     """Oldest first, by the time that orders the state."""
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None:
-        return QueueNotFound(order.queue)
+        return QueueNotFound.of(order.queue)
     return len(
         await delete_ids(dialect, await oldest(dialect, queue.queue_id, order.state, order.priority, order.limit))
     )

@@ -7,11 +7,6 @@ from pinlater.server.storage.options import Options
 from pinlater.server.storage.record import HAS_KEY, HAS_PROGRESS
 
 
-def has_expired(options: Options, now_ms: int) -> bool:
-    """Whether a claim fails the job instead of handing it out."""
-    return options.expires_ms is not None and options.expires_ms < now_ms
-
-
 def claim_timeout_ms(options: Options, default_ms: int) -> int:
     """The job's own claim timeout, or the queue's."""
     return default_ms if options.timeout_ms is None else options.timeout_ms

@@ -14,7 +14,7 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Release, renewed_deadline_ms
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.server.storage.values import NOT_FOUND, Ack, Acked, Checkpoint, ClaimRef, JobKey
 
 Item = TypeVar("Item")
 
@@ -41,7 +41,7 @@ async def extend(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> lis
         queue = None if claim is None else queues.get(claim.queue_id)
         if claim is None or queue is None or (queue.name, claim.priority, claim.token) != (queue_name, priority, token):
             others.append(index)
-            answers.append(outcomes.NOT_FOUND)
+            answers.append(NOT_FOUND)
             continue
         deadline_ms = renewed_deadline_ms(claim.deadline_ms, claim.timeout_ms, now_ms)
         renewed[job_id] = (job_id, deadline_ms, claim.flags)

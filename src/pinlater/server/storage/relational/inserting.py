@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import QueueFull
-from pinlater.domain.job import NewJob
+from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.server.storage.record import later
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 Existing = dict[int, tuple[int, int]]
@@ -15,8 +16,8 @@ Existing = dict[int, tuple[int, int]]
 def queue_full(request: InsertRequest, pending: int, existing: Existing) -> QueueFull | None:
     """The refusal, where the request's new jobs are more than its queue may take."""
     new = len(request.jobs) - len(existing)
-    if request.max_pending is not None and new and pending + new > request.max_pending:
-        return QueueFull(request.queue, pending, request.max_pending)
+    if request.max_backlog is not None and new and pending + new > request.max_backlog:
+        return QueueFull.of(request.queue, pending, request.max_backlog)
     return None
 
 
@@ -29,3 +30,8 @@ def answer_of(jobs: Sequence[NewJob], existing: Existing) -> Inserted:
     if existing:
         return Inserted([existing[i][0] if i in existing else job[0] for i, job in enumerate(jobs)], existing)
     return Inserted([job[0] for job in jobs], existing)
+
+
+def unique_until_ms(unique: UniqueKey, now_ms: int) -> int | None:
+    """When time frees the key of a job that is stored now; None for a key that time doesn't free."""
+    return later(now_ms, unique.for_ms) if unique.scope is UniqueScope.TIME else None

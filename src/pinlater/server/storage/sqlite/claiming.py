@@ -11,13 +11,14 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
-from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim, has_expired
+from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry, Transaction
+from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
@@ -43,7 +44,7 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
     for order in orders:
         queue = transaction.queue_cache.queues.get(order.queue)
         if queue is None:
-            results.append(QueueNotFound(order.queue))
+            results.append(QueueNotFound.of(order.queue))
         else:
             results.append(_Claim(transaction, queue, order, now_ms, together).run())
     return results

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
 from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
-from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry, Transaction
+from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
 from pinlater.server.storage.sqlite.statements import OfIds, Rows, in_order, sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 
 T = TypeVar("T")
 

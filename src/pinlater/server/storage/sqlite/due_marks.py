@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.server.storage.sqlite.queue_cache import Counter, SqliteQueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import Counter, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 
 _COUNT_READY_BETWEEN = sql("count_ready_between")
 _SELECT_READY_AFTER = sql("select_ready_after")

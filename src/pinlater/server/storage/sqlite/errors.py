@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from pinlater.domain.errors import ShardConnectionFailed, StoreFull, WorldError
+from pinlater.domain.errors import ShardConnectionFailed, StoreFull, Unavailable
 
 _IO_ERROR = sqlite3.SQLITE_IOERR
 _FULL = sqlite3.SQLITE_FULL
@@ -30,13 +30,13 @@ def is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-def translate(error: sqlite3.Error, path: Path) -> WorldError:
+def translate(error: sqlite3.Error, path: Path) -> Unavailable:
     """`StoreFull` where space is missing, else `ShardConnectionFailed`; with the cause kept."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     full = code == _FULL or (code & 0xFF == _IO_ERROR and _no_room(path))
     hint = "; another program has it locked" if is_busy(error) else ""
-    found: WorldError = StoreFull(str(path)) if full else ShardConnectionFailed(f"{path}: {error} ({name}){hint}")
+    found: Unavailable = StoreFull.of(str(path)) if full else ShardConnectionFailed(f"{path}: {error} ({name}){hint}")
     found.__cause__ = error
     return found
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import Transaction
 from pinlater.server.storage.sqlite.statements import OfIds
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Ack, Acked
 
 _SELECT_CLAIMS = OfIds("select_claims")

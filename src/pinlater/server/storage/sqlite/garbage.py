@@ -12,8 +12,9 @@ from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.relational.bulk import delete_ids, finished, oldest
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import Counter, SqliteQueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import Counter, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Swept, TimeToLive
 
 _DELETE_OLD_REQUEST_KEYS = sql("delete_old_request_keys")

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import NewJob, UniqueScope
+from pinlater.domain.job import NewJob
 from pinlater.server.storage.options import options_text
-from pinlater.server.storage.record import later
-from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full
+from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import KeyedAnswer
-from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import Rows, Wanted, sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 _INSERT_JOBS = Rows("insert_jobs")
@@ -113,7 +113,7 @@ class _Batch:
     def add(self, request: InsertRequest) -> Inserted | PinLaterError:
         queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if request.request_key is not None:
             answered = self._answered(queue, request)
             if answered is not None:
@@ -122,7 +122,7 @@ class _Batch:
         existing: dict[int, tuple[int, int]] = {}
         if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
             self._look_for_keys(queue, jobs, existing, {})
-        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
+        if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         self._add_rows(queue, new_jobs(jobs, existing))
         if existing or request.request_key is not None:
@@ -133,7 +133,7 @@ class _Batch:
         """As `add`, with the rows stored step by step."""
         queue = self._queue_cache.queues.get(request.queue)
         if queue is None:
-            return QueueNotFound(request.queue)
+            return QueueNotFound.of(request.queue)
         if request.request_key is not None:
             answered = self._answered(queue, request)
             if answered is not None:
@@ -146,7 +146,7 @@ class _Batch:
                 self._look_for_keys(queue, part, existing, taken, first)
                 first += len(part)
                 yield
-        if request.max_pending is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
+        if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         for part in _steps(new_jobs(request.jobs, existing)):
             self._add_rows(queue, part)
@@ -161,7 +161,7 @@ class _Batch:
         return answer
 
     def _add_rows(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> None:
-        """The hot loop: one turn a job."""
+        """The hot loop, measured and SQLite's own: one turn a job, values for parameters."""
         now_ms = self._now_ms
         queue_id = queue.queue_id
         floor = self._floor
@@ -201,8 +201,7 @@ class _Batch:
             )
         )
         if job.unique is not None:
-            timed = job.unique.scope is UniqueScope.TIME
-            until_ms = later(self._now_ms, job.unique.for_ms) if timed else None
+            until_ms = unique_until_ms(job.unique, self._now_ms)
             row = (queue_id, job.unique.key, int(job.unique.scope), job.id, job.priority, until_ms)
             self._transaction.execute(_SAVE_UNIQUE_KEY, row)
             if until_ms is not None:

@@ -1,6 +1,5 @@
 """Queues and their counters in memory, as the file has them.
 
-
 Only the writer changes them, within a transaction. After a rollback the writer reads the queues that the transaction changed again
 (`reload_changed`), and all queues where a transaction finds that another connection has changed the file (`reload`). So every change of
 a queue must be marked before the transaction can fail: `add`, `drop`, `counter`, `touch` and `will_change` mark. Counters that a
@@ -10,8 +9,6 @@ The counters tell a claim which priorities have jobs, so that it reads no others
 """
 
 from __future__ import annotations
-
-import sqlite3
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
@@ -265,20 +262,3 @@ class SqliteQueueCache:
 
 def _counters_of(execute: Execute, queue_id: int) -> list[Counter]:
     return [Counter(row) for row in execute(sql("load_counters_of"), (queue_id,))]
-
-
-class Transaction:
-    """What a call works with: statements on the writer's connection, and the queue cache.
-
-    `execute` and `executemany` use one cursor, because making one takes as long as a short statement: the rows of a statement must be
-    read before the next. `connection.execute` makes a cursor for code that runs other statements between two rows.
-    """
-
-    __slots__ = ("connection", "cursor", "execute", "executemany", "queue_cache")
-
-    def __init__(self, connection: sqlite3.Connection, queue_cache: SqliteQueueCache) -> None:
-        self.connection = connection
-        self.cursor = connection.cursor()
-        self.execute = self.cursor.execute
-        self.executemany = self.cursor.executemany
-        self.queue_cache = queue_cache

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.domain.queue import Queue, QueueConfig, settings_text
-from pinlater.server.storage.sqlite.queue_cache import QueueEntry, Transaction
+from pinlater.server.storage.sqlite.queue_cache import QueueEntry
 from pinlater.server.storage.sqlite.statements import sql
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import DELETION_KEPT_MS
 
 # How many old deletions each deletion forgets at most.

@@ -9,10 +9,10 @@ from contextlib import closing
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Job
+from pinlater.domain.job import ClaimedJob, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
-from pinlater.server.storage.options import options_of
+from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.relational.looking import page_order, queue_id_of
 from pinlater.server.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.server.storage.sqlite.statements import sql
@@ -28,7 +28,7 @@ _FIND_QUEUE = sql("find_queue")
 _SELECT_PRIORITIES = sql("select_priorities")
 
 
-def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[Job | None]:
+def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
     """All that is known of each; the whole name must match."""
     ids = str([key.id for key in keys])
     found = {}
@@ -45,7 +45,7 @@ def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLater
         reader = SqliteReader(connection)
         queue_id = at_once(queue_id_of(reader, page.queue))
         if queue_id is None:
-            return QueueNotFound(page.queue)
+            return QueueNotFound.of(page.queue)
         order = at_once(page_order(reader, queue_id, page))
         return _with_jobs(connection, order, page)
     finally:
@@ -56,7 +56,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
     """The jobs with the oldest claims, at most `order.limit`."""
     row = connection.execute(_FIND_QUEUE, (order.queue,)).fetchone()
     if row is None:
-        return QueueNotFound(order.queue)
+        return QueueNotFound.of(order.queue)
     where = (row[0], order.priority, max(0, order.limit))
     return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
 
@@ -82,7 +82,7 @@ def peek(
     """What a claim would give to one call."""
     row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
     if row is None:
-        return QueueNotFound(queue)
+        return QueueNotFound.of(queue)
     seen: list[ClaimedJob] = []
     for (priority,) in connection.execute(_SELECT_PRIORITIES, (row[0],)).fetchall():
         if len(seen) >= limit:
@@ -106,7 +106,7 @@ def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...],
     """The job as a claim would hand it out; None for one that has expired."""
     run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
     options = options_of(options_text)
-    if options.expires_ms is not None and options.expires_ms < now_ms:
+    if has_expired(options, now_ms):
         return None
     remaining, ended = allowed, 0
     if changed:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
-from pinlater.domain.job import ClaimedJob, Job, JobState
+from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.relational.dialect import Dialect
@@ -202,15 +202,16 @@ class SqliteShard(RelationalShard):
     ) -> None:
         found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version))
         if not found:
-            raise QueueNotFound(name)
+            raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
-    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        awaited = any([request.awaited for request in requests])  # noqa: C419 a list is quicker than a generator here
+    async def insert_jobs(
+        self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
+    ) -> Sequence[Inserted | PinLaterError]:
         if inserting.is_long(requests):
             return await self._open.writer.carry_out_in_steps(lambda t: inserting.insert_in_steps(t, requests, now_ms))
-        return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=awaited)
+        return await self._open.writer.carry_out(lambda t: inserting.insert(t, requests, now_ms), linger=claim_follows)
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         return await self._open.writer.carry_out(lambda t: claiming.claim(t, orders, now_ms))
@@ -249,7 +250,7 @@ class SqliteShard(RelationalShard):
     ) -> Sequence[ClaimedJob] | PinLaterError:
         return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[Job | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         if len(keys) <= self._settings.lookup_inline_max:
             return self._open.readers.quick(lambda c: reading.lookup(c, keys, bodies=bodies))
         return await self._open.readers.long(lambda c: reading.lookup(c, keys, bodies=bodies))

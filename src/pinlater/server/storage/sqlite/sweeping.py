@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
-from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
+from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Swept
 
 

@@ -36,8 +36,9 @@ from pinlater.server.storage.sqlite.commit_thread import CommitThread
 from pinlater.server.storage.sqlite.errors import is_busy, is_damage, is_outside_failure, translate
 from pinlater.server.storage.sqlite.file_identity import FileIdentity
 from pinlater.server.storage.sqlite.pace import CommitPace
-from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache, Transaction
+from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.transaction import Transaction
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]

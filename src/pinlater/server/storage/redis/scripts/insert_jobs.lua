@@ -1,7 +1,7 @@
 -- Stores jobs, request by request.
 --   ARGV[3] now, in ms
 --   ARGV[4] {names of the queues, their ids, requests, highest new id}
---   request {queue's place, plain, jobs, lines, expiries, request key or false, fingerprint, ids, max_pending or -1, count}
+--   request {queue's place, plain, jobs, lines, expiries, request key or false, fingerprint, ids, max_backlog or -1, count}
 --     plain  true: `jobs` is the list key, record, ...; `lines` {{priority, list of score, id, ...}, ...}; `expiries` the list of
 --            score, ref, ... (lists as `strings` in `shared.lua` reads them)
 --            false, where jobs have unique keys: `jobs` is {{key, record, priority, score, id, expiry or false,

@@ -1,4 +1,8 @@
-"""What holders say of jobs in hand: acks, checkpoints, heartbeats, releases; and cancelling."""
+"""What workers say of the jobs that they have claimed: acks, checkpoints, heartbeats, releases; and cancelling.
+
+A caller names a job by its descriptor (`domain.calls`). A store gets the same by the descriptor's parts (`storage.values`): they are parsed
+here, once, for all of a request before any of it is carried out.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
+from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
-    NOT_FOUND,
     OnShard,
     ack_results,
     address,
@@ -25,14 +30,14 @@ from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
-from pinlater.server.operations.values import AckBatch, AckItem, AckResult, Caller, CheckpointItem, ClaimItem
+from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef, JobKey, raise_error
+from pinlater.server.storage import values as stored
+from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-I64_MAX = 2**63 - 1
 TOKEN_BYTES_MAX = 64
 _JOBS_LOGGED = 10
 Item = TypeVar("Item")
@@ -44,8 +49,8 @@ _EXTEND: LaneOf = attrgetter("extend")
 _RELEASE: LaneOf = attrgetter("release")
 
 
-class Acknowledge:
-    """The operations of holders."""
+class ClaimedJobs:
+    """The operations on claimed jobs."""
 
     def __init__(
         self,
@@ -77,10 +82,10 @@ class Acknowledge:
 
     async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
         """Checks all of a batch; raises `DescriptorInvalid` or `InvalidArgument` before anything has happened."""
-        for item in batch.items:
+        for item in batch.acks:
             if item.token is not None and len(item.token) > TOKEN_BYTES_MAX:
                 raise InvalidArgument(f"A claim token has at most {TOKEN_BYTES_MAX} bytes")
-        descriptors = [item.descriptor for item in batch.items]
+        descriptors = [item.descriptor for item in batch.acks]
         most = self._settings.max_descriptors_per_request
         if len(descriptors) <= ITEMS_A_TURN:
             return address(self._shards, batch.queue, descriptors, most)
@@ -90,7 +95,7 @@ class Acknowledge:
         self, caller: Caller, batch: AckBatch, parts: Sequence[OnShard], *, then_claims: bool = False
     ) -> Sequence[AckResult]:
         """The acks of a parsed batch. `then_claims`: a claim waits for them."""
-        items = batch.items
+        items = batch.acks
         horizon = I64_MAX - self._clock.now_ms()
 
         def finish(part: OnShard) -> Awaitable[Sequence[Acked]]:
@@ -132,7 +137,7 @@ class Acknowledge:
         return on_each_shard(parts, act, answers)
 
     def _count_acks(
-        self, queue: str, items: Sequence[AckItem], answers: Sequence[Acked | PinLaterError]
+        self, queue: str, items: Sequence[Ack], answers: Sequence[Acked | PinLaterError]
     ) -> list[tuple[str, Acked]]:
         """Counts what became of these acks. Returns those of claims that were no longer the caller's."""
         metrics = self._metrics.queue(queue)
@@ -166,7 +171,7 @@ class Acknowledge:
     # --- checkpoints ------------------------------------------------------------------------------------------------------
 
     async def checkpoint(
-        self, caller: Caller, queue: str, items: Sequence[CheckpointItem], *, per_item_errors: bool = False
+        self, caller: Caller, queue: str, items: Sequence[Checkpoint], *, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Saves progress and renews claims. What isn't the caller's claim is a no-op, logged and counted."""
         for item in items:
@@ -174,8 +179,8 @@ class Acknowledge:
 
         source = kept_source(caller.source)
 
-        def order(item: CheckpointItem, key: JobKey) -> Checkpoint:
-            return Checkpoint(
+        def order(item: Checkpoint, key: JobKey) -> stored.Checkpoint:
+            return stored.Checkpoint(
                 key,
                 source,
                 item.token,
@@ -204,7 +209,7 @@ class Acknowledge:
         return await ack_results(descriptors, answers)
 
     def _count_checkpoints(
-        self, queue: str, items: Sequence[CheckpointItem], answers: Sequence[Acked | PinLaterError]
+        self, queue: str, items: Sequence[Checkpoint], answers: Sequence[Acked | PinLaterError]
     ) -> list[tuple[str, Acked]]:
         """Counts what became of these checkpoints. Returns those without effect."""
         metrics = self._metrics.queue(queue)
@@ -221,7 +226,7 @@ class Acknowledge:
                 without_effect.append((item.descriptor, acked))
         return without_effect
 
-    def _check_checkpoint(self, item: CheckpointItem) -> None:
+    def _check_checkpoint(self, item: Checkpoint) -> None:
         limit = self._body_limit
         if item.new_body is not None and len(item.new_body) > limit.bytes:
             raise InvalidArgument(
@@ -234,7 +239,7 @@ class Acknowledge:
     # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
 
     async def heartbeat(
-        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], *, per_item_errors: bool = False
+        self, caller: Caller, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Renews claims: deadline = now + the job's claim timeout. Never revives one."""
         del caller
@@ -247,7 +252,7 @@ class Acknowledge:
         return await ack_results(descriptors, answers)
 
     async def release(
-        self, caller: Caller, queue: str, claims: Sequence[ClaimItem], delay_ms: int, *, per_item_errors: bool = False
+        self, caller: Caller, queue: str, claims: Sequence[Claim], delay_ms: int, *, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Gives claims back unspent, due after `delay_ms`."""
         del caller
@@ -302,11 +307,14 @@ def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[st
         logger.info("%s: and more jobs of the same request", event, extra=more)
 
 
-def _acks(items: Sequence[AckItem], part: OnShard, delay_ms_max: int) -> list[Ack]:
+def _acks(items: Sequence[Ack], part: OnShard, delay_ms_max: int) -> list[stored.Ack]:
     """The part's acks, with retries due within the range of a time."""
-    make = tuple.__new__  # quicker than a class's own call
+    make, stored_ack = tuple.__new__, stored.Ack  # quicker than the class's own call
     return [
-        make(Ack, (key, succeeded, token, addition, min(max(0, delay_ms), delay_ms_max), final, error_type, error_text))
+        make(
+            stored_ack,
+            (key, succeeded, token, addition, min(max(0, delay_ms), delay_ms_max), final, error_type, error_text),
+        )
         for key, (_, succeeded, token, addition, delay_ms, final, error_type, error_text) in zip(
             part.keys, map(items.__getitem__, part.indices), strict=True
         )
@@ -317,5 +325,5 @@ def _orders(items: Sequence[Item], part: OnShard, order: Callable[[Item, JobKey]
     return [order(items[index], key) for index, key in zip(part.indices, part.keys, strict=True)]
 
 
-def _claim_refs(claims: Sequence[ClaimItem], part: OnShard, delay_ms: int = 0) -> list[ClaimRef]:
+def _claim_refs(claims: Sequence[Claim], part: OnShard, delay_ms: int = 0) -> list[ClaimRef]:
     return _orders(claims, part, lambda claim, key: ClaimRef(key, claim.token, delay_ms))

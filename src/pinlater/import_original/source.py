@@ -12,32 +12,17 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from asyncmy import errors as driver
+from pinlater.client import JobState
+from pinlater.import_original.connection import OldConnection, connect
+from pinlater.import_original.old_server import OldServer, SourceFailed, Tls
 
-from pinlater.domain.job import JobState
-from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, code_of, connect, text_of
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
-from pinlater.server.storage.mysql.statements import Sql, Template
-
-_QUERIES = files("pinlater.cli.commands.import_original") / "queries"
+_QUERIES = files("pinlater.import_original") / "queries"
 _DATABASE = re.compile(r"plq_(\d+(?:d\d+)?)_([A-Za-z0-9_]+)", re.ASCII)
 _TABLE = re.compile(r"jobs_p(\d{1,3})", re.ASCII)
 # Known by no job: for a look that takes no body along.
 _NO_STATE = 255
 _ROWS_FIRST, _ROWS_MAX = 50, 500
 _PAGE_BYTES = 4 * 1024 * 1024
-# Denied; and what may pass: too many connections, lock wait, deadlock.
-_DENIED = {1044, 1045, 1142, 1143, 1227, 1698, 3118}
-_PASSING = {1040, 1203, 1205, 1213, 1226}
-
-
-class SourceFailed(Exception):
-    """The old server said no, or nothing. `passing`: again later may help. The text names the server and never a password."""
-
-    def __init__(self, message: str, *, passing: bool) -> None:
-        super().__init__(message)
-        self.message = message
-        self.passing = passing
 
 
 class Table(NamedTuple):
@@ -85,12 +70,11 @@ class Page(NamedTuple):
 class Original:
     """An old server. Use as `async with Original(...) as original:`; a connection that was lost is made again by the next call."""
 
-    def __init__(self, endpoint: Endpoint, settings: MysqlSettings) -> None:
-        self._endpoint = endpoint
-        self._settings = settings
-        self._connection: MysqlConnection | None = None
+    def __init__(self, server: OldServer, tls: Tls) -> None:
+        self._server = server
+        self._tls = tls
+        self._connection: OldConnection | None = None
         self._rows = _ROWS_FIRST
-        self.address = f"{endpoint.host}:{endpoint.port}"
 
     async def __aenter__(self) -> Original:
         return self
@@ -102,7 +86,7 @@ class Original:
     async def tables(self) -> list[Table]:
         """All job tables that there are, by queue and priority. Raises `SourceFailed`."""
         found = []
-        for database, table in await self._run(_statement("list_tables")()):
+        for database, table in await self._run(_statement("list_tables")):
             place, level = _DATABASE.fullmatch(database), _TABLE.fullmatch(table)
             if place and level:
                 found.append(Table(place[2], int(level[1]), place[1], database))
@@ -110,9 +94,10 @@ class Original:
 
     async def page(self, table: Table, first: int, wanted: Sequence[JobState], *, bodies: bool) -> Page:
         """The rows from key `first` on. Its length follows the size of the last one's, about 4 MiB. Raises `SourceFailed`."""
-        statement = _statement("read_page")(
-            states=list(map(int, wanted)) if bodies else [_NO_STATE],
-            table=Sql(f"`{table.database}`.`jobs_p{table.priority}`".encode()),
+        states = wanted if bodies else [_NO_STATE]
+        statement = _statement("read_page").format(
+            states=",".join(str(int(state)) for state in states),
+            table=f"`{table.database}`.`jobs_p{table.priority}`",
             first=first,
             rows=self._rows,
         )
@@ -127,22 +112,19 @@ class Original:
         self._rows = min(_ROWS_MAX, 2 * self._rows, max(1, self._rows * _PAGE_BYTES // size))
         return Page(jobs, others, None if ended else int(rows[-1][0]) + 1)
 
-    async def _run(self, statement: bytes) -> Sequence[tuple[Any, ...]]:
+    async def _run(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        if self._connection is None:
+            self._connection = await connect(self._server, self._tls)
         try:
-            if self._connection is None or not self._connection.open:
-                self._connection = await connect(self._endpoint, self._settings, autocommit=True, database=False)
-            return (await self._connection.run([statement]))[-1].rows
-        except ConnectionLost as lost:
-            raise SourceFailed(str(lost).replace(str(self._endpoint), self.address), passing=True) from lost
-        except driver.MySQLError as error:
-            hint = "; check user, password and grants (SELECT is enough)" if code_of(error) in _DENIED else ""
-            message = f"{self.address}: {text_of(error)}{hint}"
-            raise SourceFailed(message, passing=code_of(error) in _PASSING) from error
+            return await self._connection.rows(statement)
+        except BaseException:
+            self._connection = None
+            raise
 
 
-def _statement(name: str) -> Template:
+def _statement(name: str) -> str:
     lines = (_QUERIES / f"{name}.sql").read_text(encoding="utf-8").splitlines()
-    return Template("\n".join(line for line in lines if not line.startswith("--")).encode())
+    return "\n".join(line for line in lines if not line.startswith("--"))
 
 
 def _word(state: int) -> str:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pinlater.client import AsyncClient, Job, ServerInfo, UniqueKey, UniqueScope
+from pinlater.client import AsyncClient, Job, JobState, ServerInfo, UniqueKey, UniqueScope
 from pinlater.client.errors import CallerError, PinLaterError, UnknownMethod
-from pinlater.domain.job import JobState
+from pinlater.import_original.old_server import SourceFailed
 
 if TYPE_CHECKING:  # its driver is an extra
-    from pinlater.cli.commands.import_original.source import OldJob, Original, Table
+    from pinlater.import_original.source import OldJob, Original, Table
 
 T = TypeVar("T")
 _JOBS_PER_REQUEST = 500
@@ -126,8 +126,6 @@ class Copy:
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
         """Again and again while it fails in a way that passes, for as long as the plan says. Only for what may be done twice."""
-        from pinlater.cli.commands.import_original.source import SourceFailed
-
         started, pause_s = self._monotonic(), _PAUSE_S
         while True:
             try:

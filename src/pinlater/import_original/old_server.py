@@ -1,0 +1,77 @@
+"""Where an old MySQL server is, and what goes wrong there. Knows no driver."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+PASSWORD_VARIABLE = "PINLATER_ORIGINAL_PASSWORD"  # noqa: S105 - a name
+_PORT = 3306
+_FORM = "write mysql://USER@HOST:PORT/"
+
+
+class SourceFailed(Exception):
+    """The old server said no, or nothing. `passing`: again later may help. The text names the server and never a password."""
+
+    def __init__(self, message: str, *, passing: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.passing = passing
+
+
+@dataclass(frozen=True, slots=True)
+class OldServer:
+    """A MySQL server and the user to log in as. `tls` None: as `Tls` says. Never shown with its password."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(default="", repr=False)
+    socket: str | None = None
+    tls: bool | None = None
+
+    @property
+    def address(self) -> str:
+        """`olddb:3306`."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Whether connections are encrypted, by which authority certificates are signed (None: one of the machine's own), and whether they
+    must be for the host."""
+
+    wanted: bool = False
+    authority: Path | None = None
+    check_hostname: bool = True
+
+    def context_for(self, server: OldServer) -> ssl.SSLContext | None:
+        """None for a connection that is not encrypted; a Unix socket can't be overheard. Raises OSError that names the file."""
+        if not (self.wanted and server.socket is None if server.tls is None else server.tls):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=None if self.authority is None else str(self.authority))
+        except OSError as error:
+            raise OSError(f"{self.authority}: {error.strerror or error}") from error
+        context.check_hostname = self.check_hostname
+        return context
+
+
+def server_of(url: str, password: str) -> OldServer:
+    """The server that `mysql://user@host:port/` names. Raises `ValueError` in words, without the URL: it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORT
+    except ValueError:
+        raise ValueError(f"is no address: {_FORM}") from None
+    if parts.password is not None:
+        raise ValueError(
+            f"holds a password, which every user of this machine can see: use --password-file or {PASSWORD_VARIABLE}"
+        )
+    if parts.scheme != "mysql" or not parts.hostname or not parts.username:
+        raise ValueError(f"is no address: {_FORM}")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(f"names more than a server: {_FORM}, and --queue for single queues")
+    return OldServer(parts.hostname, port, unquote(parts.username), password)

@@ -1,0 +1,112 @@
+"""The answers of one connection on their way to the kernel: those that are ready together go out in one write.
+
+While the kernel doesn't take all of them, the whole write is counted in the server's budget, since it is one piece of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pinlater.domain.byte_budget import ByteBudget
+
+ANSWERS_A_WRITE = 64
+
+
+class AnswerWriter:
+    """Belongs to one connection, which passes on what the event loop tells it.
+
+    `collected`: answers for the next write, of `collected_bytes` together. `drained`: there while the kernel has not taken everything,
+    and done when it has. `stalled_since_s`: since when it takes nothing.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_held_bytes",
+        "_transport",
+        "_unsent_bytes",
+        "collected",
+        "collected_bytes",
+        "drained",
+        "stalled_since_s",
+    )
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self.collected: list[bytes] = []
+        self.collected_bytes = 0
+        self._held_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._unsent_bytes = 0
+        self.drained: asyncio.Future[None] | None = None
+        self.stalled_since_s: float | None = None
+
+    def connect(self, transport: asyncio.Transport) -> None:
+        """`pause` is to be called whenever the kernel doesn't take all of an answer, and `resume` once it has."""
+        transport.set_write_buffer_limits(high=0)
+        self._transport = transport
+
+    def disconnect(self) -> None:
+        """The connection is gone, and so is what the kernel has not taken."""
+        self._transport = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is written may still reach the peer."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    # --- answers that go out together -------------------------------------------------------------------------------------
+    def collect(self, answer: bytes) -> None:
+        """Keeps an answer for the next write."""
+        self.collected.append(answer)
+        self.collected_bytes += len(answer)
+
+    def take_collected(self) -> bytes:
+        """All that is collected, as one write."""
+        collected = self.collected
+        data = collected[0] if len(collected) == 1 else b"".join(collected)
+        collected.clear()
+        self.collected_bytes = 0
+        return data
+
+    # --- written, and not taken by the kernel -----------------------------------------------------------------------------
+    def write(self, data: bytes) -> bool:
+        """Writes; returns whether it now waits for the kernel to take it. All of it is counted until the kernel has taken all."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        transport.write(data)
+        if self.drained is None:
+            return False
+        self._held_bytes += len(data)
+        self._budget.hold_answer(len(data))
+        self._unsent_bytes = self.unsent_bytes()
+        return True
+
+    def pause(self, now_s: float, loop: asyncio.AbstractEventLoop) -> None:
+        """The kernel has not taken all that was written."""
+        self.stalled_since_s = now_s
+        self.drained = loop.create_future()
+
+    def resume(self) -> None:
+        """The kernel has taken everything, or the connection is gone."""
+        self.stalled_since_s = None
+        self.free()
+        if self.drained is not None and not self.drained.done():
+            self.drained.set_result(None)
+        self.drained = None
+
+    def free(self) -> None:
+        """Counts nothing any more of what was written."""
+        self._budget.hold_answer(-self._held_bytes)
+        self._held_bytes = self._unsent_bytes = 0
+
+    def unsent_bytes(self) -> int:
+        """How much the kernel has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def look_at_progress(self, now_s: float) -> None:
+        """A client that reads slowly is not one that doesn't read."""
+        unsent_bytes = self.unsent_bytes()
+        if unsent_bytes < self._unsent_bytes:
+            self.stalled_since_s = now_s
+        self._unsent_bytes = unsent_bytes

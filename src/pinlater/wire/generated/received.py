@@ -1,0 +1,570 @@
+"""What incoming structs are decoded into. Generated from pinlater.thrift by pinlater.wire.freshness. Do not edit.
+
+A field that was not sent has its default. Required ones and arguments are never None once they are checked (`wire.checks`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NOT_SENT: Any = None
+
+
+class PinLaterException:
+    errorCode: int = _NOT_SENT
+    message: str = _NOT_SENT
+    detail: str | None = None
+    retryable: bool | None = None
+    retryAfterMillis: int | None = None
+
+
+class RequestContext:
+    source: str = _NOT_SENT
+    requestId: str = ''
+
+
+class PinLaterJob:
+    body: bytes = _NOT_SENT
+    priority: int = 1
+    runAfterTimestampMillis: int | None = None
+    numAttemptsAllowed: int | None = None
+    customStatus: str = ''
+    headers: dict[str, str] | None = None
+    uniqueKey: str | None = None
+    uniqueScope: int = 1
+    uniqueForMillis: int | None = None
+    claimTimeoutMillis: int | None = None
+    expiresAtMillis: int | None = None
+
+
+class PinLaterEnqueueRequest:
+    queueName: str = _NOT_SENT
+    jobs: list[PinLaterJob] = _NOT_SENT
+    requestKey: str | None = None
+    repeat: bool | None = None
+
+
+class PinLaterEnqueueResponse:
+    jobDescriptors: list[str] = _NOT_SENT
+    existing: list[int] | None = None
+
+
+class PinLaterJobAckInfo:
+    jobDescriptor: str = _NOT_SENT
+    appendCustomStatus: str = ''
+    retryDelayMillis: int = 0
+    claimToken: str | None = None
+    finalFailure: bool | None = None
+    errorType: str | None = None
+    errorText: str | None = None
+
+
+class PinLaterJobAckRequest:
+    queueName: str = _NOT_SENT
+    jobsSucceeded: list[PinLaterJobAckInfo] | None = None
+    jobsFailed: list[PinLaterJobAckInfo] | None = None
+    perItemErrors: bool | None = None
+
+
+class AckOutcome:
+    descriptor: str = _NOT_SENT
+    outcome: int = _NOT_SENT
+    holder: str | None = None
+    heldSinceMillis: int | None = None
+    claimDeadlineMillis: int | None = None
+    errorCode: int | None = None
+    errorDetail: str | None = None
+    retryable: bool | None = None
+    retryAfterMillis: int | None = None
+
+
+class PinLaterDequeueRequest:
+    queueName: str = _NOT_SENT
+    limit: int = _NOT_SENT
+    jobAckRequest: PinLaterJobAckRequest | None = None
+    dryRun: bool = False
+    coverage: float = 1.0
+    waitMillis: int | None = None
+
+
+class PinLaterDequeueMetadata:
+    attemptsAllowed: int | None = None
+    attemptsRemaining: int | None = None
+    claimToken: str | None = None
+    headers: dict[str, str] | None = None
+    claimDeadlineMillis: int | None = None
+    createdAtTimestampMillis: int | None = None
+    attempt: int | None = None
+
+
+class PinLaterDequeueResponse:
+    jobs: dict[str, bytes] | None = None
+    jobMetadata: dict[str, PinLaterDequeueMetadata] | None = None
+    ackOutcomes: list[AckOutcome] | None = None
+    jobOrder: list[str] | None = None
+
+
+class PinLaterCheckpointJobRequest:
+    jobDescriptor: str = _NOT_SENT
+    newBody: bytes | None = None
+    moveToPending: bool = False
+    runAfterTimestampMillis: int | None = None
+    numOfAttemptsAllowed: int | None = None
+    prependCustomStatus: str | None = None
+    claimToken: str | None = None
+
+
+class PinLaterCheckpointJobsRequest:
+    queueName: str = _NOT_SENT
+    requests: list[PinLaterCheckpointJobRequest] = _NOT_SENT
+    perItemErrors: bool | None = None
+
+
+class PinLaterLookupJobRequest:
+    jobDescriptors: list[str] = _NOT_SENT
+    includeBody: bool = False
+
+
+class Attempt:
+    number: int = _NOT_SENT
+    claimedBy: str | None = None
+    claimedAtMillis: int | None = None
+    endedAtMillis: int | None = None
+    outcome: str | None = None
+    errorType: str | None = None
+    errorText: str | None = None
+
+
+class PinLaterJobInfo:
+    jobDescriptor: str = _NOT_SENT
+    jobState: int = _NOT_SENT
+    attemptsAllowed: int = _NOT_SENT
+    attemptsRemaining: int = _NOT_SENT
+    customStatus: str = _NOT_SENT
+    createdAtTimestampMillis: int = _NOT_SENT
+    runAfterTimestampMillis: int | None = None
+    updatedAtTimestampMillis: int | None = None
+    claimDescriptor: str | None = None
+    body: bytes | None = None
+    headers: dict[str, str] | None = None
+    uniqueKey: str | None = None
+    claimDeadlineMillis: int | None = None
+    lastErrorType: str | None = None
+    lastErrorText: str | None = None
+    attempts: list[Attempt] | None = None
+    finishedAtTimestampMillis: int | None = None
+
+
+class PinLaterGetJobCountRequest:
+    queueName: str = _NOT_SENT
+    jobState: int = _NOT_SENT
+    priority: int | None = None
+    countFutureJobs: bool = False
+    bodyRegexToMatch: str | None = None
+
+
+class PinLaterScanJobsRequest:
+    queueName: str = _NOT_SENT
+    jobState: int = _NOT_SENT
+    priority: int | None = None
+    scanFutureJobs: bool = False
+    continuation: str = '0'
+    limit: int = 100
+    bodyRegexToMatch: str | None = None
+    paged: bool | None = None
+    includeBody: bool | None = None
+
+
+class PinLaterScanJobsResponse:
+    scannedJobs: list[PinLaterJobInfo] = _NOT_SENT
+    continuation: str = '-1'
+    incomplete: bool | None = None
+
+
+class PinLaterRetryFailedJobsRequest:
+    queueName: str = _NOT_SENT
+    priority: int = 1
+    attemptsToAllow: int = 1
+    runAfterTimestampMillis: int | None = None
+    limit: int = 1000
+
+
+class PinLaterDeleteJobsRequest:
+    queueName: str = _NOT_SENT
+    jobState: int = _NOT_SENT
+    priority: int = 1
+    bodyRegexToMatch: str | None = None
+    limit: int = 1000
+
+
+class RunJobsRequest:
+    queueName: str = _NOT_SENT
+    jobDescriptors: list[str] = _NOT_SENT
+    runAfterTimestampMillis: int | None = None
+    attemptsToAllow: int = 1
+
+
+class ClaimRef:
+    jobDescriptor: str = _NOT_SENT
+    claimToken: str = _NOT_SENT
+
+
+class ClaimsRequest:
+    queueName: str = _NOT_SENT
+    claims: list[ClaimRef] = _NOT_SENT
+    perItemErrors: bool | None = None
+
+
+class ReleaseRequest:
+    queueName: str = _NOT_SENT
+    claims: list[ClaimRef] = _NOT_SENT
+    delayMillis: int = 0
+    perItemErrors: bool | None = None
+
+
+class QueueConfig:
+    maxJobsPerSecond: float | None = None
+    claimTimeoutMillis: int | None = None
+    succeededTtlMillis: int | None = None
+    failedTtlMillis: int | None = None
+    maxBacklog: int | None = None
+    defaultAttempts: int | None = None
+    defaultExpiryMillis: int | None = None
+    paused: bool | None = None
+
+
+class QueueCounts:
+    priority: int = _NOT_SENT
+    pending: int = _NOT_SENT
+    future: int = _NOT_SENT
+    inProgress: int = _NOT_SENT
+    succeeded: int = _NOT_SENT
+    failed: int = _NOT_SENT
+    enqueuedTotal: int = _NOT_SENT
+    claimedTotal: int = _NOT_SENT
+    succeededTotal: int = _NOT_SENT
+    failedTotal: int = _NOT_SENT
+    retriedTotal: int = _NOT_SENT
+    oldestDueAtMillis: int | None = None
+
+
+class QueueRates:
+    enqueued: float = _NOT_SENT
+    claimed: float = _NOT_SENT
+    succeeded: float = _NOT_SENT
+    failed: float = _NOT_SENT
+    retried: float = _NOT_SENT
+
+
+class QueueStats:
+    queueName: str = _NOT_SENT
+    paused: bool = _NOT_SENT
+    counts: list[QueueCounts] = _NOT_SENT
+    oldestWaitingMillis: int | None = None
+    rates: QueueRates = _NOT_SENT
+    waitingDequeues: int = _NOT_SENT
+    incomplete: bool | None = None
+
+
+class JobCount:
+    jobs: int = _NOT_SENT
+    incomplete: bool | None = None
+
+
+class SettingsInForce:
+    values: QueueConfig = _NOT_SENT
+    origins: dict[str, str] = _NOT_SENT
+
+
+class WaitingDequeues:
+    queueName: str = _NOT_SENT
+    source: str = _NOT_SENT
+    number: int = _NOT_SENT
+
+
+class ServerInfo:
+    version: str = _NOT_SENT
+    features: list[str] = _NOT_SENT
+    storeKind: str = _NOT_SENT
+    nowMillis: int = _NOT_SENT
+    startedAtMillis: int = _NOT_SENT
+    priorityLevels: int = _NOT_SENT
+    maxBodyBytes: int = _NOT_SENT
+    maxFrameBytes: int = _NOT_SENT
+    maxJobsPerRequest: int = _NOT_SENT
+    maxDescriptorsPerRequest: int = _NOT_SENT
+    maxWaitMillis: int = _NOT_SENT
+
+
+class createQueue_args:
+    context: RequestContext = _NOT_SENT
+    name: str = _NOT_SENT
+
+
+class createQueue_result:
+    e: PinLaterException | None = None
+
+
+class deleteQueue_args:
+    context: RequestContext = _NOT_SENT
+    name: str = _NOT_SENT
+    password: str = _NOT_SENT
+
+
+class deleteQueue_result:
+    e: PinLaterException | None = None
+
+
+class enqueueJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterEnqueueRequest = _NOT_SENT
+
+
+class enqueueJobs_result:
+    success: PinLaterEnqueueResponse | None = None
+    e: PinLaterException | None = None
+
+
+class dequeueJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterDequeueRequest = _NOT_SENT
+
+
+class dequeueJobs_result:
+    success: PinLaterDequeueResponse | None = None
+    e: PinLaterException | None = None
+
+
+class ackDequeuedJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterJobAckRequest = _NOT_SENT
+
+
+class ackDequeuedJobs_result:
+    e: PinLaterException | None = None
+
+
+class checkpointJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterCheckpointJobsRequest = _NOT_SENT
+
+
+class checkpointJobs_result:
+    e: PinLaterException | None = None
+
+
+class lookupJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterLookupJobRequest = _NOT_SENT
+
+
+class lookupJobs_result:
+    success: dict[str, PinLaterJobInfo] | None = None
+    e: PinLaterException | None = None
+
+
+class getJobCount_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterGetJobCountRequest = _NOT_SENT
+
+
+class getJobCount_result:
+    success: int | None = None
+    e: PinLaterException | None = None
+
+
+class getQueueNames_args:
+    context: RequestContext = _NOT_SENT
+
+
+class getQueueNames_result:
+    success: set[str] | None = None
+    e: PinLaterException | None = None
+
+
+class scanJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterScanJobsRequest = _NOT_SENT
+
+
+class scanJobs_result:
+    success: PinLaterScanJobsResponse | None = None
+    e: PinLaterException | None = None
+
+
+class retryFailedJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterRetryFailedJobsRequest = _NOT_SENT
+
+
+class retryFailedJobs_result:
+    success: int | None = None
+    e: PinLaterException | None = None
+
+
+class deleteJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterDeleteJobsRequest = _NOT_SENT
+
+
+class deleteJobs_result:
+    success: int | None = None
+    e: PinLaterException | None = None
+
+
+class getServerInfo_args:
+    context: RequestContext = _NOT_SENT
+
+
+class getServerInfo_result:
+    success: ServerInfo | None = None
+    e: PinLaterException | None = None
+
+
+class ackJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterJobAckRequest = _NOT_SENT
+
+
+class ackJobs_result:
+    success: list[AckOutcome] | None = None
+    e: PinLaterException | None = None
+
+
+class checkpointJobsFenced_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterCheckpointJobsRequest = _NOT_SENT
+
+
+class checkpointJobsFenced_result:
+    success: list[AckOutcome] | None = None
+    e: PinLaterException | None = None
+
+
+class heartbeatClaims_args:
+    context: RequestContext = _NOT_SENT
+    request: ClaimsRequest = _NOT_SENT
+
+
+class heartbeatClaims_result:
+    success: list[AckOutcome] | None = None
+    e: PinLaterException | None = None
+
+
+class releaseJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: ReleaseRequest = _NOT_SENT
+
+
+class releaseJobs_result:
+    success: list[AckOutcome] | None = None
+    e: PinLaterException | None = None
+
+
+class cancelJobs_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+    jobDescriptors: list[str] = _NOT_SENT
+
+
+class cancelJobs_result:
+    success: list[AckOutcome] | None = None
+    e: PinLaterException | None = None
+
+
+class configureQueue_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+    config: QueueConfig = _NOT_SENT
+
+
+class configureQueue_result:
+    e: PinLaterException | None = None
+
+
+class getQueueConfig_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+
+
+class getQueueConfig_result:
+    success: QueueConfig | None = None
+    e: PinLaterException | None = None
+
+
+class pauseQueue_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+
+
+class pauseQueue_result:
+    e: PinLaterException | None = None
+
+
+class resumeQueue_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+
+
+class resumeQueue_result:
+    e: PinLaterException | None = None
+
+
+class getQueueStats_args:
+    context: RequestContext = _NOT_SENT
+    queueNames: list[str] = _NOT_SENT
+
+
+class getQueueStats_result:
+    success: list[QueueStats] | None = None
+    e: PinLaterException | None = None
+
+
+class runJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: RunJobsRequest = _NOT_SENT
+
+
+class runJobs_result:
+    success: list[AckOutcome] | None = None
+    e: PinLaterException | None = None
+
+
+class countJobs_args:
+    context: RequestContext = _NOT_SENT
+    request: PinLaterGetJobCountRequest = _NOT_SENT
+
+
+class countJobs_result:
+    success: JobCount | None = None
+    e: PinLaterException | None = None
+
+
+class getSettingsInForce_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+
+
+class getSettingsInForce_result:
+    success: SettingsInForce | None = None
+    e: PinLaterException | None = None
+
+
+class getWaitingDequeues_args:
+    context: RequestContext = _NOT_SENT
+
+
+class getWaitingDequeues_result:
+    success: list[WaitingDequeues] | None = None
+    e: PinLaterException | None = None
+
+
+class deleteJobsByDescriptor_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+    jobDescriptors: list[str] = _NOT_SENT
+
+
+class deleteJobsByDescriptor_result:
+    success: int | None = None
+    e: PinLaterException | None = None
