@@ -161,10 +161,10 @@ async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
         await lanes.raw.create_queues(["q"], clock.now_ms())
     starts = set()
     for _ in range(50):
-        first = shards.for_claim(1.0)
+        first = shards.for_claim("q", 1.0)
         waiting = first[0].claim.submit(ClaimRequest("q", ClaimCall(1, Holder("h", "s", "t"), 1 << 20), 1_000))
-        assert {shards.for_claim(1.0)[0].name for _ in range(20)} == {first[0].name}
-        assert {shard.name for shard in shards.for_claim(1.0)} == {"1", "2", "3"}
+        assert {shards.for_claim("q", 1.0)[0].name for _ in range(20)} == {first[0].name}
+        assert {shard.name for shard in shards.for_claim("q", 1.0)} == {"1", "2", "3"}
         await waiting
         starts.add(first[0].name)
     assert starts == {"1", "2", "3"}

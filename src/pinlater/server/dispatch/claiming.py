@@ -58,7 +58,7 @@ class Claiming:
         next_due_ms: int | None = None
         left, holder, bytes_left = request.call
         failures: list[PinLaterError] = []
-        shards = self._shards.for_claim(request.coverage)
+        shards = self._shards.for_claim(request.queue, request.coverage)
         if waiters is not None and waiters.newest_on is not None and len(shards) > 1:
             shards = _newest_first(shards, waiters)
         try:

@@ -117,8 +117,8 @@ class ForwardLane(Generic[Item, Result]):
 
     @property
     def rank(self) -> int:
-        """As of a `Lane`: an item rides at once."""
-        return 1
+        """As of a `Lane`: an item rides at once, with others or alone."""
+        return 1 if self._gathering is None else 0
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
         """The future of this item's result. Raises `TooManyWaiting` at the bound, `NotSent`."""

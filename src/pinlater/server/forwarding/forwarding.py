@@ -82,8 +82,11 @@ class Forwarding:
         if self._closed:
             return
         for shard in self._shards:
-            ways = [self._way(shard, owner) for owner in self._owners(shard.name)] or [None] * SLICES
-            shard.route(ways)
+            if shard.shared is not None:
+                owners = self._owners(shard.name)
+                shard.route(
+                    [self._way(shard, owner) for owner in owners], [owner == self._own_address for owner in owners]
+                )
 
     def _way(self, shard: ShardLanes, owner: str) -> ForwardLanes | None:
         connection = self._connections.get(owner)
@@ -170,7 +173,7 @@ class Forwarding:
     async def close(self) -> None:
         """Sends nothing any more; all calls go to this server's own lanes."""
         for shard in self._shards:
-            shard.route([None] * SLICES)
+            shard.route([None] * SLICES, [True] * SLICES)
         self._closed = True
         tasks = list(self._keeping.values())
         self._keeping.clear()

@@ -109,7 +109,7 @@ class Dequeue:
         shown: list[FromShard] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
         failures: list[Unavailable] = []
-        shards = self._shards.for_claim(command.coverage)
+        shards = self._shards.for_claim(command.queue, command.coverage)
         for shard in shards:
             if limit <= 0 or bytes_left <= 0:
                 break

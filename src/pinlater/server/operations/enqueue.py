@@ -94,7 +94,7 @@ class Enqueue:
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
                 request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
                 return await self._router.enqueue(known, jobs, now_ms, request)
-            shard = self._shards.for_enqueue()
+            shard = self._shards.for_enqueue(queue)
             try:
                 inserted = await self._insert(shard, known, jobs, now_ms, request_key, fingerprint)
             except PinLaterError as error:

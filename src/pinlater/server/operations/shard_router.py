@@ -311,7 +311,11 @@ class ShardRouter:
         names = [] if tried is None else [tried.name]
         while True:
             try:
-                shard = shards.for_enqueue(names) if key is None else shards.for_request(key, names, repeat=repeat)
+                shard = (
+                    shards.for_enqueue(queue.name, names)
+                    if key is None
+                    else shards.for_request(key, names, repeat=repeat)
+                )
             except PinLaterError as error:
                 raise failure or error from None
             try:

@@ -184,6 +184,7 @@ class ShardLanes:
         in_hand = (self.finish, self.extend, self.checkpoint, self.release)
         self.lanes: tuple[Lane[Any, Any], ...] = (self.insert, self.claim, *in_hand)
         self._ways: Sequence[JobLanes] = [self] * SLICES
+        self._owned: Sequence[bool] = [True] * SLICES
         if not opened:
             self.put_out_of_use("not opened yet")
             self.health.suspect()
@@ -240,9 +241,14 @@ class ShardLanes:
         """Its own lanes, or those to the server that owns the queue here. To be asked anew for each call."""
         return self._ways[slice_of(queue)]
 
-    def route(self, ways: Sequence[JobLanes | None]) -> None:
-        """The way of each slice from now on; None: into its own lanes."""
+    def owns(self, queue: str) -> bool:
+        """Whether this server owns the queue here."""
+        return self._owned[slice_of(queue)]
+
+    def route(self, ways: Sequence[JobLanes | None], owned: Sequence[bool]) -> None:
+        """By slice, from now on: the way (None: into its own lanes), and whether this server owns it."""
         self._ways = [way or self for way in ways]
+        self._owned = owned
 
     # --- the hot calls ------------------------------------------------------------------------------------------------------
 

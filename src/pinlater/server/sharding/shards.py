@@ -36,6 +36,7 @@ class Shards:
         self.unique = UniquePlaces(self.clock)
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
+        self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
         self._closing: set[asyncio.Task[None]] = set()
         self.take_over_map(lanes)
 
@@ -51,17 +52,27 @@ class Shards:
 
     # --- which ------------------------------------------------------------------------------------------------------------
 
-    def for_enqueue(self, tried: Collection[str] = ()) -> ShardLanes:
-        """A shard that takes enqueues and is none of `tried`, at random: one that is neither full nor slow, where there is one.
+    def for_enqueue(self, queue: str, tried: Collection[str] = ()) -> ShardLanes:
+        """A shard that takes enqueues and is none of `tried`: one that is neither full nor slow, where there is one.
 
-        Raises `NoHealthyShards`, `EnqueueRejected`.
+        All that one turn of the loop stores in a queue goes to one shard, so that it is one call there: to one where this server owns
+        the queue, if there is any, at random. Raises `NoHealthyShards`, `EnqueueRejected`.
         """
         if not tried:
             shards = self._all
-            shard = shards[0] if len(shards) == 1 else shards[int(self.random.random() * len(shards))]
+            shard = shards[0] if len(shards) == 1 else self._chosen.get(queue) or self._choose(queue)
             if shard.takes_enqueues and shard.usable and not shard.full:  # as good as any; most often so
                 return shard
         return self.random.choice(self._best(self._enqueueable(tried)))
+
+    def _choose(self, queue: str) -> ShardLanes:
+        """A shard for what this turn of the loop stores in the queue."""
+        if not self._chosen:
+            asyncio.get_running_loop().call_soon(self._chosen.clear)
+        able = [shard for shard in self._all if shard.takes_enqueues and shard.usable and not shard.full]
+        found = [shard for shard in able if shard.owns(queue)] or able or self._all
+        shard = self._chosen[queue] = found[int(self.random.random() * len(found))]
+        return shard
 
     def for_request(self, key: str, tried: Collection[str] = (), *, repeat: bool = False) -> ShardLanes:
         """The first in a request key's rendezvous order that takes enqueues and is none of `tried`. Raises as `for_enqueue`.
@@ -79,7 +90,7 @@ class Shards:
             raise _all_draining()
         return found[rendezvous_home(key, list(found))]
 
-    def for_claim(self, coverage: float) -> Sequence[ShardLanes]:
+    def for_claim(self, queue: str, coverage: float) -> Sequence[ShardLanes]:
         """The shards a dequeue looks at, in the order to do so: where its call begins soonest, else at random, the slow ones last.
 
         Were each dequeue to begin anywhere, a call for each shard would be made of what could have shared one.
@@ -94,11 +105,9 @@ class Shards:
         most = covered(coverage, len(healthy))
         if most < len(found):
             found = self.random.sample(found, most)
-        found.sort(key=self._turn)
+        random = self.random.random
+        found.sort(key=lambda shard: shard.lanes_of(queue).claim.rank + random() + (_LAST if shard.slow else 0))
         return found
-
-    def _turn(self, shard: ShardLanes) -> float:
-        return shard.claim.rank + self.random.random() + (_LAST if shard.slow else 0)
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
@@ -134,6 +143,7 @@ class Shards:
         """These are the shards from now on."""
         takers = {shard.name for shard in self._all if shard.takes_enqueues}
         self._all = list(lanes)
+        self._chosen.clear()
         self._by_name = {shard.name: shard for shard in lanes}
         for shard in lanes:
             shard.hooks = self.hooks
