@@ -65,7 +65,11 @@ def test_help_is_shown_where_nothing_is_asked(offline: Pinlater, arguments: tupl
 )
 def test_a_server_out_of_reach_is_one_line_and_exit_code_3(offline: Pinlater, arguments: tuple[str, ...]) -> None:
     done = offline(*arguments)
-    assert (done.code, done.err) == (3, "error: Server 127.0.0.1:1 can't be reached: Connection refused\n")
+    assert (done.code, done.err) == (
+        3,
+        "error: Server 127.0.0.1:1 can't be reached: Connection refused "
+        "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)\n",
+    )
 
 
 def test_version_needs_no_server(offline: Pinlater) -> None:
@@ -212,7 +216,8 @@ def test_hints_say_what_to_do_about_a_queue() -> None:
     assert "`pinlater queue create NAME` creates one" in exits.hint_for(errors.QueueNotFound("x"))
     assert "letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
     assert "emails:s1:p1:73" in exits.hint_for(errors.CallerError("x", detail="DESCRIPTOR_INVALID"))
-    assert exits.hint_for(errors.ServerUnreachable("x")) == ""
+    assert "`pinlater serve`" in exits.hint_for(errors.ServerUnreachable("x"))
+    assert exits.hint_for(errors.DeadlineExceeded("x")) == ""
 
 
 @pytest.mark.parametrize(
@@ -271,3 +276,34 @@ def test_a_port_that_is_taken_is_said_with_who_wanted_it(offline: Pinlater, sett
 def test_a_word_that_is_none_of_the_possible_ones_is_said_plainly(offline: Pinlater) -> None:
     done = offline("count", "q", "--state", "bogus")
     assert done.err.startswith("error: Invalid value for '--state': 'bogus' is not one of 'pending', ")
+
+
+@pytest.mark.parametrize("command", ["ack", "cancel", "lookup", "run-now"])
+def test_a_descriptor_that_can_not_be_read_is_answered_with_what_one_looks_like(
+    offline: Pinlater, command: str
+) -> None:
+    """Before any server is asked, and with the same words as a server's answer."""
+    done = offline(command, "nonsense")
+    assert done.code == 1
+    assert done.err.startswith("error: Invalid job descriptor: 'nonsense' (a descriptor looks like emails:s1:p1:73: ")
+    assert json.loads(offline(command, "nonsense", "--json").err)["detail"] == "DESCRIPTOR_INVALID"
+
+
+def test_a_job_that_exists_under_its_unique_key_is_said(pinlater: Pinlater, queue: str) -> None:
+    """Its descriptor alone looks as if it had been stored."""
+    arguments = ("enqueue", queue, "--body", "x", "--unique-key", "k")
+    first = pinlater.ok(*arguments)
+    again = pinlater(*arguments)
+    assert (again.code, again.out) == (0, first.out)
+    assert again.err == "exists: the job existed under the unique key\n"
+
+
+@pytest.mark.parametrize("span", ["0", "0s"])
+def test_a_job_that_expires_at_once_is_refused(offline: Pinlater, span: str) -> None:
+    """It would be stored as failed, and the command would end as if all were well."""
+    done = offline("enqueue", "q", "--body", "x", "--expires-in", span)
+    assert (done.code, "a job that expires at once never runs" in done.err) == (2, True)
+
+
+def test_every_argument_is_named_in_capitals(offline: Pinlater) -> None:
+    assert "Missing argument 'TARGET'" in offline("backup").err

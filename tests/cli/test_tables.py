@@ -198,3 +198,9 @@ def on_terminal(address: str, columns: int, colour: bool, *arguments: str) -> st
     os.close(ours)
     assert process.wait(30) == 0
     return said.decode().replace("\r\n", "\n")
+
+
+def test_a_table_without_rows_is_a_word_on_a_terminal_and_its_columns_elsewhere() -> None:
+    """A lone line of names looks as if the output had been cut off; a program reads the names."""
+    assert table(STATS, [], Screen(80)) == blocks_or_table(JOBS, [], Screen(80)) == ["none"]
+    assert blocks_or_table(["a", "b"], [], Screen()) == ["a\tb"]

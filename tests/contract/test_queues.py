@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-
 import pytest
 
-from pinlater.domain.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import Queue, QueueConfig, Versions
-from pinlater.server.storage.values import Inserted, InsertRequest, UniqueRef
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 
 CONFIG = QueueConfig(
@@ -206,32 +203,6 @@ async def test_the_shard_says_that_it_can_serve(desk: Desk) -> None:
 async def test_a_shard_can_be_closed_twice(desk: Desk) -> None:
     await desk.shard.close()
     await desk.shard.close()
-
-
-async def test_a_closed_shard_refuses_every_call(desk: Desk) -> None:
-    if desk.shard.capabilities.kind == "memory":
-        pytest.skip("a closed memory store goes on; only tests and the demo use it")
-    shard, key = desk.shard, await desk.put()
-    await shard.close()
-    calls: list[Awaitable[object]] = [
-        shard.create_queues(["new"], desk.now),
-        shard.merge_queues([Queue("new")], desk.now),
-        shard.delete_queues([QUEUE], 0, desk.now),
-        shard.configure_queue(QUEUE, paused=True),
-        shard.list_queues(),
-        shard.count_jobs(),
-        shard.lookup_jobs([key], bodies=True),
-        shard.insert_jobs([InsertRequest(QUEUE, [desk.job()])], desk.now),
-        shard.time_out_claims(desk.now, 10),
-        shard.find_unique([UniqueRef(QUEUE, "key")], desk.now),
-        shard.timed_keys(desk.now),
-        shard.note_map("map", desk.now),
-    ]
-    if shard.capabilities.shared:
-        calls.append(desk.shared.members())
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    assert [answer for answer in answers if not isinstance(answer, ShardConnectionFailed)] == []
-    assert all("is not open" in str(answer) for answer in answers)
 
 
 async def test_a_new_shard_gives_a_slot_for_ids(desk: Desk) -> None:

@@ -130,7 +130,7 @@ async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: 
     """As with a binary log on a full disk, where MySQL would end itself if it were. Only MariaDB has a way to bring it about."""
     async with rig_on(mariadb) as rig:
         shard = await rig.open(direct=True)
-        writer = shard._inserting
+        writer = shard._connections.inserting
         old, new = [await connect(rig.endpoint(direct=True), MysqlSettings(), autocommit=False) for _ in range(2)]
         try:
             async with stranger(rig, "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT") as backup:

@@ -33,7 +33,7 @@ class Watch:
     def __init__(self, ask: Callable[..., Any], shard: RedisShard) -> None:
         self.commands: dict[str, int] = defaultdict(int)
         self._ask = ask
-        places: list[Any] = [shard._readers, shard._inserting, shard._claiming, shard._finishing, shard._other]
+        places: list[Any] = [shard._connections.readers, *shard._connections.writers]
         for place in places:
             place.run = self._watched(place.run)
 
@@ -147,7 +147,7 @@ async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(rig: Rig, des
     """The error says what was done, or that this is unknown; a repeat does the rest. The service asks for one piece at a time."""
     for _ in range(2):
         await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(1_250)])], desk.now)
-    writer = shard_of(desk)._other
+    writer = shard_of(desk)._connections.other
     run, calls = writer.run, []
 
     async def fails_the_second_time(name: str, *arguments: Any, **options: Any) -> Any:

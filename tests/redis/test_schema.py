@@ -15,7 +15,7 @@ META = FRONT + b"meta"
 
 
 def readers_of(rig: Rig) -> Readers:
-    return rig.shard(direct=True)._readers
+    return rig.shard(direct=True)._connections.readers
 
 
 async def test_a_schema_that_is_newer_by_one_is_used_on_redis(rig: Rig) -> None:
@@ -39,7 +39,7 @@ async def test_a_schema_that_is_newer_by_two_is_refused_on_redis_with_both_numbe
 
 async def test_servers_that_start_on_an_empty_redis_at_once_make_its_schema_once(rig: Rig) -> None:
     shards = [rig.shard(direct=True) for _ in range(5)]
-    done = await asyncio.gather(*(migrate(shard._readers) for shard in shards))
+    done = await asyncio.gather(*(migrate(shard._connections.readers) for shard in shards))
     assert sorted(done, reverse=True) == [["0001_first"], [], [], [], []]
     assert rig.server.execute("HGET", META, "schema") == b"%d" % NEWEST
 

@@ -23,7 +23,7 @@ def after_the_look(desk: Desk, happens: Callable[[], Awaitable[None]]) -> None:
     """Between its look at the index of deadlines and its look at the jobs, once."""
     shard = desk.shard
     assert isinstance(shard, RedisShard)
-    readers, left = shard._readers, [happens]
+    readers, left = shard._connections.readers, [happens]
     run = readers.run
 
     async def watched(name: str, *arguments: bytes | int | str) -> Any:

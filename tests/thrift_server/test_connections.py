@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import socket
 import struct
@@ -476,6 +477,19 @@ async def test_a_server_with_too_few_open_files_does_not_start_and_says_how_many
     monkeypatch.setattr("resource.getrlimit", lambda _: (allowed, allowed))
     with pytest.raises(TooFewOpenFiles, match=f"may open {allowed} files.* at least {allowed + 1}: raise"):
         await start()
+
+
+async def test_a_limit_on_open_files_that_lowers_the_connections_is_said_at_info(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pinlater")
+    monkeypatch.setattr("resource.getrlimit", lambda _: (RESERVED + 100, RESERVED + 100))
+    desk = await start(max_connections=20_000, max_connections_refused=10)
+    (line,) = [record for record in caplog.records if "open files" in record.getMessage()]
+    assert (line.levelname, line.getMessage()) == ("INFO", "the limit on open files lowers max_connections")
+    assert (
+        (vars(line)["max_connections"], vars(line)["wanted"]) == (desk.server.max_connections, 20_000) == (90, 20_000)
+    )
 
 
 def test_room_is_made_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:

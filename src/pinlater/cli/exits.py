@@ -61,6 +61,11 @@ def print_errors_as_json(wanted: bool) -> None:
     _state["json"] = wanted
 
 
+DESCRIPTOR_HINT = (
+    "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `enqueue` and `scan` print it)"
+)
+
+
 def code_for(error: PinLaterError) -> int:
     """The exit code for what a call raised."""
     if isinstance(error, ServerUnreachable | ConnectionLost | DeadlineExceeded):
@@ -75,7 +80,9 @@ def hint_for(error: PinLaterError) -> str:
     if isinstance(error, QueueNameInvalid):
         return "(a name has ASCII letters, digits and underscores only)"
     if error.detail == "DESCRIPTOR_INVALID":
-        return "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `enqueue` and `scan` print it)"
+        return DESCRIPTOR_HINT
+    if isinstance(error, ServerUnreachable):
+        return "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)"
     return ""
 
 

@@ -156,7 +156,7 @@ def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
         try:
             grouped.setdefault(parse_descriptor(text).queue, []).append(text)
         except DescriptorInvalid as error:
-            exits.fail(error.message, exits.REFUSED)
+            exits.fail(f"{error.message} {exits.DESCRIPTOR_HINT}", exits.REFUSED, error.detail)
     return grouped
 
 

@@ -18,6 +18,8 @@ _GAP = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _VALUE_COLUMNS_MIN = 24
 _EMPTY = ("", "-")
+NONE = "none"
+"""What a terminal shows in place of a table without rows."""
 
 
 class Screen(NamedTuple):
@@ -45,6 +47,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen)
     """The lines of a table; one that is too wide goes on below. Without a terminal, cells with tabs between."""
     if screen.columns is None:
         return _with_tabs(columns, rows)
+    if not rows:
+        return [NONE]
     lines: list[str] = []
     for number, part in enumerate(_parts(_widths(columns, rows), screen.columns)):
         chosen = [[row[column] for column in part] for row in rows]
@@ -55,7 +59,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen)
 
 def blocks_or_table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, head: str = "") -> list[str]:
     """A table where it fits; else a block for each row, headed by `head` and its first cell. Leaves out what no row has on a terminal."""
-    if screen.columns is None:
+    if screen.columns is None or not rows:
         return table(columns, rows, screen)
     said = [column for column in range(len(columns)) if not column or any(row[column] not in _EMPTY for row in rows)]
     columns, rows = [columns[column] for column in said], [[row[column] for column in said] for row in rows]

@@ -101,6 +101,7 @@ async def test_a_worker_recovers_from_a_connection_that_hangs_and_keeps_its_clai
     assert (runs, worker.counts.lost) == (Counter({"long": 1, "after": 1}), 0)
 
 
+@pytest.mark.timeout(300)
 async def test_a_thousand_pollers_come_back_at_once_after_a_restart(tmp_path: Path) -> None:
     """Each of these queues has its own claims, acks and backoff, like a thousand workers."""
     count = 1_000

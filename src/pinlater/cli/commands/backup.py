@@ -13,7 +13,7 @@ from pinlater.cli.server_settings import ConfigFile, Store, store_file
 
 
 def backup(
-    target: Annotated[Path, typer.Argument(help="The copy to make; it must not exist.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The copy to make; it must not exist.")],
     config: ConfigFile = None,
     store: Store = None,
     as_json: options.Json = False,

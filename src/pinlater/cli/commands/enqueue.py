@@ -67,7 +67,7 @@ def enqueue(
         headers=options.headers_of(header or []),
         unique=_unique(unique_key, unique_for),
         claim_timeout_ms=options.span_ms(claim_timeout, "--claim-timeout"),
-        expires_at_ms=options.due_ms(expires_in, None, "--expires-in"),
+        expires_at_ms=_expiry_ms(expires_in),
     )
     jobs = [job._replace(body=content) for content in _bodies(body or [], body_file or [], lines)]
     storing = _Storing(queue, jobs, request_key, print_at_once=not json)
@@ -96,6 +96,7 @@ class _Storing:
             stored = await client.enqueue(self._queue, batch, request_key=key, repeat=key is not None)
             if self._print_at_once:
                 output.print_lines(stored.descriptors)
+                _say_existing(len(stored.existing))
             self._existing += [len(self._descriptors) + index for index in stored.existing]
             self._descriptors += stored.descriptors
 
@@ -103,6 +104,21 @@ class _Storing:
         """Prints what is stored, if anything is."""
         if self._descriptors:
             output.print_json({"descriptors": self._descriptors, "existing": self._existing})
+
+
+def _say_existing(count: int) -> None:
+    """The output has the descriptors of jobs that were there, so standard error says that nothing was stored for them."""
+    if count:
+        found = "the job existed" if count == 1 else f"{count} jobs existed"
+        sys.stderr.write(f"exists: {found} under the unique key\n")
+
+
+def _expiry_ms(span: str | None) -> int | None:
+    """When the jobs expire. An expiry that is over at once is a usage error: the job would be stored as failed."""
+    moment_ms = options.due_ms(span, None, "--expires-in")
+    if moment_ms is not None and not options.span_ms(span, "--expires-in"):
+        raise typer.BadParameter("a job that expires at once never runs", param_hint="--expires-in")
+    return moment_ms
 
 
 def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:

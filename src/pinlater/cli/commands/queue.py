@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pinlater.cli import options, output
+from pinlater.cli import options, output, tables
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import WorldError
 from pinlater.domain.clock import SystemClock
@@ -90,8 +90,10 @@ def list_queues(
     names = options.ask(server, timeout, lambda client: client.queue_names())
     if json:
         output.print_json({"queues": names})
-    else:
+    elif names or not output.on_terminal():
         output.print_lines(names)
+    else:
+        output.print_lines([tables.NONE])
 
 
 @app.command()

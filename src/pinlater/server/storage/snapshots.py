@@ -33,3 +33,7 @@ class Snapshots(Generic[Snapshot]):
             if self._latest is None or self._latest[2] != own or now - self._latest[1] >= KEPT_S:
                 self._latest = (await self._look(), now, own)
             return self._latest[0]
+
+    def forget(self) -> None:
+        """The shard was closed: the next one that wants a snapshot asks it, and is refused."""
+        self._latest = None

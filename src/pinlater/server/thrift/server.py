@@ -112,7 +112,7 @@ class ThriftServer:
         self._max_refused = min(settings.max_connections_refused, room // 2)
         self.max_connections = min(settings.max_connections, room - self._max_refused)
         if self.max_connections < settings.max_connections:
-            logger.warning(
+            logger.info(
                 "the limit on open files lowers max_connections",
                 extra={"max_connections": self.max_connections, "wanted": settings.max_connections},
             )

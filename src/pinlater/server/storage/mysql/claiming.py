@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
@@ -20,6 +21,7 @@ from pinlater.server.storage.mysql.statements import (
     JOBS,
     KEPT_JOBS,
     Sql,
+    Template,
     delete_ready,
     in_statements,
     literal,
@@ -27,7 +29,7 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import has_expired, options_of
+from pinlater.server.storage.options import Options, has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
@@ -77,10 +79,14 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         found = await transaction.select(*[one.wanted() for one in unfilled])
         for one in unfilled:
             one.queue.took(time.perf_counter() - began)
-        special = [row[2] for answer in found for row in answer.rows if row[3] & SPECIAL]
-        about: dict[int, tuple[Any, ...]] = {}
+        special = [job_id for answer in found for _, _, job_id, flags, _ in answer.rows if flags & SPECIAL]
+        about: dict[int, _SpecialJob] = {}
         if special:
-            about = {line[0]: line for line in await transaction.select_jobs(_SELECT_SPECIAL, special)}
+            make, lines = tuple.__new__, await transaction.select_jobs(_SELECT_SPECIAL, special)
+            about = {
+                job_id: make(_SpecialJob, (allowed, remaining, ended, created_at_ms, options_of(text)))
+                for job_id, allowed, remaining, ended, created_at_ms, text in lines
+            }
         expired: list[int] = []
         for one, answer in zip(unfilled, found, strict=True):
             expired += one.hand_out(answer.rows, about)
@@ -115,17 +121,38 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
     special = sorted(job_id for one in claims for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
     kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
-    reads = []
-    for statement, ids in ((_SELECT_BODIES, plain), (_SELECT_NEWEST_BODIES, special)):
-        if ids:
-            reads.append(statement(jobs=JOBS, ids=ids))
-            if ids[0] < kept_before:
-                reads.append(statement(jobs=KEPT_JOBS, ids=[job_id for job_id in ids if job_id < kept_before]))
-    answers = await transaction.commit(*reads, *looks)
-    bodies = {line[0]: line for answer in answers[: len(reads)] for line in answer.rows}
-    times = iter(answer.rows[0][0] for answer in answers[len(reads) :])
+    plain_reads = _reads(_SELECT_BODIES, plain, kept_before)
+    special_reads = _reads(_SELECT_NEWEST_BODIES, special, kept_before)
+    answers = iter(await transaction.commit(*plain_reads, *special_reads, *looks))
+    jobs = {
+        job_id: (allowed, created_at_ms, body)
+        for answer in islice(answers, len(plain_reads))
+        for job_id, allowed, created_at_ms, body in answer.rows
+    }
+    bodies = {job_id: body for answer in islice(answers, len(special_reads)) for job_id, body in answer.rows}
+    times = (run_after_ms for answer in answers for (run_after_ms,) in answer.rows)
     for one in claims:
-        one.finish(bodies, times)
+        one.finish(jobs, bodies, times)
+
+
+def _reads(statement: Template, ids: Sequence[int], kept_before: int) -> list[bytes]:
+    """Asks for these jobs, which are in order; also in the table of those that were kept when a partition was dropped."""
+    if not ids:
+        return []
+    reads = [statement(jobs=JOBS, ids=ids)]
+    if ids[0] < kept_before:
+        reads.append(statement(jobs=KEPT_JOBS, ids=[job_id for job_id in ids if job_id < kept_before]))
+    return reads
+
+
+class _SpecialJob(NamedTuple):
+    """A job with options or a past, but for its body: what `select_special` finds of it."""
+
+    attempts_allowed: int
+    attempts_remaining: int
+    attempts_ended: int
+    created_at_ms: int
+    options: Options
 
 
 class _Share:
@@ -186,7 +213,7 @@ class _Claim:
         limit = min(self.left, _READ_MAX)
         return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
 
-    def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, tuple[Any, ...]]) -> list[int]:
+    def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, _SpecialJob]) -> list[int]:
         """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
 
         Measured, and MySQL's own: it knows sizes only, and no body yet. Returns the ids of expired jobs.
@@ -198,7 +225,7 @@ class _Claim:
         for priority, run_after_ms, job_id, flags, size in rows:
             if share is None:
                 break
-            if flags & SPECIAL and has_expired(options_of(about[job_id][5]), self._now_ms):
+            if flags & SPECIAL and has_expired(about[job_id].options, self._now_ms):
                 expired.append(job_id)
                 continue
             while share is not None and size > share.bytes_left and share.picked:
@@ -213,7 +240,7 @@ class _Claim:
             share.picked.append((priority, run_after_ms, job_id, flags))
             share.bytes_left -= size
             if flags & SPECIAL:
-                self._take_special(share, priority, run_after_ms, flags, about[job_id])
+                self._take_special(share, priority, run_after_ms, job_id, flags, about[job_id])
             else:
                 self.plain.append(job_id)
             used += 1
@@ -227,11 +254,10 @@ class _Claim:
         return expired
 
     def _take_special(
-        self, share: _Share, priority: int, run_after_ms: int, ready_flags: int, about: tuple[Any, ...]
+        self, share: _Share, priority: int, run_after_ms: int, job_id: int, ready_flags: int, about: _SpecialJob
     ) -> None:
         """A job with options or a past, but for its body; and its claim. A key of scope PENDING ends with the first claim."""
-        job_id, allowed, remaining, ended, created_ms, text = about
-        options = options_of(text)
+        allowed, remaining, ended, created_ms, options = about
         until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         self.special.append(job_id)
         self._about[job_id] = ClaimedJob(
@@ -277,26 +303,30 @@ class _Claim:
             for priority in self.queue.priorities
         ]
 
-    def finish(self, bodies: dict[int, tuple[Any, ...]], times: Iterator[int | None]) -> None:
-        """Jobs from rows and bodies."""
+    def finish(
+        self, jobs: dict[int, tuple[int, int, bytes]], bodies: dict[int, bytes], times: Iterator[int | None]
+    ) -> None:
+        """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
+
+        One that is in neither was deleted by another server, where the answer was lost and this server asked again.
+        """
         now_ms = self._now_ms
         until_ms = later(now_ms, self._timeout_ms)
         make = tuple.__new__
         for share in self._shares:
             add = share.jobs.append
             for priority, run_after_ms, job_id, flags in share.picked:
-                if job_id not in bodies:
-                    continue  # the answer was lost, and another server deleted the job before this one asked again
                 if flags & SPECIAL:
-                    add(self._about[job_id]._replace(body=bodies[job_id][1]))
-                    continue
-                _, allowed, created_ms, body = bodies[job_id]
-                add(
-                    make(
-                        ClaimedJob,
-                        (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
+                    if job_id in bodies:
+                        add(self._about[job_id]._replace(body=bodies[job_id]))
+                elif job_id in jobs:
+                    allowed, created_ms, body = jobs[job_id]
+                    add(
+                        make(
+                            ClaimedJob,
+                            (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
+                        )
                     )
-                )
         if self._short or self._cut:
             due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
             if due:

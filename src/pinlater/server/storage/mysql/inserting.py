@@ -166,7 +166,7 @@ class _Batch:
             if answered is not None:
                 return answered
         jobs = request.jobs
-        if jobs and 4 * max([len(job[1]) for job in jobs]) > self._row_bytes_max:
+        if jobs and 4 * max([len(job.body) for job in jobs]) > self._row_bytes_max:
             for index, job in enumerate(jobs):
                 size_bytes = len(escaped(job.body)) + len(literal(options_text(job)))
                 if size_bytes > self._row_bytes_max:
@@ -195,11 +195,12 @@ class _Batch:
             if job.unique is None:
                 continue
             key = job.unique.key
-            twin = taken.get(key) or self._held.get((queue.queue_id, key))
-            if twin is None or twin[0] == job.id:
+            holder = taken.get(key) or self._held.get((queue.queue_id, key)) or (job.id, job.priority)
+            holder_id, _ = holder
+            if holder_id == job.id:
                 taken[key] = (job.id, job.priority)
             else:
-                existing[index] = twin
+                existing[index] = holder
         return existing
 
     async def add_jobs_left(self) -> None:

@@ -21,6 +21,7 @@ from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import ClaimedJob, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
+from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
 from pinlater.server.storage.mysql import queues as queue_rows
 from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
@@ -66,7 +67,6 @@ Args = TypeVarTuple("Args")
 
 logger = logging.getLogger(__name__)
 
-_WRITERS = 4
 _PARTITIONS_EVERY_MS = 60_000
 _HASTY_LOCK_WAIT_MS = 1_000
 
@@ -96,11 +96,11 @@ class MysqlShard(RelationalShard):
         self._settings = settings or MysqlSettings()
         self._monotonic = monotonic
         self._queue_cache = MysqlQueueCache(monotonic, self._settings.priority_levels)
-        self._membership = Membership(self._settings.lease_ms, _WRITERS)
-        self._readers = Readers(self._connect_reader, endpoint, self._settings, self.stats)
-        self._inserting, self._claiming, self._finishing, self._other = self._writers = [
-            self._new_writer() for _ in range(_WRITERS)
-        ]
+        self._membership = Membership(self._settings.lease_ms, WRITERS)
+        self._connections = Connections(
+            Readers(self._connect_reader, endpoint, self._settings, self.stats),
+            *[self._new_writer() for _ in range(WRITERS)],
+        )
         self._joining = asyncio.Lock()
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = garbage.GarbageMemory()
@@ -108,7 +108,9 @@ class MysqlShard(RelationalShard):
         self._partitions_at_ms = 0
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
-        self._changes = MysqlChangePoller(self._readers, self._queue_cache, self._refresh, self._own_writers)
+        self._changes = MysqlChangePoller(
+            self._connections.readers, self._queue_cache, self._refresh, self._own_writers
+        )
         self._highest_id = 0
         self._is_open = False
 
@@ -133,20 +135,20 @@ class MysqlShard(RelationalShard):
         """Takes a slot. The server that had it before makes no more ids from then on, so the highest id is read after."""
         joiner = self._new_writer()
         # The slot decides the writers' numbers; until there is one, this writer has a number that no other writer uses.
-        await joiner.become_unnumbered(_WRITERS * SLOTS + self._membership.incarnation[0])
+        await joiner.become_unnumbered(WRITERS * SLOTS + self._membership.incarnation[0])
         try:
             slot, first = await joiner.carry_out(self._membership.join)
         finally:
             await joiner.close()
-        self._highest_id = max(self._highest_id, await self._readers.read(reading.highest_id))
+        self._highest_id = max(self._highest_id, await self._connections.readers.read(reading.highest_id))
         self._membership.slot = slot
-        for index, writer in enumerate(self._writers):
-            await writer.become(slot * _WRITERS + index, first)
+        for index, writer in enumerate(self._connections.writers):
+            await writer.become(slot * WRITERS + index, first)
 
     async def _rejoin(self, writer: int) -> None:
         """Takes another slot after the one with this writer was lost, if that hasn't happened yet."""
         async with self._joining:
-            lost = writer // _WRITERS
+            lost = writer // WRITERS
             if lost == self._membership.slot:
                 logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
                 self._membership.lost.add(lost)
@@ -156,33 +158,30 @@ class MysqlShard(RelationalShard):
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(PinLaterError):  # the lease lapses by itself
-                await self._other.carry_out(self._membership.leave)
-        await asyncio.gather(*(writer.close() for writer in self._writers))
-        await self._readers.close()
+                await self._connections.other.carry_out(self._membership.leave)
+        await asyncio.gather(*(writer.close() for writer in self._connections.writers))
+        await self._connections.readers.close()
+        self._snapshots.forget()
 
     async def ping(self, now_ms: int | None = None) -> None:
         """A sign of life in the store, which is a write."""
-        self._check_open()
         slot, asked = self._membership.slot, self._monotonic()
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
-        if not await self._readers.read(lambda c: self._membership.renew(c, time_ms)):
-            await self._rejoin(slot * _WRITERS)
+        if not await self._opened.readers.read(lambda c: self._membership.renew(c, time_ms)):
+            await self._rejoin(slot * WRITERS)
 
     def figures(self) -> Mapping[str, float]:
         return self.stats.figures()
 
     async def time_ms(self) -> int:
-        self._check_open()
-        return await self._readers.read(self._membership.agreed_ms)
+        return await self._opened.readers.read(self._membership.agreed_ms)
 
     async def announce(self, address: str) -> str:
-        self._check_open()
-        return await self._readers.read(lambda c: self._membership.announce(c, address))
+        return await self._opened.readers.read(lambda c: self._membership.announce(c, address))
 
     async def members(self) -> Sequence[Member]:
         """The servers that use this shard now."""
-        self._check_open()
-        return await self._readers.read(lambda c: members(c, self._settings.lease_ms))
+        return await self._opened.readers.read(lambda c: members(c, self._settings.lease_ms))
 
     async def owners(self) -> Owners:
         self._check_open()
@@ -202,20 +201,21 @@ class MysqlShard(RelationalShard):
 
     def _own_writers(self) -> tuple[int, int]:
         """The numbers of this server's first and last writer."""
-        return self.slot * _WRITERS, (self.slot + 1) * _WRITERS - 1
+        return self.slot * WRITERS, (self.slot + 1) * WRITERS - 1
 
-    def _check_open(self) -> None:
+    @property
+    def _opened(self) -> Connections[Readers, Writer]:
+        """The connections; raises unless the shard is open. The only way to them but for opening and closing itself."""
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
+        return self._connections
 
     async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
         """Relational code as one transaction of the writer for everything but the hot paths."""
-        self._check_open()
-        return await self._other.carry_out(lambda t: work(MysqlDialect(t), *args))
+        return await self._opened.other.carry_out(lambda t: work(MysqlDialect(t), *args))
 
     async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
-        self._check_open()
-        return await self._readers.read(lambda c: work(MysqlReader(c), *args))
+        return await self._opened.readers.read(lambda c: work(MysqlReader(c), *args))
 
     async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
         return await self._look_up(work, *args)
@@ -247,7 +247,9 @@ class MysqlShard(RelationalShard):
     async def _refresh(self) -> None:
         """Reads the queue cache anew."""
         look = self._queue_cache.begin_look()
-        found, used = await self._readers.read(lambda c: c.run([sql("list_queues")(), sql("list_priorities")()]))
+        found, used = await self._connections.readers.read(
+            lambda c: c.run([sql("list_queues")(), sql("list_priorities")()])
+        )
         self._queue_cache.replace(
             look,
             [(line[0], line[1].decode()) for line in found.rows],
@@ -258,50 +260,42 @@ class MysqlShard(RelationalShard):
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
         """The queue cache learns of them at their first use."""
-        self._check_open()
-        return await self._other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
+        return await self._opened.other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-        self._check_open()
-        newest_ms = await self._other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms, now_ms))
+        newest_ms = await self._opened.other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms, now_ms))
         await self._refresh()
         return newest_ms
 
     async def list_queues(self) -> Sequence[Queue]:
-        self._check_open()
         look = self._queue_cache.begin_look()
-        found = await self._readers.read(reading.list_queues)
+        found = await self._opened.readers.read(reading.list_queues)
         self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
         return [queue for _, queue in found]
 
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        self._check_open()
-        if not await self._other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
+        if not await self._opened.other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
             raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        self._check_open()
         lost, age = self._membership.lost, InsertAge()
-        return await self._inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, lost))
+        return await self._opened.inserting.carry_out(lambda t: inserting.insert(t, requests, now_ms, age, lost))
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
-        self._check_open()
         try:
-            return await self._claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
+            return await self._opened.claiming.carry_out(lambda t: claiming.claim(t, orders, now_ms))
         except (OutcomeUnknown, asyncio.CancelledError):
             self._unknown_claims.update(call.holder.token for order in orders for call in order.calls)
             raise
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
-        self._check_open()
-        return await self._finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+        return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
     async def changed_queues(self) -> Sequence[str]:
-        self._check_open()
         changed = await self._changes.changed((await self._snapshots.latest()).others)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
@@ -309,43 +303,36 @@ class MysqlShard(RelationalShard):
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
-        self._check_open()
-        return await self._other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
+        return await self._opened.other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[ClaimedJob] | PinLaterError:
-        self._check_open()
-        return await self._readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
+        return await self._opened.readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
-        self._check_open()
-        return await self._readers.read(lambda c: reading.lookup(c, keys, bodies=bodies))
+        return await self._opened.readers.read(lambda c: reading.lookup(c, keys, bodies=bodies))
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        self._check_open()
-        return await self._readers.read(lambda c: reading.scan(c, page))
+        return await self._opened.readers.read(lambda c: reading.scan(c, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
-        self._check_open()
-        return await self._readers.read(lambda c: reading.counts(c, queues))
+        return await self._opened.readers.read(lambda c: reading.counts(c, queues))
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
     async def _look(self) -> MaintenanceSnapshot:
         first, last = self._own_writers()
-        return await self._readers.read(lambda c: reading.maintenance_snapshot(c, first, last))
+        return await self._opened.readers.read(lambda c: reading.maintenance_snapshot(c, first, last))
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
-        self._check_open()
         if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
             return 0
-        return await self._other.carry_out(lambda t: due_jobs.advance_due(t, now_ms, limit))
+        return await self._opened.other.carry_out(lambda t: due_jobs.advance_due(t, now_ms, limit))
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        self._check_open()
         if self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
@@ -358,23 +345,25 @@ class MysqlShard(RelationalShard):
         By the writer that claims: it ends its lost connection before it does anything else, so that no COMMIT comes after this look.
         """
         tokens = frozenset(self._unknown_claims)
-        queues = await self._claiming.carry_out(lambda t: in_hand.release_tokens(MysqlDialect(t), tokens, now_ms))
+        queues = await self._opened.claiming.carry_out(
+            lambda t: in_hand.release_tokens(MysqlDialect(t), tokens, now_ms)
+        )
         self._unknown_claims -= tokens
         self._given_back |= queues
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        self._check_open()
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
         return await self._change(sweeping.expire_jobs, now_ms, limit)
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
-        self._check_open()
         snapshot = await self._snapshots.latest()
         mark = (self.stats.changes, snapshot.others)
         swept: list[Swept] = []
         if limit > 0 and garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
-            swept = await self._other.carry_out(lambda t: garbage.collect_garbage(t, self._memory, ttls, now_ms, limit))
+            swept = await self._opened.other.carry_out(
+                lambda t: garbage.collect_garbage(t, self._memory, ttls, now_ms, limit)
+            )
             all_seen = not swept and not self._memory.left_out
             self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
         if now_ms >= self._partitions_at_ms:  # also while there is always garbage, and while there is never any

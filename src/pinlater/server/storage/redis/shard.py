@@ -17,6 +17,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.domain.job import ClaimedJob, JobState, StoredJob
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
+from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis.access import Access, conflict
@@ -69,7 +70,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_WRITERS = 4
 _BOOK_TRIES = 5
 # A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
 _BODY_BYTES_MAX = 256 * 1024 * 1024
@@ -102,21 +102,24 @@ class RedisShard:
         self._monotonic = monotonic
         self._front = front_of(self._settings.tag_of(name))
         self._queue_cache = RedisQueueCache()
-        self._membership = Membership(self._settings.lease_ms, _WRITERS)
-        self._readers = Readers(self._connect, endpoint, self._settings, self.stats)
-        self._inserting, self._claiming, self._finishing, self._other = self._writers = [
-            Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, _WRITERS) for _ in range(_WRITERS)
-        ]
+        self._membership = Membership(self._settings.lease_ms, WRITERS)
+        self._connections = Connections(
+            Readers(self._connect, endpoint, self._settings, self.stats),
+            *[
+                Writer(self._connect, endpoint, self._rejoin, self._settings, self.stats, WRITERS)
+                for _ in range(WRITERS)
+            ],
+        )
         self._joining = asyncio.Lock()
         self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
-        self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
+        self._snapshots = Snapshots(lambda: self._look(self._opened.readers), lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = Finished()
         self._repair = IndexRepair()
-        self._changes = RedisChangePoller(self._queue_cache, self._refresh, _WRITERS)
+        self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
         self._due_by_ms = 0
         self._highest_id = 0
         self._is_open = False
@@ -127,20 +130,20 @@ class RedisShard:
         """Takes a slot, reads what queues there are."""
         if self._is_open:
             return
-        await check_server(self._readers, self.endpoint)
+        await check_server(self._connections.readers, self.endpoint)
         await self._join()
         await self._refresh()
         self._due_by_ms = now_ms
-        await self._look()
+        await self._look(self._connections.readers)
         self._is_open = True
 
     async def _join(self) -> None:
-        await migrate(self._readers)
-        slot, top = await self._membership.join(self._readers.run)
+        await migrate(self._connections.readers)
+        slot, top = await self._membership.join(self._connections.readers.run)
         self._highest_id = max(self._highest_id, top)
         self._membership.slot = slot
-        for index, writer in enumerate(self._writers):
-            await writer.become(slot * _WRITERS + index, self._membership.lease)
+        for index, writer in enumerate(self._connections.writers):
+            await writer.become(slot * WRITERS + index, self._membership.lease)
 
     async def _rejoin(self, lost: int) -> None:
         """Takes another slot after this one was lost, if that hasn't happened yet."""
@@ -154,18 +157,19 @@ class RedisShard:
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(PinLaterError):  # the lease lapses by itself
-                await self._membership.leave(self._readers.run)
+                await self._membership.leave(self._connections.readers.run)
         await self._master.close()
-        await asyncio.gather(*(writer.close() for writer in self._writers))
-        await self._readers.close()
+        await asyncio.gather(*(writer.close() for writer in self._connections.writers))
+        await self._connections.readers.close()
+        self._snapshots.forget()
 
     async def ping(self, now_ms: int | None = None) -> None:
         """A sign of life in the store, which is a write."""
-        self._check_open()
+        readers = self._opened.readers
         self._master.look()
         slot, asked = self._membership.slot, self._monotonic()
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
-        if not await self._membership.renew(self._readers.run, time_ms):
+        if not await self._membership.renew(readers.run, time_ms):
             self.stats.slots_lost += slot == self._membership.slot
             await self._rejoin(slot)
 
@@ -173,17 +177,14 @@ class RedisShard:
         return self.stats.figures()
 
     async def time_ms(self) -> int:
-        self._check_open()
-        return await self._membership.agreed_ms(self._readers.run)
+        return await self._membership.agreed_ms(self._opened.readers.run)
 
     async def announce(self, address: str) -> str:
-        self._check_open()
-        return await self._membership.announce(self._readers.run, address)
+        return await self._membership.announce(self._opened.readers.run, address)
 
     async def members(self) -> Sequence[Member]:
         """The servers that use this shard now."""
-        self._check_open()
-        return await members(self._readers.run, self._settings.lease_ms)
+        return await members(self._opened.readers.run, self._settings.lease_ms)
 
     async def owners(self) -> Owners:
         self._check_open()
@@ -201,6 +202,12 @@ class RedisShard:
     def highest_id(self) -> int:
         return self._highest_id
 
+    @property
+    def _opened(self) -> Connections[Readers, Writer]:
+        """The connections; raises unless the shard is open. The only way to them but for opening and closing itself."""
+        self._check_open()
+        return self._connections
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
@@ -209,20 +216,23 @@ class RedisShard:
         return await connect(self.endpoint, self._front, self._settings, self.stats)
 
     def _leave(self, address: Address) -> int:
-        return self._readers.leave(address) + sum(writer.leave(address) for writer in self._writers)
+        return self._connections.readers.leave(address) + sum(
+            writer.leave(address) for writer in self._connections.writers
+        )
 
     async def _refresh(self) -> None:
         """Reads the queue cache anew."""
-        found = await reading.list_queues(self._readers)
+        found = await reading.list_queues(self._connections.readers)
         self._queue_cache.replace([(queue.name, number) for number, queue in found])
 
     async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
         """Reads the queue cache anew where a name is not in it, or where a queue in it has another id now."""
-        self._check_open()
         for _ in range(_BOOK_TRIES):
             queues = await self._queues_named(names)
             try:
-                return await work(Access(writer, self._readers, self._queue_cache, queues, self.stats, self._refresh))
+                return await work(
+                    Access(writer, self._opened.readers, self._queue_cache, queues, self.stats, self._refresh)
+                )
             except StaleQueues:
                 await self._refresh()
         raise conflict()
@@ -233,7 +243,7 @@ class RedisShard:
         queues = {name: known[name] for name in names if name in known}
         unknown = sorted({name for name in names if name not in queues})
         if unknown:
-            found = list(zip(unknown, await self._readers.run("find_queues", encode(unknown)), strict=True))
+            found = list(zip(unknown, await self._opened.readers.run("find_queues", encode(unknown)), strict=True))
             self._queue_cache.learn(found)
             queues.update((name, queue) for name, queue in found if queue)
         return queues
@@ -244,36 +254,31 @@ class RedisShard:
         return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        self._check_open()
-        return await queue_rows.merge(self._other, self._readers, self._queue_cache, queues)
+        return await queue_rows.merge(self._opened.other, self._opened.readers, self._queue_cache, queues)
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-        self._check_open()
-        newest_ms = await queue_rows.delete(self._other, names, deleted_ms, now_ms)
+        newest_ms = await queue_rows.delete(self._opened.other, names, deleted_ms, now_ms)
         await self._refresh()
         return newest_ms
 
     async def list_queues(self) -> Sequence[Queue]:
-        self._check_open()
-        found = await reading.list_queues(self._readers)
+        found = await reading.list_queues(self._opened.readers)
         self._queue_cache.replace([(queue.name, number) for number, queue in found])
         return [queue for _, queue in found]
 
     async def configure_queue(
         self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
     ) -> None:
-        self._check_open()
-        await queue_rows.configure(self._other, self._readers, name, config, paused, version)
+        await queue_rows.configure(self._opened.other, self._opened.readers, name, config, paused, version)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        self._check_open()
-        if await self._memory.is_full(self._readers):
+        if await self._memory.is_full(self._opened.readers):
             raise StoreFull.of(f"{self.endpoint}: {self._memory}")
         lost, age = self._membership.lost, InsertAge()
         return await self._with_queues(
-            self._inserting,
+            self._opened.inserting,
             [request.queue for request in requests],
             lambda access: inserting.insert(access, self._front, requests, now_ms, age, lost),
         )
@@ -281,7 +286,7 @@ class RedisShard:
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         try:
             return await self._with_queues(
-                self._claiming,
+                self._opened.claiming,
                 [order.queue for order in orders],
                 lambda access: claiming.claim(access, orders, now_ms, self._unknown_claims),
             )
@@ -291,7 +296,7 @@ class RedisShard:
 
     async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
-            self._finishing,
+            self._opened.finishing,
             [ack.key.queue for ack in acks],
             lambda access: finishing.finish(access, acks, now_ms),
         )
@@ -301,73 +306,73 @@ class RedisShard:
     async def find_requests(
         self, requests: Sequence[RequestRef], now_ms: int
     ) -> Sequence[Inserted | PinLaterError | None]:
-        self._check_open()
-        return await reading.find_requests(self._readers, requests, now_ms)
+        return await reading.find_requests(self._opened.readers, requests, now_ms)
 
     async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        self._check_open()
-        return await reading.find_unique(self._readers, keys, now_ms)
+        return await reading.find_unique(self._opened.readers, keys, now_ms)
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        self._check_open()
-        return await reading.list_unique_queues(self._readers)
+        return await reading.list_unique_queues(self._opened.readers)
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
-        self._check_open()
-        return await reading.timed_keys(self._readers, now_ms)
+        return await reading.timed_keys(self._opened.readers, now_ms)
 
     async def changed_queues(self) -> Sequence[str]:
-        self._check_open()
         await self._snapshots.latest()
         changed = await self._changes.changed(self.slot)
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
-        self._check_open()
-        [since] = await self._other.run("note_map", now_ms, shard_map)
+        [since] = await self._opened.other.run("note_map", now_ms, shard_map)
         return int(since)
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
     async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
         return await self._with_queues(
-            self._other,
+            self._opened.other,
             [item.key.queue for item in checkpoints],
             lambda access: finishing.checkpoint(access, checkpoints, now_ms),
         )
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
-            self._other, [ref.key.queue for ref in claims], lambda access: finishing.extend(access, claims, now_ms)
+            self._opened.other,
+            [ref.key.queue for ref in claims],
+            lambda access: finishing.extend(access, claims, now_ms),
         )
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
-            self._other, [ref.key.queue for ref in claims], lambda access: finishing.release(access, claims, now_ms)
+            self._opened.other,
+            [ref.key.queue for ref in claims],
+            lambda access: finishing.release(access, claims, now_ms),
         )
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
-            self._other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
+            self._opened.other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
         )
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
-            self._other, [order.key.queue for order in orders], lambda access: bulk.run(access, orders, now_ms)
+            self._opened.other, [order.key.queue for order in orders], lambda access: bulk.run(access, orders, now_ms)
         )
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        return await self._with_queues(self._other, [order.queue], lambda access: bulk.requeue(access, order, now_ms))
+        return await self._with_queues(
+            self._opened.other, [order.queue], lambda access: bulk.requeue(access, order, now_ms)
+        )
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
-        return await self._with_queues(self._other, [order.queue], lambda access: bulk.purge(access, order, 0))
+        return await self._with_queues(self._opened.other, [order.queue], lambda access: bulk.purge(access, order, 0))
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return await self._with_queues(
-            self._other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
+            self._opened.other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
         )
 
     # --- looking ------------------------------------------------------------------------------------------------------------
@@ -376,80 +381,80 @@ class RedisShard:
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[ClaimedJob] | PinLaterError:
         return await self._with_queues(
-            self._other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
+            self._opened.other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
         )
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         return await self._with_queues(
-            self._other, [key.queue for key in keys], lambda access: reading.lookup(access, keys, bodies=bodies)
+            self._opened.other, [key.queue for key in keys], lambda access: reading.lookup(access, keys, bodies=bodies)
         )
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._with_queues(self._other, [page.queue], lambda access: reading.scan(access, page))
+        return await self._with_queues(self._opened.other, [page.queue], lambda access: reading.scan(access, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
-        self._check_open()
         due_by_ms = self._due_by_ms
-        rows = await reading.count_rows(self._readers, queues, due_by_ms)
+        rows = await reading.count_rows(self._opened.readers, queues, due_by_ms)
         if queues is None:
             self._repair.compare(rows)
         return reading.counts(rows, due_by_ms)
 
     # --- maintenance --------------------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> MaintenanceSnapshot:
+    async def _look(self, readers: Readers) -> MaintenanceSnapshot:
         self._master.look()
-        found = await self._readers.run("maintenance_snapshot", self._changes.seen)
+        found = await readers.run("maintenance_snapshot", self._changes.seen)
         self._changes.note(found[7], found[8])
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
         return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Nothing has to be moved here: what is due is counted up to this time."""
-        self._check_open()
+        self._check_open()  # nothing here needs a connection
         if limit > 0:
             self._due_by_ms = max(self._due_by_ms, now_ms)
         return 0
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        self._check_open()
         if self._unsure or self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
         gone = (await self._snapshots.latest()).gone
         if gone or self._repair.is_urgent:
-            await self._with_queues(self._other, (), lambda access: self._repair.repair(access, gone))
+            await self._with_queues(self._opened.other, (), lambda access: self._repair.repair(access, gone))
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
-        return await self._with_queues(self._other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit))
+        return await self._with_queues(
+            self._opened.other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit)
+        )
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
         """Gives back claims that were made although their callers were told that the outcome is unknown: no worker has these jobs."""
-        await self._claiming.settle()
+        await self._opened.claiming.settle()
         self._unsure = False
         claims = list(self._unknown_claims)
         if claims:
             self._given_back |= await self._with_queues(
-                self._other, (), lambda access: finishing.release_claims(access, claims, now_ms)
+                self._opened.other, (), lambda access: finishing.release_claims(access, claims, now_ms)
             )
             # In place: a claim under way holds this very list.
             self._unknown_claims[:] = [claim for claim in self._unknown_claims if claim not in claims]
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        self._check_open()
         if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
             return []
-        return await self._with_queues(self._other, (), lambda access: sweeping.expire_jobs(access, now_ms, limit))
+        return await self._with_queues(
+            self._opened.other, (), lambda access: sweeping.expire_jobs(access, now_ms, limit)
+        )
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
-        self._check_open()
         if limit <= 0:
             return []
         snapshot, most = await self._snapshots.latest(), self._settings.finished_bytes_max
         await self._with_queues(
-            self._other, (), lambda access: self._repair.look_around(access, snapshot.finished_bytes)
+            self._opened.other, (), lambda access: self._repair.look_around(access, snapshot.finished_bytes)
         )
         return await self._with_queues(
-            self._other,
+            self._opened.other,
             (),
             lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most),
         )
