@@ -184,12 +184,10 @@ class MysqlShard(RelationalShard):
         return await self._opened.readers.read(lambda c: members(c, self._settings.lease_ms))
 
     async def owners(self) -> Owners:
-        self._check_open()
-        return await self._readers.read(owners)
+        return await self._opened.readers.read(owners)
 
     async def change_owners(self, known: Owners, owners: Owners) -> bool:
-        self._check_open()
-        return await self._readers.read(lambda c: change_owners(c, known, owners))
+        return await self._opened.readers.read(lambda c: change_owners(c, known, owners))
 
     @property
     def slot(self) -> int:

@@ -187,12 +187,10 @@ class RedisShard:
         return await members(self._opened.readers.run, self._settings.lease_ms)
 
     async def owners(self) -> Owners:
-        self._check_open()
-        return await owners(self._readers.run)
+        return await owners(self._opened.readers.run)
 
     async def change_owners(self, known: Owners, owners: Owners) -> bool:
-        self._check_open()
-        return await change_owners(self._readers.run, known, owners)
+        return await change_owners(self._opened.readers.run, known, owners)
 
     @property
     def slot(self) -> int:
