@@ -14,7 +14,7 @@ from typing import Any, cast
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.server.storage.interface import Shard, SharedShard
-from pinlater.server.storage.values import Member
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners
 
 
 class Fault:
@@ -63,6 +63,13 @@ class _Alone:
 
     async def members(self) -> Sequence[Member]:
         return ()
+
+    async def owners(self) -> Owners:
+        return NO_OWNERS
+
+    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+        del known, owners
+        return True
 
     async def changed_queues(self) -> Sequence[str]:
         return ()
