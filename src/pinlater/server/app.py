@@ -138,7 +138,7 @@ class App:
             file_limits=lambda: self._files.limits,
             servers=self._servers,
         )
-        self.cluster = Cluster(shards, self.core.dispatcher)
+        self.cluster = Cluster(shards, self.core.dispatcher, self.core.standstill)
         metrics.labelled_gauge(
             "file-broken-",
             lambda: self._files.broken,

@@ -15,6 +15,7 @@ from pinlater.server.forwarding.carry_out import CarryOut
 from pinlater.server.forwarding.forwarding import Forwarding
 from pinlater.server.forwarding.messages import Kind
 from pinlater.server.forwarding.peer_listener import PeerListener
+from pinlater.server.operations.standstill import Standstill
 from pinlater.server.ownership.ownership import Ownership
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.peers import Peers
@@ -28,14 +29,16 @@ _TRIES = 20
 class Cluster:
     """What one server knows of the other servers of its shards, and the wakes between them."""
 
-    def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
+    def __init__(self, shards: Shards, dispatcher: Dispatcher, standstill: Standstill) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
         self.wakes: Wakes | None = None
         self.ownership: Ownership | None = None
         self.forwarding: Forwarding | None = None
-        self.listener = PeerListener(CarryOut(shards), self._undelivered, lambda: self._secrets)
+        self.listener = PeerListener(CarryOut(shards), self._undelivered, lambda: self._secrets, self._still_runs)
+        self._standstill = standstill
+        standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
         self._secrets: list[bytes] = []
 
@@ -98,6 +101,13 @@ class Cluster:
             for request, claimed in zip(items, answers, strict=True):
                 if isinstance(claimed, Claimed):
                     undelivered(shard, request, claimed)
+
+    def _still_runs(self) -> bool:
+        now_s = self._standstill.monotonic()
+        if now_s <= self._standstill.until_s:
+            return True
+        self._standstill.found(now_s)
+        return False
 
     async def end_calls(self) -> None:
         """Sends nothing to other servers any more, and takes nothing from them."""

@@ -31,10 +31,20 @@ Undelivered = Callable[[Kind, str, Sequence[Any], Sequence[Any]], None]
 
 
 class PeerListener:
-    """Listens for other servers. `known_secrets()`: any of them may prove a server."""
+    """Listens for other servers. `known_secrets()`: any of them may prove a server.
 
-    def __init__(self, carry_out: CarryOut, undelivered: Undelivered, known_secrets: Callable[[], list[bytes]]) -> None:
+    `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out.
+    """
+
+    def __init__(
+        self,
+        carry_out: CarryOut,
+        undelivered: Undelivered,
+        known_secrets: Callable[[], list[bytes]],
+        still_runs: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.carry_out = carry_out
+        self.still_runs = still_runs
         self.undelivered = undelivered
         self.known_secrets = known_secrets
         self.connections: set[_Incoming] = set()
@@ -61,6 +71,10 @@ class PeerListener:
         if self._server is not None:
             self._server.close()
             self._server = None
+        self.abort_connections()
+
+    def abort_connections(self) -> None:
+        """Closes all connections without reading what lies in them."""
         for connection in list(self.connections):
             connection.abort()
 
@@ -102,6 +116,8 @@ class _Incoming(asyncio.Protocol):
     # --- calls --------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if not self._listener.still_runs():
+            return  # it has closed the connections
         try:
             for message in self._frames.feed(data):
                 if self.proven:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 
 class Standstill:
-    """`noticed` is called with the seconds of a standstill of more than `limit_s`, at once, where it is found first.
+    """Each of `listeners` is called with the seconds of a standstill of more than `limit_s`, at once, where it is found first.
 
     `monotonic` and `until_s` are for the hot paths, which compare by themselves before they call `found`: later than `until_s` it stood
     still, unless the timer says first that it runs.
@@ -23,7 +23,7 @@ class Standstill:
     def __init__(self, monotonic: Callable[[], float], limit_s: float) -> None:
         self.monotonic = monotonic
         self.limit_s = limit_s
-        self.noticed: Callable[[float], None] = lambda _: None
+        self.listeners: list[Callable[[float], None]] = []
         self._runs_at(monotonic())
 
     def begin(self) -> None:
@@ -40,7 +40,8 @@ class Standstill:
         """It had stood still until `now_s`: what came from before must not be carried out."""
         stood_s = now_s - self._ran_at_s
         self._runs_at(now_s)
-        self.noticed(stood_s)
+        for listener in self.listeners:
+            listener(stood_s)
 
     def _runs_at(self, now_s: float) -> None:
         self._ran_at_s = now_s

@@ -81,7 +81,7 @@ class ThriftServer:
         self._max_refused = settings.max_connections_refused
         self._other_connections = other_connections
         self.standstill = standstill or Standstill(clock.monotonic, settings.standstill_s)
-        self.standstill.noticed = self._stood_still
+        self.standstill.listeners.append(self._stood_still)
         self._beat: asyncio.TimerHandle | None = None
         self._refusing_until_s: float | None = None
         self._shared_port = shared_port
