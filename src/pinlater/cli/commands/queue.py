@@ -11,7 +11,7 @@ import typer
 
 from pinlater.cli import options, output, tables
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import WorldError
+from pinlater.client.errors import CallerError, WorldError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 
@@ -74,7 +74,7 @@ def delete(
         await client.delete_queue(queue, password)
         return "deleted"
 
-    _for_each([name], server, timeout, json, remove)
+    _for_each([name], server, timeout, json, remove, tell_away=False)
 
 
 @app.command("list")
@@ -220,10 +220,16 @@ def resume(
 
 
 def _for_each(
-    names: list[str], server: str, timeout: float, as_json: bool, act: Callable[[AsyncClient, str], Awaitable[str]]
+    names: list[str],
+    server: str,
+    timeout: float,
+    as_json: bool,
+    act: Callable[[AsyncClient, str], Awaitable[str]],
+    *,
+    tell_away: bool = True,
 ) -> None:
     """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
-    refusal are printed too."""
+    refusal are printed too. `tell_away`: says if a shard out of reach gets the change later."""
     done: dict[str, list[str]] = {}
 
     async def act_on_all(client: AsyncClient) -> None:
@@ -233,11 +239,26 @@ def _for_each(
             if not as_json:
                 output.print_lines([f"{word} {name}"])
 
+        if tell_away:
+            await _tell_if_a_shard_is_away(client, names)
+
     try:
         options.ask(server, timeout, act_on_all)
     finally:
         if as_json and done:
             output.print_json(done)
+
+
+async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) -> None:
+    """On standard error. The change itself is made, so no error here is one of the command."""
+    try:
+        away = any(queue.incomplete for queue in await client.queue_stats(*names))
+    except (CallerError, WorldError):
+        return
+    if away:
+        sys.stderr.write(
+            "note: a shard is out of reach (/readyz of the server names it); it gets the change when it is back\n"
+        )
 
 
 @app.command()
@@ -275,6 +296,7 @@ def config(
         now = await client.queue_config(name)
         if changes:
             await client.configure_queue(name, QueueConfig(**{**now.config._asdict(), **changes}))
+            await _tell_if_a_shard_is_away(client, [name])
             now = await client.queue_config(name)
         return now, await client.settings_in_force(name)
 
