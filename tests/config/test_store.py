@@ -295,7 +295,7 @@ def test_tls_files_that_are_not_used_give_a_warning(kind: str, tmp_path: Path) -
 
 @EACH_KIND
 def test_a_password_file_that_is_missing_is_said_with_its_own_line(kind: str, tmp_path: Path) -> None:
-    """Not with the line of the store, where nothing is to be mended."""
+    """Not with the line of the store, where nothing is to be repaired."""
     path = tmp_path / "pinlater.toml"
     path.write_text(f'store = "{URLS[kind]}"\n\n[{kind}]\npassword_file = "nowhere"\n')
     with pytest.raises(SettingsError) as caught:

@@ -84,7 +84,7 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
     async def scenario(farm: Farm) -> None:
         assert shown(farm) == {"1": 0}
         for _ in range(3):
-            farm.store("1").fails("insert_jobs", error=StoreFull("used up"))
+            farm.store("1").fails("insert_jobs", error=StoreFull.of("used up"))
             with pytest.raises(StoreFull):
                 await farm.enqueue(b"x")
             assert shown(farm) == {"1": 1}
@@ -103,7 +103,7 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
     said = [(record.levelname, record.message, getattr(record, "reason", None)) for record in caplog.records]
     said = [line for line in said if "enqueues" in line[1]]
     assert said == [
-        ("WARNING", "a shard is full and refuses enqueues", StoreFull("used up").message),
+        ("WARNING", "a shard is full and refuses enqueues", StoreFull.of("used up").message),
         ("INFO", "a shard takes enqueues again", None),
     ]
 
