@@ -115,7 +115,7 @@ def test_durations_are_seconds_a_timedelta_or_text(given: float | str, expected:
 
 
 def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:
-    context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value: b"")
+    context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value, method: b"")
     ending = ending_of(Retry(after=7, reason="HTTP 429"), context, constant(1), 0.5)
     assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "again in 7 s: HTTP 429")
     assert ending_of(Snooze(7), context, constant(1), 0.5).kind is Kind.SNOOZED
