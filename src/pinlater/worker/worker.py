@@ -50,7 +50,7 @@ from pinlater.worker.durations import Duration
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.option_checks import check_attempts, check_priority, check_queue, positive_duration_of
 from pinlater.worker.registry import QueueTasks, Registry
-from pinlater.worker.retries import RetryPolicy, exponential
+from pinlater.worker.retries import RetryPolicy, check_retry, exponential
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
@@ -88,6 +88,8 @@ class Worker:
             self._settings = replace(self._settings, concurrency=concurrency)
         self._source = source
         self._codec = codec or JsonCodec()
+        if retry is not None:
+            check_retry("Worker(): retry", retry)
         self._retry = retry
         self._middleware = tuple(middleware)
         self._child_setup = child_setup
@@ -161,6 +163,8 @@ class Worker:
             called = name or str(getattr(function, "__name__", type(function).__name__))
             check_attempts(called, attempts)
             check_priority(called, priority)
+            if retry is not None:
+                check_retry(f"task {called}: retry", retry)
             options = TaskOptions(
                 runs_in=runs_in(function, process),
                 codec=codec or self._codec,
@@ -171,7 +175,9 @@ class Worker:
                 claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
                 default=default,
             )
-            task: Task[..., Any] = Task(function, queue, called, options, self._enqueuer)
+            task: Task[..., Any] = Task(
+                function, queue, called, options, self._enqueuer, self._registry.queue(queue).tasks
+            )
             self._registry.add(task)
             return task
 
@@ -187,7 +193,7 @@ class Worker:
         name: str | None = None,
         tz: str | ZoneInfo = "UTC",
         missed: Missed | str = Missed.LATEST,
-        look_back: timedelta = timedelta(hours=1),
+        look_back: Duration = timedelta(hours=1),
         **options: Any,
     ) -> Callable[[Callable[[], R] | Callable[[JobContext], R] | Task[[], R]], Task[[], R]]:
         """Enqueues the decorated function, or task, when the expression fires: `@worker.cron("*/5 * * * *", tz="Europe/Berlin")`.
