@@ -54,6 +54,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "attemptsToAllow": 1,
         "limit": 1000,
         "runAfterTimestampMillis": None,
+        "skipCancelled": None,
     },
     "PinLaterDeleteJobsRequest": {"priority": 1, "limit": 1000, "bodyRegexToMatch": None},
     "RequestContext": {"requestId": ""},

@@ -58,6 +58,11 @@ def _print_json(wanted: bool) -> bool:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors.", callback=_print_json, is_eager=True)]
 Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
 Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
+OfTask = Annotated[str | None, typer.Option("--task", help="Only jobs of this task.")]
+WithHeader = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
+]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
 Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR...", show_default=False)]
 

@@ -139,6 +139,7 @@ async def retry_failed_jobs(service: Service, call: Any) -> int:
             request.attemptsToAllow,
             request.runAfterTimestampMillis,
             request.limit,
+            skip_cancelled=bool(request.skipCancelled),
         )
     )
 
