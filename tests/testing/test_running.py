@@ -489,6 +489,42 @@ async def test_time_passes_with_the_worker_at_work(pinlater_service: InProcessSe
     assert service.clock.now == start + timedelta(hours=1)
 
 
+async def test_time_passes_for_some_queues_only(service: InProcessService, office: Office) -> None:
+    """A test of mails over a year need not run the cron entries of every twenty minutes. Their jobs wait until they run next."""
+    await office.send.using(delay=3600).enqueue_async("x")
+    await service.run_for(office.worker, days=365, queues=["mail"])
+    assert office.done == [("x", 1)]
+    assert service.jobs("clock") == []
+
+
+async def test_other_queues_do_not_stop_the_clock(service: InProcessService, office: Office) -> None:
+    """Their due jobs and cron entries would else be found again and again."""
+    await office.send.using(delay=60).enqueue_async("x")
+    ran = await service.run_for(office.worker, hours=1, queues=["clock"])
+    assert [(one.task, one.kind) for one in ran] == [("tick", Kind.SUCCEEDED)] * 3
+    assert [job.state for job in service.jobs("mail")] == [JobState.PENDING]
+
+
+async def test_a_span_for_a_queue_that_no_worker_serves_is_an_error(service: InProcessService, office: Office) -> None:
+    before = service.clock.now
+    with pytest.raises(ValueError, match="no task for queue 'mial'"):
+        await service.run_for(office.worker, hours=1, queues=["mial"])
+    assert service.clock.now == before
+
+
+async def test_a_span_ends_at_the_limit_of_attempts_of_one_stop(pinlater_service: InProcessService) -> None:
+    worker = Worker()
+
+    @worker.task("q")
+    async def again() -> None:
+        await again.enqueue_async()
+
+    with pinlater_service.serving(worker):
+        await again.enqueue_async()
+        with pytest.raises(NeverIdle, match="'again'"):
+            await pinlater_service.run_for(worker, hours=1, jobs_max=50)
+
+
 async def test_reschedule_and_checkpoint_go_by_the_services_clock(pinlater_service: InProcessService) -> None:
     worker, bodies = Worker(), []
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Self
 from weakref import WeakKeyDictionary
@@ -48,10 +49,6 @@ class _Run(NamedTuple):
     processes: bool
     jobs_max: int
     ran: list[Ran]
-
-    def queues_of(self, worker: Worker) -> list[str]:
-        """Those of the worker that take part."""
-        return [queue for queue in worker.queues if self.queues is None or queue in self.queues]
 
 
 class InProcessService:
@@ -149,9 +146,7 @@ class InProcessService:
         all is done, but for `raise_errors=False`; `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
         """
         workers = self._at_work(workers)
-        unknown = set(queues or ()) - {queue for one in workers for queue in one.queues}
-        if unknown:
-            raise ValueError(f"no task for queue {min(unknown)!r}")
+        _check_queues(queues, workers)
         run = _Run(concurrency, queues, processes, jobs_max, [])
         with self.serving(*workers):
             for one in workers:
@@ -169,7 +164,7 @@ class InProcessService:
 
     async def _fire_cron(self, worker: Worker, run: _Run) -> None:
         made_until = self._cron_made_until.setdefault(worker, {})
-        for queue in run.queues_of(worker):
+        for queue in _chosen(worker, run.queues):
             await worker.fire_cron(made_until.get(queue, self._started_at), self.clock.now, queues=[queue])
             made_until[queue] = self.clock.now
 
@@ -183,7 +178,7 @@ class InProcessService:
                 worker.request_stop()
 
         settings = replace(worker.settings, concurrency=run.concurrency)
-        queues = run.queues_of(worker)
+        queues = _chosen(worker, run.queues)
         if queues:
             await worker.run_until_idle(settings=settings, queues=queues, processes=run.processes, ended=ended)
         if len(run.ran) >= run.jobs_max:
@@ -198,26 +193,42 @@ class InProcessService:
         days: float = 0,
         raise_errors: bool = True,
         concurrency: int = 1,
+        queues: Sequence[str] | None = None,
+        processes: bool = False,
+        jobs_max: int = 10_000,
     ) -> list[Ran]:
         """Lets that much time pass with the workers at work, or those that are being served: the clock stops wherever something is due,
         and they run until idle there.
 
-        An error that is raised leaves the clock where it happened.
+        The other arguments are those of `run_until_idle`; `jobs_max` holds for each stop. Jobs of other queues than `queues` wait, and
+        their cron entries fire when they run next. An error that is raised leaves the clock where it happened.
         """
         workers = self._at_work(workers)
+        _check_queues(queues, workers)
         end = self.clock.now + timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
-        ran = await self.run_until_idle(*workers, raise_errors=raise_errors, concurrency=concurrency)
-        while (moment := self._next_moment(workers, end)) is not None:
+        run = partial(
+            self.run_until_idle,
+            *workers,
+            raise_errors=raise_errors,
+            concurrency=concurrency,
+            queues=queues,
+            processes=processes,
+            jobs_max=jobs_max,
+        )
+        ran = await run()
+        while (moment := self._next_moment(workers, queues, end)) is not None:
             self.clock.advance_to(moment)
-            ran += await self.run_until_idle(*workers, raise_errors=raise_errors, concurrency=concurrency)
+            ran += await run()
         self.clock.advance_to(end)
         return ran
 
-    def _next_moment(self, workers: Sequence[Worker], end: datetime) -> datetime | None:
-        """The next one, up to `end`, at which a job becomes due, a claim times out or a cron entry fires."""
+    def _next_moment(
+        self, workers: Sequence[Worker], queues: Sequence[str] | None, end: datetime
+    ) -> datetime | None:
+        """The next one, up to `end`, at which a job becomes due, a claim times out or a cron entry fires; in `queues`, if given."""
         now = self.clock.now
-        moments = [worker.next_cron(now) for worker in workers]
-        for queue in {queue for worker in workers for queue in worker.queues}:
+        moments = [worker.next_cron(now, queues=queues) for worker in workers]
+        for queue in {queue for worker in workers for queue in _chosen(worker, queues)}:
             due = [job.run_after_ms for job in self._scan(queue, JobState.PENDING, future=True)]
             # A claim holds up to its deadline and is over after it.
             claims = [(job.claim_deadline_ms or 0) + 1 for job in self._scan(queue, JobState.IN_PROGRESS)]
@@ -281,6 +292,17 @@ class InProcessService:
     def job(self, descriptor: str) -> JobInfo:
         """One job as it is now. Raises KeyError where there is none."""
         return self.client.lookup([descriptor], bodies=True)[descriptor]
+
+
+def _check_queues(queues: Sequence[str] | None, workers: Sequence[Worker]) -> None:
+    unknown = set(queues or ()) - {queue for worker in workers for queue in worker.queues}
+    if unknown:
+        raise ValueError(f"no task for queue {min(unknown)!r}")
+
+
+def _chosen(worker: Worker, queues: Sequence[str] | None) -> list[str]:
+    """The worker's queues that take part: all, or those of `queues`."""
+    return [queue for queue in worker.queues if queues is None or queue in queues]
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:

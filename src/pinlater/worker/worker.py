@@ -323,9 +323,9 @@ class Worker:
         """The cron entries, in the order of their registration."""
         return tuple(self._registry.crons)
 
-    def next_cron(self, after: datetime) -> datetime | None:
-        """When the first cron entry fires after that moment; None if none does."""
-        firings = (firing for entry in self._registry.crons for firing in islice(entry.after(after), 1))
+    def next_cron(self, after: datetime, *, queues: Sequence[str] | None = None) -> datetime | None:
+        """When the first cron entry (of `queues`, if given) fires after that moment; None if none does."""
+        firings = (firing for entry in self._registry.crons_of(queues) for firing in islice(entry.after(after), 1))
         return min(firings, default=None)
 
     @contextlib.contextmanager
