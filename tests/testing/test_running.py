@@ -592,6 +592,27 @@ async def test_a_checkpoint_keeps_to_the_content_type_of_its_job(pinlater_servic
     assert seen == [0, 5]
 
 
+async def test_running_for_a_time_is_bounded_although_cron_fires_often(pinlater_service: InProcessService) -> None:
+    """A day of an entry for every second would seem to hang."""
+    worker = Worker()
+
+    @worker.cron("* * * * * *", queue="outbox")
+    def relay() -> None: ...
+
+    @worker.task("q")
+    def quiet() -> None: ...
+
+    with pinlater_service.serving(worker):
+        with pytest.raises(NeverIdle, match=r"20 attempts were made until .*; the last: 'relay'.*`queues`.*`jobs_max`"):
+            await pinlater_service.run_for(days=1, jobs_max=20)
+        assert await pinlater_service.run_for(days=1, jobs_max=20, queues=["q"]) == []
+
+
+async def test_a_time_in_place_of_a_worker_is_refused(pinlater_service: InProcessService) -> None:
+    with pytest.raises(TypeError, match=r"a time is named: run_for\(hours=1\)"):
+        await pinlater_service.run_for(timedelta(hours=1))  # type: ignore[arg-type]
+
+
 # --- processes ----------------------------------------------------------------------------------------------------------------
 async def test_handlers_for_processes_run_in_this_one_unless_asked_for(
     pinlater_service: InProcessService, tmp_path: Any
