@@ -249,7 +249,9 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     assert (stats["queue"], stats["pending"], stats["enqueued_total"], stats["paused"]) == (queue, 1, 1, False)
     assert stats["priorities"][0]["priority"] == 1
     assert set(stats["rates"]) == {"enqueued", "claimed", "succeeded", "failed", "retried"}
-    assert pinlater.ok("queue", "stats", queue).out.splitlines()[1].split("\t")[:2] == [queue, "1"]
+    pinlater.ok("enqueue", queue, "--body", "x", "--delay", "1h")
+    header, row = (line.split("\t") for line in pinlater.ok("queue", "stats", queue).out.splitlines())
+    assert (header[1:3], row[:3]) == (["due", "future"], [queue, "1", "1"])
     assert pinlater.ok("queue", "pause", queue).out == f"paused {queue}\n"
     refused = pinlater("dequeue", queue)
     assert (refused.code, "Dequeue rate limit exceeded" in refused.err) == (4, True)

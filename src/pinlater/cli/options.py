@@ -13,7 +13,7 @@ import typer
 
 from pinlater.cli import exits
 from pinlater.client import AsyncClient
-from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE
+from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import parse_descriptor
@@ -101,6 +101,8 @@ def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable
 def client_for(server: str, timeout_s: float, *, connections: int = 1, request_keys: bool = True) -> AsyncClient:
     """A client, not open yet. A bad address is a usage error."""
     timeout_ms = max(1, round(timeout_s * 1000))
+    if server == DEFAULT_SERVER:
+        servers_by_default()  # for its warning
     try:
         return AsyncClient(
             server,
