@@ -129,6 +129,13 @@ def test_fastapi_enqueues_in_a_request_and_a_worker_beside_it_does_the_work(tmp_
 
 
 @pytest.mark.docs
+def test_the_test_of_the_fastapi_example_passes(tmp_path: Path) -> None:
+    """It needs no server: its clients are the in-process service's."""
+    reader = copied("web_fastapi", tmp_path)
+    reader.do(Block("sh", "pytest -q -p no:cacheprovider\n", 0, prints="…1 passed…\n"))
+
+
+@pytest.mark.docs
 def test_djangos_orders_take_their_jobs_along_through_an_outbox(tmp_path: Path) -> None:
     """Ordered while no job service is there, shipped once it is; what was taken back is never shipped.
 

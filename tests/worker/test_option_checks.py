@@ -38,6 +38,11 @@ def task_of(**options: Any) -> Task[..., Any]:
         ({"priority": 128}, ValueError, "task send: priority must be at least 1 and at most 127, not 128"),
         ({"claim_timeout": 0}, ValueError, "task send: claim_timeout must be more than 0"),
         ({"claim_timeout": "soon"}, ValueError, "task send: claim_timeout: 'soon' is not a duration such as"),
+        (
+            {"log_level": "quiet"},
+            ValueError,
+            "task send: log_level must be one of 'debug', 'info', 'warning', 'error', not",
+        ),
         ({"time_limit": -1}, ValueError, "task send: time_limit must not be negative"),
     ],
 )

@@ -129,8 +129,12 @@ def cron(
         task.job()
     except TypeError as error:
         raise ValueError(f"task {task.name} needs arguments, so it can't be a cron task ({error})") from error
-    back = timedelta(milliseconds=as_duration_ms(look_back, "look_back"))
-    if back > LOOK_BACK_MAX:
+    back = (
+        look_back
+        if isinstance(look_back, timedelta)
+        else timedelta(milliseconds=as_duration_ms(look_back, "look_back"))
+    )
+    if not timedelta(0) <= back <= LOOK_BACK_MAX:
         raise ValueError(f"look_back must be from 0 to {LOOK_BACK_MAX.days} days, not {look_back}")
     return Cron(task, name or task.name, expression, zone, _missed(missed), back)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -61,6 +62,7 @@ class TaskOptions:
     priority: int = 1
     claim_timeout_ms: int | None = 60_000
     default: bool = False
+    log_level: int = logging.INFO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,9 @@ def worker(
     health_host: Annotated[
         str | None, typer.Option("--health-host", help="Address of that port; default 127.0.0.1.")
     ] = None,
+    create_queues: Annotated[
+        bool, typer.Option("--create-queues", help="Create the queues of the tasks that don't exist, at the start.")
+    ] = False,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
     log_format: Annotated[
         Format, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")
@@ -94,6 +97,7 @@ def worker(
         "recycle_memory_bytes_max": None if recycle_memory is None else recycle_memory * 1024 * 1024,
         "health_port": health_port,
         "health_host": health_host,
+        "create_queues": create_queues or None,
     }
     if processes is not None or reload:
         split_name(application)
@@ -161,7 +165,10 @@ def _command_of_one(context: typer.Context, application: str) -> list[str]:
         value = context.params.get(parameter.name or "")
         if parameter.param_type_name != "option" or parameter.name in ("processes", "reload", "help") or value is None:
             continue
-        words += [parameter.opts[0], str(getattr(value, "value", value))]
+        if not isinstance(value, bool):
+            words += [parameter.opts[0], str(getattr(value, "value", value))]
+        elif value:
+            words.append(parameter.opts[0])
     return words
 
 
