@@ -114,6 +114,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         105: "list<Attempt> attempts",
         106: "i64 finishedAtTimestampMillis",
     },
+    "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},
