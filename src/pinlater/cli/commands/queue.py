@@ -108,7 +108,9 @@ def stats(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues. `pending` includes `future`.
+    """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues.
+
+    Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both.
 
     Example: pinlater queue stats emails --watch
     """
@@ -146,7 +148,7 @@ def _print_stats(found: list[QueueStats], as_json: bool) -> None:
     if as_json:
         output.print_json({"queues": [_stats_json(queue) for queue in found], "incomplete": incomplete})
         return
-    columns = ["queue", *COUNTS, "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
+    columns = ["queue", "due", *COUNTS[1:], "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
     # A terminal is narrow; programs that read the output can rely on every column.
     shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
     output.print_table(columns[:shown], [_stats_row(queue)[:shown] for queue in found])
@@ -157,7 +159,8 @@ def _print_stats(found: list[QueueStats], as_json: bool) -> None:
 def _stats_row(queue: QueueStats) -> tuple[object, ...]:
     return (
         queue.queue,
-        *(queue.total(name) for name in COUNTS),
+        queue.total("pending") - queue.total("future"),
+        *(queue.total(name) for name in COUNTS[1:]),
         output.age(queue.oldest_waiting_ms),
         queue.rates.enqueued,
         queue.rates.succeeded,
@@ -300,7 +303,7 @@ def config(
             now = await client.queue_config(name)
         return now, await client.settings_in_force(name)
 
-    _print_config(*options.ask(server, timeout, change), json)
+    print_config(*options.ask(server, timeout, change), json)
 
 
 def _setting(field: str, text: str) -> float | None:
@@ -316,7 +319,8 @@ def _setting(field: str, text: str) -> float | None:
         raise typer.BadParameter(f"{text!r} is not a {kind} or `default`", param_hint=option) from None
 
 
-def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
+def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
+    """Values in force and where they come from; also the queue's own where they are not in force."""
     in_force = settings.values._asdict()
     if as_json:
         own = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}
@@ -325,7 +329,12 @@ def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) ->
     rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
     for field, value in in_force.items():
         shown = duration_text(int(value)) if field in SPANS and value is not None else value
-        rows.append((field.removesuffix("_ms"), shown, _origin(settings.origins.get(field))))
+        origin = _origin(settings.origins.get(field))
+        stored = getattr(queue.config, field)
+        if stored is not None and stored != value:
+            of_queue = duration_text(int(stored)) if field in SPANS else stored
+            origin += f"; the queue's own {of_queue} is stored, but not in force"
+        rows.append((field.removesuffix("_ms"), shown, origin))
     output.print_table(["setting", "in force", "from"], rows)
 
 
