@@ -1,6 +1,6 @@
 """A client with Apache Thrift only, like clients in other languages. First generate its code from the IDL:
 
-    thrift --gen py -out . src/pinlater/wire/pinlater.thrift
+    thrift -nowarn --gen py -out examples src/pinlater/wire/pinlater.thrift
 
 It does not use the Python package `pinlater`.
 """

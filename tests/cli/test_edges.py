@@ -202,6 +202,9 @@ def test_errors_of_the_command_line_are_json_too_where_json_is_asked_for(offline
 
 def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offline: Pinlater) -> None:
     assert "Did you mean 'stats'?" in offline("queue", "stat").err
+    assert "Did you mean 'queue stats'?" in offline("stats").err
+    for given in ("tasks.py:worker", "./tasks.py:worker"):
+        assert "is a file: name its module, tasks:worker" in offline("worker", given).err
     assert "Did you mean 'queue'?" in offline("queues").err
 
 

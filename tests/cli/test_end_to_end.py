@@ -103,6 +103,42 @@ def test_retries_and_deletes_are_of_all_priorities_unless_one_is_named(pinlater:
     assert pinlater.ok("delete-jobs", queue, "--state", "pending").out == "deleted 1\n"
 
 
+def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str) -> None:
+    """They were cancelled by an operator or a program that did not want them."""
+    failed, cancelled = enqueue(pinlater, queue, "a", "b")
+    pinlater.ok("dequeue", queue, "--limit", "2")
+    pinlater.ok("ack", failed, "--failed", "--final")
+    pinlater.ok("cancel", cancelled)
+    assert pinlater.ok("retry-failed", queue).out == "retried 1\n"
+    assert pinlater.ok("retry-failed", queue).out == "retried 0\n"
+    assert pinlater.ok("retry-failed", queue, "--cancelled").out == "retried 1\n"
+
+
+def test_jobs_of_one_task_or_header_are_retried_and_deleted(pinlater: Pinlater, queue: str) -> None:
+    made = [
+        pinlater.ok(
+            "enqueue", queue, "--body", "x", "--header", f"pinlater-task={task}", "--header", f"tenant={tenant}"
+        )
+        for task, tenant in (("send", "acme"), ("send", "beta"), ("archive", "acme"), ("send", "acme"))
+    ]
+    descriptors = [done.out.strip() for done in made]
+    pinlater.ok("dequeue", queue, "--limit", "4")
+    pinlater.ok("ack", *descriptors[:3], "--failed", "--final")
+    pinlater.ok("cancel", descriptors[3])
+    assert pinlater.ok("retry-failed", queue, "--task", "send", "--header", "tenant=acme").out == "retried 1\n"
+    assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--limit", "1").out == "retried 1\n"
+    assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--json").json == {"retried": 1}
+    assert pinlater("retry-failed", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
+    assert pinlater("delete-jobs", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
+    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--task", "send").out == "deleted 0\n"
+    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--task", "archive").out == "deleted 1\n"
+    pinlater.ok("enqueue", queue, "--body", "x", "--header", "pinlater-task=send", "--delay", "1h")
+    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--header", "tenant=beta").out == "deleted 1\n"
+    assert (
+        pinlater.ok("delete-jobs", queue, "--state", "pending", "--task", "send", "--limit", "9").out == "deleted 3\n"
+    )
+
+
 def test_jobs_are_found_by_their_body(pinlater: Pinlater, queue: str) -> None:
     enqueue(pinlater, queue, "red apple", "green apple", "red pear")
     assert pinlater.ok("count", queue, "--regex", "^red").out == "2\n"
@@ -212,7 +248,9 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     assert (stats["queue"], stats["pending"], stats["enqueued_total"], stats["paused"]) == (queue, 1, 1, False)
     assert stats["priorities"][0]["priority"] == 1
     assert set(stats["rates"]) == {"enqueued", "claimed", "succeeded", "failed", "retried"}
-    assert pinlater.ok("queue", "stats", queue).out.splitlines()[1].split("\t")[:2] == [queue, "1"]
+    pinlater.ok("enqueue", queue, "--body", "x", "--delay", "1h")
+    header, row = (line.split("\t") for line in pinlater.ok("queue", "stats", queue).out.splitlines())
+    assert (header[1:3], row[:3]) == (["due", "future"], [queue, "1", "1"])
     assert pinlater.ok("queue", "pause", queue).out == f"paused {queue}\n"
     refused = pinlater("dequeue", queue)
     assert (refused.code, "Dequeue rate limit exceeded" in refused.err) == (4, True)

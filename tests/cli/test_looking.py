@@ -12,7 +12,19 @@ from typing import IO
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, Claim, Client, Job, JobCount, QueueStats
+from pinlater.cli.commands.queue import print_config
+from pinlater.client import (
+    Ack,
+    AsyncClient,
+    Claim,
+    Client,
+    Job,
+    JobCount,
+    QueueConfig,
+    QueueInfo,
+    QueueStats,
+    SettingsInForce,
+)
 from tests.cli.conftest import COMMAND, Pinlater, start_server
 
 CRON_MODULE = """\
@@ -149,6 +161,18 @@ def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: P
         604_800_000,
         "jobs.failed_ttl_ms",
     )
+
+
+def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.CaptureFixture[str]) -> None:
+    """A limits file of the server overrides what `queue config` has just stored."""
+    own = QueueConfig(max_jobs_per_second=100, claim_timeout_ms=60_000)
+    origins = {"max_jobs_per_second": "limits file", "claim_timeout_ms": "queue"}
+    print_config(QueueInfo("q", own, False), SettingsInForce(own._replace(max_jobs_per_second=2.0), origins), False)
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert rows[2:4] == [
+        ["max_jobs_per_second", "2.0", "limits file; the queue's own 100 is stored, but not in force"],
+        ["claim_timeout", "1m", "queue"],
+    ]
 
 
 def test_stats_are_shown_again_and_again_until_an_interrupt(pinlater: Pinlater, queue: str) -> None:

@@ -210,6 +210,8 @@ def test_a_shard_is_drained_and_removed(
         drained = shards("drain", place.key("2"), "--no-wait", "--json").json
         assert (drained["shards"], drained["dequeue_only"]) == (["2"], True)
         assert drained["live"][0] > 0
+        said = shards("drain", "2", "--no-wait").out
+        assert said == f"2 drains; 2: {drained['live'][0]} live jobs left (emails {drained['live'][0]})\n"
         place.entry(content, "2")["dequeueOnly"] = True
         assert place.path.read_text() == json.dumps(content, indent=3)
         early = shards("remove", "2")
@@ -257,6 +259,20 @@ def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_
     removed = shards("remove", "2", "--lose-keys", "--json")
     assert (removed.json["removed"], removed.json["keys_lost"]) == (["2"], on_second)
     assert [shard["timed_keys"] for shard in shards("status", "--json").json["shards"]] == [20 - on_second]
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+def test_a_change_of_a_queue_says_that_a_shard_out_of_reach_gets_it_later(
+    offline: Pinlater, serve: Callable[[], RealServer], place: Place
+) -> None:
+    """Else an operator who looks at that shard, or at a worker that was handed its job, has no hint."""
+    place.write({"1": {}, "2": out_of_reach()})
+    address = serve().address
+    note = "note: a shard is out of reach (/readyz of the server names it); it gets the change when it is back\n"
+    for words in (("create", "emails"), ("pause", "emails"), ("config", "emails", "--max-backlog", "9")):
+        done = offline("queue", *words, "--server", address)
+        assert (done.code, done.err) == (0, note)
+    assert offline("queue", "config", "emails", "--server", address).err == ""
 
 
 @ON_MYSQL

@@ -170,12 +170,17 @@ def test_on_a_real_terminal_output_has_its_width(
     assert lines[0].startswith("descriptor") == (columns == 200)
 
 
-def test_bodies_alone_get_a_line_each_on_a_terminal_and_are_exact_elsewhere(pinlater: Pinlater, queue: str) -> None:
-    """A shell's prompt must not stick to a body, and a file must hold nothing but the body."""
-    for _ in range(2):
+def test_bodies_alone_get_a_line_each_on_a_terminal_and_with_a_limit_and_one_is_exact(
+    pinlater: Pinlater, queue: str
+) -> None:
+    """A shell's prompt must not stick to a body, a file must hold nothing but the body, and two bodies must not become one."""
+    pinlater.ok("enqueue", queue, "--body", "three")
+    for _ in range(3):
         pinlater.ok("enqueue", queue, "--body", "one", "--body", "two\n")
-    assert pinlater.ok("dequeue", queue, "--limit", "2", "--ack", "--body-only").out == "onetwo\n"
+    assert pinlater.ok("dequeue", queue, "--ack", "--body-only").out == "three"
     words = ("dequeue", queue, "--limit", "2", "--ack", "--body-only")
+    assert pinlater.ok(*words).out == "one\ntwo\n"
+    assert pinlater.ok(*words, "--null").out == "one\0two\n\0"
     assert on_terminal(pinlater.address, 80, False, *words) == "one\ntwo\n"
 
 

@@ -59,6 +59,11 @@ class Workers:
         """The module of the worker."""
         (self.folder / "shop.py").write_text(MODULE.format(queue=self.queue, version=version))
 
+    def change_queue(self, queue: str) -> None:
+        """The worker's tasks are of another queue."""
+        self.queue = queue
+        self.write()
+
     def start(self, *options: str) -> subprocess.Popen[str]:
         """Its output goes to `out`, its log to `log`."""
         with (self.folder / "out").open("a") as out, (self.folder / "log").open("a") as log:
@@ -277,3 +282,24 @@ def test_log_lines_say_which_job_they_are_about_in_threads_and_processes_too(
         assert (entry["logger"], entry["level"], entry["queue"]) == ("shop", "warning", workers.queue)
         assert (entry["task"], entry["attempt"], entry["trace"], entry["process_number"]) == (task, 1, trace, 0)
         assert entry["job"].startswith(workers.queue)
+
+
+def test_missing_queues_are_created_at_the_start_if_asked(workers: Workers, pinlater: Pinlater, queue: str) -> None:
+    """By every process of a supervisor alike."""
+    workers.change_queue(f"{queue}_new")
+    workers.start("--processes", "2", "--create-queues")
+    wait_for(lambda: len(workers.logged("worker started")) == 2)
+    workers.enqueue("x")
+    wait_for(lambda: len(workers.ran("x")) == 1)
+    assert workers.logged("can't claim") == []
+
+
+def test_a_worker_without_its_queue_says_how_to_create_it(workers: Workers, pinlater: Pinlater, queue: str) -> None:
+    """Once, and that it is there when it is there."""
+    workers.change_queue(f"{queue}_new")
+    workers.start()
+    wait_for(lambda: bool(workers.logged("can't claim")))
+    [entry] = workers.logged("can't claim")
+    assert f"`pinlater queue create {queue}_new`, or start the worker with --create-queues" in entry["event"]
+    pinlater.ok("queue", "create", f"{queue}_new")
+    wait_for(lambda: bool(workers.logged("it exists now")))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pinlater import AsyncEnqueueBatcher, EnqueueBatcher
-from pinlater.client import AsyncClient, Checkpoint, Client, Job, errors
+from pinlater.client import AsyncClient, Checkpoint, Client, Job, UniqueKey, UniqueScope, errors
 from pinlater.worker import Worker
 from tests.client.fake_server import FakeServer
 from tests.worker.consumer.test_server_trouble import info
@@ -104,3 +104,15 @@ async def test_many_jobs_of_a_task_are_jobs(job: Any, message: str) -> None:
         with pytest.raises(TypeError, match=saying(message.replace("a Job or bytes", "a Job"))):
             await store.enqueue_many_async([job])
         assert [method for method, _ in server.calls if method == "enqueueJobs"] == []
+
+
+@pytest.mark.parametrize("method", ["cancel", "run_jobs", "delete_jobs_by_descriptor", "lookup"])
+def test_one_descriptor_in_place_of_a_list_is_refused(client: Client, method: str) -> None:
+    """Its letters would be taken for descriptors."""
+    with pytest.raises(TypeError, match=saying("descriptors must be a list: write ['q:s1:p1:7']")):
+        getattr(client, method)(*([] if method == "lookup" else ["q"]), "q:s1:p1:7")
+
+
+def test_a_unique_key_for_a_time_without_one_names_the_argument(client: Client) -> None:
+    with pytest.raises(ValueError, match="scope TIME needs for_ms"):
+        client.enqueue("q", [Job(b"x", unique=UniqueKey("k", UniqueScope.TIME))])

@@ -194,6 +194,6 @@ async def test_what_is_done_meanwhile_is_done_while_the_server_is_at_it() -> Non
 
     async with FakeServer(retryFailedJobs=answer) as server:
         with Client(server.address) as client:
-            call = _calls.retry_failed("q", priority=1, attempts=1, run_after_ms=None, limit=1)
+            call = _calls.retry_failed("q", priority=1, attempts=1, run_after_ms=None, limit=1, cancelled=True)
             assert await in_thread(lambda: client.carry_out(call, meanwhile)) == 1
     assert asked.is_set()

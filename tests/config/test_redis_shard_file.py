@@ -20,6 +20,7 @@ from pinlater.server.config.redis_shards import parse
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.shard_place import ShardPlace
+from pinlater.server.config.sources import Given, Origin
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
@@ -135,10 +136,15 @@ def test_whatever_is_in_the_file_it_gives_shards_or_one_clear_error(document: An
 
 
 def test_the_flag_for_a_shard_file_finds_out_of_which_kind_it_is(path: Path, tmp_path: Path) -> None:
-    assert store_of(None, path) == f"redis:{path}"
     (tmp_path / "mysql.json").write_text('{"db1": {"master": {"host": "h", "port": 1}}}')
-    assert store_of(None, tmp_path / "mysql.json") == f"mysql:{tmp_path / 'mysql.json'}"
-    assert store_of(None, tmp_path / "nowhere.json") == f"mysql:{tmp_path / 'nowhere.json'}"
+    for file, kind in ((path, "redis"), (tmp_path / "mysql.json", "mysql"), (tmp_path / "nowhere.json", "mysql")):
+        assert store_of(None, file) == Given("store", f"{kind}:{file}", Origin("flag", "--shards"))
+
+
+def test_a_problem_of_the_flag_for_a_shard_file_names_that_flag(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(flags={"store": store_of(None, tmp_path / "nowhere.json")})
+    assert caught.value.problems == (f"--shards: {tmp_path}/nowhere.json can't be read: No such file or directory",)
 
 
 def test_each_kind_of_file_given_to_the_other_store_is_said(path: Path, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,37 @@ def test_the_file_is_replaced_as_a_whole_and_keeps_its_mode(tmp_path: Path) -> N
     assert path.stat().st_mode & 0o777 == 0o640
     assert path.stat().st_ino != number
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_file_keeps_owner_group_and_mode(tmp_path: Path) -> None:
+    """A server that is not root reads it as a member of its group."""
+    path = tmp_path / "shards.json"
+    path.write_text("old")
+    os.chown(path, 9011, 9010)
+    path.chmod(0o640)
+    replace_text(path, "old", "new")
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (9011, 9010, 0o640)
+
+
+def test_the_file_stays_as_it_is_where_its_group_can_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command fails, rather than that servers fail at their next start."""
+
+    def refuse(descriptor: int, owner: int, group: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    path = tmp_path / "shards.json"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fchown", refuse)
+    replace_text(path, "old", "of the same group")
+    found = os.stat_result((*path.stat()[:5], path.stat().st_gid + 1, *path.stat()[6:]))
+    monkeypatch.setattr(Path, "stat", lambda self, **_: found)
+    with pytest.raises(PermissionError):
+        replace_text(path, "of the same group", "new")
+    assert read_text(path) == "of the same group"
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

@@ -293,6 +293,18 @@ def test_tls_files_that_are_not_used_give_a_warning(kind: str, tmp_path: Path) -
     assert any(f"{kind}.tls is false" in warning for warning in loaded.warnings)
 
 
+@EACH_KIND
+def test_a_password_file_that_is_missing_is_said_with_its_own_line(kind: str, tmp_path: Path) -> None:
+    """Not with the line of the store, where nothing is to be repaired."""
+    path = tmp_path / "pinlater.toml"
+    path.write_text(f'store = "{URLS[kind]}"\n\n[{kind}]\npassword_file = "nowhere"\n')
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    assert caught.value.problems == (
+        f"{path}:4: {kind}.password_file: {tmp_path}/nowhere can't be read: No such file or directory",
+    )
+
+
 def test_a_password_file_that_all_may_read_gives_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("p")

@@ -221,9 +221,16 @@ class Desk:
         return result
 
     async def retry_failed(
-        self, *, queue: str = QUEUE, priority: int = 1, attempts: int = 1, delay_ms: int = 0, limit: int = ALL
+        self,
+        *,
+        queue: str = QUEUE,
+        priority: int = 1,
+        attempts: int = 1,
+        delay_ms: int = 0,
+        limit: int = ALL,
+        skip_cancelled: bool = False,
     ) -> int:
-        order = Requeue(queue, priority, attempts, self.now + delay_ms, limit)
+        order = Requeue(queue, priority, attempts, self.now + delay_ms, limit, skip_cancelled)
         result = await self.shard.requeue_failed_jobs(order, self.now)
         assert isinstance(result, int), result
         return result

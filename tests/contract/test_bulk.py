@@ -74,6 +74,37 @@ async def test_a_cancelled_job_can_be_retried(desk: Desk) -> None:
     assert (await desk.take()).key == key
 
 
+async def test_a_retry_that_skips_cancelled_jobs_takes_the_failed_ones_behind_them(desk: Desk) -> None:
+    """They don't count against its limit, whether they waited or ran when they were cancelled, and stay as they are."""
+    waiting = await desk.put()
+    await desk.cancel(waiting)
+    running = await desk.put()
+    await desk.take()
+    await desk.cancel(running)
+    named_so = await desk.put(status="never cancelled", attempts=1)  # its own word: it failed
+    await desk.fail((await desk.take()).key)
+    [failed] = await failed_jobs(desk, 1)
+
+    assert await desk.retry_failed(limit=1, skip_cancelled=True) == 1
+    assert await desk.retry_failed(limit=2, skip_cancelled=True) == 1
+
+    states = [(await desk.look(key)).state for key in (waiting, running, named_so, failed)]
+    assert states == [JobState.FAILED, JobState.FAILED, JobState.PENDING, JobState.PENDING]
+    assert (await desk.look(running)).custom_status.endswith("cancelled")
+    assert await desk.retry_failed() == 2
+    await desk.assert_counters_exact()
+
+
+async def test_a_retry_that_skips_cancelled_jobs_passes_more_of_them_than_it_reads_at_once(desk: Desk) -> None:
+    """An operator cancels a whole queue; what fails later must still be found."""
+    for _ in range(5):
+        await desk.cancel(await desk.put())
+    [failed] = await failed_jobs(desk, 1)
+
+    assert await desk.retry_failed(limit=1, skip_cancelled=True) == 1
+    assert (await desk.look(failed)).state is JobState.PENDING
+
+
 @pytest.mark.parametrize("state", STATES)
 async def test_a_purge_deletes_jobs_of_one_state_and_priority(desk: Desk, state: JobState) -> None:
     for one in STATES[::-1]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -110,6 +111,8 @@ def test_a_full_disk_refuses_enqueues_loses_nothing_and_recovers(small_disk: Pat
         assert refusal == (ENQUEUE_REJECTED, "STORE_FULL", True)
         assert accepted, "the disk was full from the start, so nothing was shown"
         assert client.lookup(list(accepted)).keys() == accepted.keys(), "reading needs no space"
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
+            assert b'pinlater_shard_full{shard="1"} 1.0' in answer.read()
         filler.unlink()
         last = enqueue_at_last(client, "after")
         assert run_all(client) == accepted | {last: "after"}

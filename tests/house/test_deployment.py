@@ -49,6 +49,16 @@ def test_the_unit_restarts_without_a_limit(unit: str) -> None:
     assert "RestartSec=1\n" in unit
 
 
+def test_the_unit_and_the_image_run_as_a_user_whose_group_can_be_let_read_a_shard_file(
+    unit: str, dockerfile: str
+) -> None:
+    """The group of a dynamic user has no number before it runs, and the image's would be any that is free."""
+    assert "\nUser=pinlater\nGroup=pinlater\n" in unit
+    assert "DynamicUser" not in unit
+    assert "groupadd --system --gid 9010 pinlater" in dockerfile
+    assert "useradd --system --uid 9010 --gid 9010 " in dockerfile
+
+
 def test_the_units_settings_file_is_one_that_the_server_takes(repository: Path) -> None:
     from pinlater.server.config.schema import keys
 

@@ -127,8 +127,18 @@ def test_fastapi_enqueues_in_a_request_and_a_worker_beside_it_does_the_work(tmp_
 
 
 @pytest.mark.docs
+def test_the_test_of_the_fastapi_example_passes(tmp_path: Path) -> None:
+    """It needs no server: its clients are the in-process service's."""
+    reader = copied("web_fastapi", tmp_path)
+    reader.do(Block("sh", "pytest -q -p no:cacheprovider\n", 0, prints="…1 passed…\n"))
+
+
+@pytest.mark.docs
 def test_djangos_orders_take_their_jobs_along_through_an_outbox(tmp_path: Path) -> None:
-    """Ordered while no job service is there, shipped once it is; an order that was rolled back is never shipped."""
+    """Ordered while no job service is there, shipped once it is; an order that was rolled back is never shipped.
+
+    An emptied database gives the ids of its rows again: they are new jobs all the same.
+    """
     reader, port = copied("web_django", tmp_path), free_port()
     visitor = Visitor(port)
     reader.do(Block("sh", "python manage.py migrate --run-syncdb\n", 0))
@@ -144,6 +154,9 @@ def test_djangos_orders_take_their_jobs_along_through_an_outbox(tmp_path: Path) 
         visitor.wait_until("/orders/1", "shipped")
         visitor.wait_until("/orders/2", "shipped")
         reader.do(Block("sh", "pinlater queue stats orders --json\n", 0, prints='…"succeeded": 2…\n'))
+        reader.do(Block("sh", "python manage.py flush --no-input\n", 0))  # the database gives its ids once more
+        assert visitor.ask("/orders", {"item": "figs"}) == (202, {"order": 1})
+        visitor.wait_until("/orders/1", "shipped")
 
 
 @pytest.mark.docs

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pinlater.domain.calls import Job
+from pinlater.domain.errors import StoreFull
 from pinlater.server import file_watch
 from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
@@ -69,6 +70,19 @@ async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(serve
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 503")
     assert "shard 1 is out of reach: no route; shard 2 is out of reach: connection refused" in answer
+
+
+async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stores: Stores) -> None:
+    """Its claims and acks go on, and only an enqueue shows that there is space again."""
+    await server.core.service.queues.create_queue("q")
+    for store in stores.values():
+        store.fails("insert_jobs", error=StoreFull.of("used up"))
+    with pytest.raises(StoreFull):
+        await server.core.service.enqueuing.enqueue(Caller(), "q", [Job(b"x")])
+    answer = await page(server, "/readyz")
+    assert answer.startswith("HTTP/1.1 200")
+    full = StoreFull.of("used up").message
+    assert answer.endswith(f"ready; shard 1 refuses enqueues: {full}; shard 2 refuses enqueues: {full}\n")
 
 
 async def test_a_server_starts_without_a_shard_that_is_gone(stores: Stores) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -18,7 +20,7 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import JobState
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
-from tests.sharding.farm import CALLER, Farm, on_farm, shard_of, shards_of
+from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of, shards_of
 
 
 class InOrder(Random):
@@ -71,6 +73,39 @@ async def test_a_shard_that_was_full_gets_its_share_again(farm: Farm) -> None:
     for _ in range(1_000):
         await farm.enqueue(b"x")
     assert 400 < await farm.jobs_on("1") - before < 600
+
+
+def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A shard near its limit stores and refuses by turns, which is one time of being full and not many."""
+    caplog.set_level(logging.INFO, "pinlater.server.sharding")
+
+    async def scenario(farm: Farm) -> None:
+        assert shown(farm) == {"1": 0}
+        for _ in range(3):
+            farm.store("1").fails("insert_jobs", error=StoreFull.of("used up"))
+            with pytest.raises(StoreFull):
+                await farm.enqueue(b"x")
+            assert shown(farm) == {"1": 1}
+            await farm.enqueue(b"x")
+            farm.clock.advance(seconds=9)
+        assert shown(farm) == {"1": 1}
+        farm.clock.advance(seconds=1)
+        await farm.enqueue(b"x")
+        assert shown(farm) == {"1": 0}
+
+    def shown(farm: Farm) -> Mapping[str, float]:
+        gauges = {reading.gauge.prometheus: reading.values for reading in farm.core.metrics.read_gauges()}
+        return gauges["pinlater_shard_full"]
+
+    play(scenario, shards=("1",))
+    said = [(record.levelname, record.message, getattr(record, "reason", None)) for record in caplog.records]
+    said = [line for line in said if "enqueues" in line[1]]
+    assert said == [
+        ("WARNING", "a shard is full and refuses enqueues", StoreFull.of("used up").message),
+        ("INFO", "a shard takes enqueues again", None),
+    ]
 
 
 @on_farm()
@@ -416,7 +451,7 @@ async def test_sweeps_go_on_beside_a_hung_shard(farm: Farm) -> None:
 
 @on_farm()
 async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
-    """Otherwise the totals, and the rates made of them, would fall and rise by all it holds."""
+    """Otherwise the totals, and the rates made of them, would fall and rise by all it holds. The gauge of that shard alone is absent."""
     for name in "123":
         await farm.put(name)
     await farm.core.rates.sample()
@@ -429,7 +464,7 @@ async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
     assert row.pending == 3
     shown = {reading.gauge.prometheus: reading.values for reading in farm.core.metrics.read_gauges()}
     assert shown["pinlater_shard_healthy"] == {"1": 1.0, "2": 0.0, "3": 1.0}
-    assert shown["pinlater_shard_jobs_live"] == {"1": 1, "2": 1, "3": 1}
+    assert shown["pinlater_shard_jobs_live"] == {"1": 1, "3": 1}
 
 
 @on_farm()

@@ -75,6 +75,32 @@ def test_transitions_are_logged_and_counted_once_each(caplog: pytest.LogCaptureF
     assert texts.count("a shard is in reach again") == 1
 
 
+def test_another_reason_of_a_shard_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A database that was off and then refuses the login needs another remedy than one that is off."""
+    caplog.set_level(logging.INFO, "pinlater.server.sharding")
+
+    async def scenario(farm: Farm) -> None:
+        farm.store("1").dead = "connection refused"
+        await farm.core.shard_monitor.ping_all()
+        await farm.pass_time(10_000)
+        farm.store("1").dead = "wrong password"
+        await farm.pass_time(20_000)
+
+    play(scenario)
+    said = [(record.message, getattr(record, "reason", None)) for record in caplog.records if "reach" in record.message]
+    assert said == [
+        ("a shard is out of reach", "connection refused"),
+        ("a shard is still out of reach, for another reason", "wrong password"),
+    ]
+
+
+@on_farm(dead=("1",))
+async def test_the_reason_logged_at_the_start_is_not_logged_again(farm: Farm) -> None:
+    lanes = farm.lanes("1")
+    await farm.pass_time(10_000)
+    assert lanes.health.reason == lanes._reason_logged == "connection refused"
+
+
 @on_farm()
 async def test_a_stopped_server_is_out_of_use_within_three_seconds(farm: Farm) -> None:
     """As by SIGSTOP: nothing is refused, nothing is answered. The stall has it probed, and the probe fails."""

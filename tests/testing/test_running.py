@@ -7,6 +7,7 @@ import os
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pinlater import AsyncClient, JobState, Reject, Snooze, Worker, current_job
 from pinlater.client.errors import QueueNotFound, ServerUnreachable
 from pinlater.client.values import QueueConfig
 from pinlater.testing import InProcessService, JobFailed, NeverIdle
-from pinlater.worker import Kind, constant
+from pinlater.worker import Kind, MessagePackCodec, constant
 from tests.worker import process_tasks
 
 
@@ -541,6 +542,75 @@ async def test_reschedule_and_checkpoint_go_by_the_services_clock(pinlater_servi
         assert bodies == [0]
         await pinlater_service.run_for(worker, hours=2)
     assert bodies == [0, 1, 2]
+
+
+@pytest.mark.parametrize("body", [{"don": 5}, {"done": "x"}, 5, b"{}}"])
+async def test_a_checkpoint_that_the_task_could_not_be_called_with_is_refused_at_the_call(
+    body: Any, pinlater_service: InProcessService
+) -> None:
+    """It would fail the next attempt for good."""
+    worker, errors = Worker(retry=constant(1)), []
+
+    @worker.task("q")
+    def in_thread(done: int = 0) -> None:
+        for method in (current_job().checkpoint, partial(current_job().reschedule, timedelta(hours=1))):
+            with pytest.raises(TypeError) as caught:
+                method(body)
+            errors.append(str(caught.value))
+
+    @worker.task("q")
+    async def on_loop(done: int = 0) -> None:
+        with pytest.raises(TypeError, match=r"task on_loop: checkpoint_async\(\) argument 'body' does not fit"):
+            await current_job().checkpoint_async(body)
+
+    with pinlater_service.serving(worker):
+        await in_thread.enqueue_async()
+        await on_loop.enqueue_async()
+        assert [ran.failed for ran in await pinlater_service.run_until_idle(worker)] == [False, False]
+    assert [error.partition(" does not fit")[0] for error in errors] == [
+        "task in_thread: checkpoint() argument 'body'",
+        "task in_thread: reschedule() argument 'body'",
+    ]
+
+
+async def test_a_checkpoint_keeps_to_the_content_type_of_its_job(pinlater_service: InProcessService) -> None:
+    """Its header stays what the producer said, and the next attempt reads the body by it."""
+    worker, seen = Worker(retry=constant(0)), []
+    packed = MessagePackCodec()
+
+    @worker.task("q")
+    def count(done: int = 0) -> None:
+        seen.append(done)
+        if not done:
+            current_job().checkpoint({"done": 5})
+            raise ConnectionError
+
+    with pinlater_service.serving(worker):
+        job = count.job()._replace(body=packed.encode({}), headers={"content-type": packed.content_type})
+        await count.enqueue_many_async([job])
+        await pinlater_service.run_for(worker, seconds=1, raise_errors=False)
+    assert seen == [0, 5]
+
+
+async def test_running_for_a_time_is_bounded_although_cron_fires_often(pinlater_service: InProcessService) -> None:
+    """A day of an entry for every second would seem to hang."""
+    worker = Worker()
+
+    @worker.cron("* * * * * *", queue="outbox")
+    def relay() -> None: ...
+
+    @worker.task("q")
+    def quiet() -> None: ...
+
+    with pinlater_service.serving(worker):
+        with pytest.raises(NeverIdle, match=r"20 attempts were made until .*; the last: 'relay'.*`queues`.*`jobs_max`"):
+            await pinlater_service.run_for(days=1, jobs_max=20)
+        assert await pinlater_service.run_for(days=1, jobs_max=20, queues=["q"]) == []
+
+
+async def test_a_time_in_place_of_a_worker_is_refused(pinlater_service: InProcessService) -> None:
+    with pytest.raises(TypeError, match=r"a time is named: run_for\(hours=1\)"):
+        await pinlater_service.run_for(timedelta(hours=1))  # type: ignore[arg-type]
 
 
 # --- processes ----------------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getJobCount": ("count", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getQueueNames": ("queue_names", (), {}),
     "scanJobs": ("scan", (ScanCommand(JobFilter("emails", JobState.FAILED, 1, True, "re"), 5, "tok", True, True),), {}),
-    "retryFailedJobs": ("retry_failed", ("emails", 2, 3, 1_767_225_600_000, 5), {}),
+    "retryFailedJobs": ("retry_failed", ("emails", 2, 3, 1_767_225_600_000, 5), {"skip_cancelled": True}),
     "deleteJobs": ("delete_jobs", (JobFilter("emails", JobState.SUCCEEDED, 3, False, "re"), 5), {}),
     "getServerInfo": ("server_info", (), {}),
     "ackJobs": ("acknowledge", (ME, ACKS), {}),

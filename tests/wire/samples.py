@@ -74,7 +74,9 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getJobCount": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
         "getQueueNames": {},
         "scanJobs": {"request": types.PinLaterScanJobsRequest("emails", 3, 1, True, "tok", 5, "re", True, True)},
-        "retryFailedJobs": {"request": types.PinLaterRetryFailedJobsRequest("emails", 2, 3, 1_767_225_600_000, 5)},
+        "retryFailedJobs": {
+            "request": types.PinLaterRetryFailedJobsRequest("emails", 2, 3, 1_767_225_600_000, 5, True)
+        },
         "deleteJobs": {"request": types.PinLaterDeleteJobsRequest("emails", 2, 3, "re", 5)},
         "getServerInfo": {},
         "ackJobs": {"request": _acks()},

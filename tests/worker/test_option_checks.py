@@ -11,7 +11,7 @@ import pytest
 from pinlater.client.errors import PriorityNotSupported
 from pinlater.client.values import ClaimedJob, Job
 from pinlater.testing import InProcessService
-from pinlater.worker import Reject, Retry, Snooze, Worker, constant
+from pinlater.worker import Reject, Retry, Snooze, Worker, by_error, constant, exponential, linear
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.durations import as_duration_ms
@@ -38,12 +38,98 @@ def task_of(**options: Any) -> Task[..., Any]:
         ({"priority": 128}, ValueError, "task send: priority must be at least 1 and at most 127, not 128"),
         ({"claim_timeout": 0}, ValueError, "task send: claim_timeout must be more than 0"),
         ({"claim_timeout": "soon"}, ValueError, "task send: claim_timeout: 'soon' is not a duration such as"),
+        (
+            {"log_level": "quiet"},
+            ValueError,
+            "task send: log_level must be one of 'debug', 'info', 'warning', 'error', not",
+        ),
         ({"time_limit": -1}, ValueError, "task send: time_limit must not be negative"),
     ],
 )
 def test_what_a_task_is_registered_with_is_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         task_of(**options)
+
+
+@pytest.mark.parametrize(
+    ("retry", "shown"),
+    [(5, "not 5"), (exponential, "not exponential itself: call it, as in exponential()"), (object(), "not <object")],
+)
+def test_a_retry_that_is_no_policy_is_refused_at_the_registration(retry: Any, shown: str) -> None:
+    """At the first failure it would be too late."""
+    with pytest.raises(TypeError, match=re.escape("task send: retry must be a retry policy")) as caught:
+        task_of(retry=retry)
+    assert shown in str(caught.value)
+    with pytest.raises(TypeError, match=re.escape("Worker(): retry must be a retry policy")):
+        Worker(retry=retry)
+    with pytest.raises(TypeError, match=re.escape("by_error(): the value of ValueError must be a retry policy")):
+        by_error({ValueError: retry})
+    with pytest.raises(TypeError, match=re.escape("by_error(): otherwise must be a retry policy")):
+        by_error({}, otherwise=retry)
+
+
+@pytest.mark.parametrize("kind", ["ConnectionError", int, ValueError("x")])
+def test_a_policy_by_error_wants_types_of_exceptions(kind: Any) -> None:
+    with pytest.raises(TypeError, match="must be a type of exception such as ConnectionError, not"):
+        by_error({kind: constant(1)})
+
+
+def test_delays_of_policies_are_durations() -> None:
+    """Seconds, timedeltas and texts, as everywhere."""
+    error = ValueError()
+    assert constant("5m").delay_ms(1, error, 0.5) == 300_000
+    assert linear(1, step="2s", max="5s").delay_ms(9, error, 0.5) == 5_000
+    assert exponential(timedelta(seconds=1), max=timedelta(seconds=3)).delay_ms(9, error, 0.5) == 3_000
+    assert exponential(1, max=float("inf")).delay_ms(3, error, 0.5) == 4_000
+    with pytest.raises(ValueError, match="max: 'soon' is not a duration such as"):
+        exponential(max="soon")
+    with pytest.raises(TypeError, match="seconds must be seconds, a timedelta or text"):
+        constant(None)  # type: ignore[arg-type]
+
+
+def test_what_a_cron_entry_is_registered_with_is_checked() -> None:
+    worker = Worker()
+    with pytest.raises(ValueError, match="missed must be one of 'skip', 'latest', 'all', not 'no'"):
+        worker.cron("* * * * *", missed="no")(lambda: None)
+    with pytest.raises(ValueError, match="look_back: 'soon' is not a duration"):
+        worker.cron("* * * * *", queue="other", look_back="soon")(lambda: None)
+
+    @worker.cron("* * * * *", queue="third", look_back="2h")
+    def tick() -> None: ...
+
+    assert worker.cron_entries[-1].look_back == timedelta(hours=2)
+
+
+def test_enqueue_many_refuses_jobs_of_a_task_that_its_queue_does_not_have() -> None:
+    """A worker would give them back for ever. The queue's other tasks, and jobs that name no task, are welcome."""
+    worker = Worker()
+
+    @worker.task("mails", default=True)
+    def welcome(name: str) -> None: ...
+
+    @worker.task("mails")
+    def tips(name: str) -> None: ...
+
+    @worker.task("images")
+    def thumbnail(name: str) -> None: ...
+
+    with InProcessService() as service, service.serving(worker):
+        with pytest.raises(
+            TypeError, match=re.escape("jobs[1] is a job of task thumbnail, which queue mails does not")
+        ):
+            welcome.enqueue_many([welcome.job("x"), thumbnail.job("x")])
+        assert service.client.count("mails") == 0
+        welcome.enqueue_many([welcome.job("x"), tips.job("x"), Job(b"{}", headers={"a": "b"}), Job(b"{}")])
+        assert service.client.count("mails") == 4
+
+
+def test_a_name_that_other_systems_have_says_what_to_write() -> None:
+    task = task_of()
+    with pytest.raises(AttributeError, match=re.escape("a task has no 'delay': write task.enqueue(...)")):
+        task.delay("x")  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"a task has no 'enqeue'$"):
+        task.enqeue("x")  # type: ignore[attr-defined]
+    assert not hasattr(task, "nothing")
 
 
 @pytest.mark.parametrize("name", ["", "a-b", "süß", "x" * 65, "a b"])
@@ -115,7 +201,7 @@ def test_durations_are_seconds_a_timedelta_or_text(given: float | str, expected:
 
 
 def test_a_failure_may_choose_its_delay_and_spends_an_attempt() -> None:
-    context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value: b"")
+    context = JobContext(ClaimedJob("d", "q", b""), "send", ServerCalls(lambda: 0), lambda value, method: b"")
     ending = ending_of(Retry(after=7, reason="HTTP 429"), context, constant(1), 0.5)
     assert (ending.kind, ending.delay_ms, ending.error_text) == (Kind.FAILED, 7_000, "again in 7 s: HTTP 429")
     assert ending_of(Snooze(7), context, constant(1), 0.5).kind is Kind.SNOOZED

@@ -29,7 +29,7 @@ JOB = ClaimedJob("q:s1:p1:1", "q", b"", token="t", attempts_allowed=3, attempts_
 
 
 def context(job: ClaimedJob = JOB, **channel: Any) -> JobContext:
-    return JobContext(job, "task", ServerCalls(lambda: 1_000, **channel), JSON.encode)
+    return JobContext(job, "task", ServerCalls(lambda: 1_000, **channel), lambda value, _: JSON.encode(value))
 
 
 # --- retry policies -------------------------------------------------------------------------------------------------------------
@@ -174,6 +174,68 @@ def test_a_parameter_without_a_type_takes_anything() -> None:
         "thing": [1, {"a": None}],
         "job": JOB,
     }
+
+
+def whole_and_more(mail: Mail, subject: str = "hello", copies: int = 1) -> None: ...
+def model_and_more(mail: Model, subject: str = "hello") -> None: ...
+def octets_and_more(body: bytes, *, note: str = "") -> None: ...
+
+
+MAIL = Mail("y")
+
+
+def all_with_defaults(mail: Mail = MAIL, to: str = "z") -> None: ...
+def nothing_and_more(copies: int = 1) -> None: ...
+def nothing_and_whole(mail: Mail = MAIL) -> None: ...
+
+
+@pytest.mark.parametrize("codec", [JSON, MessagePackCodec()])
+@pytest.mark.parametrize(
+    ("before", "args", "after", "decoded"),
+    [
+        (whole, (Mail("x"),), whole_and_more, {"mail": Mail("x")}),
+        (model, (Model(to="x", when=NOON),), model_and_more, {"mail": Model(to="x", when=NOON)}),
+        (octets, (b"\xff\x00",), octets_and_more, {"body": b"\xff\x00"}),
+        (octets, (b"{}",), octets_and_more, {"body": b"{}"}),
+        (octets, (b'{"note":"x"}',), octets_and_more, {"body": b'{"note":"x"}'}),
+        (whole, (Mail("x", 2),), all_with_defaults, {"mail": Mail("x", 2)}),
+        (nothing, (), nothing_and_more, {}),
+        (nothing, (), nothing_and_whole, {}),
+    ],
+)
+def test_a_job_that_waits_is_read_after_its_task_got_parameters_with_defaults(
+    codec: Any, before: Callable[..., Any], args: tuple[Any, ...], after: Callable[..., Any], decoded: dict[str, Any]
+) -> None:
+    """Workers are deployed before producers."""
+    old, new = parameters_of(before), parameters_of(after)
+    body, content_type = old.encode(codec, args, {}), old.content_type(codec)
+    assert new.decode_body(codec, body, content_type) == decoded
+
+
+@pytest.mark.parametrize(
+    ("function", "body"),
+    [
+        (whole_and_more, b'{"mail":{"to":5}}'),
+        (whole_and_more, b'{"mail":{"to":"x"},"cc":"y"}'),
+        (whole_and_more, b'{"subject":"x"}'),
+        (octets_and_more, b'{"body":"eA==","cc":"y"}'),
+        (all_with_defaults, b'{"to":5}'),
+        (with_model_among_others, b'{"to":"x","when":"2026-01-01T12:00:00Z"}'),
+    ],
+)
+def test_an_object_of_parameters_with_a_mistake_is_not_taken_for_a_value(
+    function: Callable[..., Any], body: bytes
+) -> None:
+    """It would run with arguments that no producer gave."""
+    with pytest.raises(msgspec.MsgspecError):
+        parameters_of(function).decode_body(JSON, body, JSON.content_type)
+
+
+def test_a_worker_of_before_refuses_jobs_with_the_new_parameters() -> None:
+    """The other direction: what is read only after the workers were deployed."""
+    body = parameters_of(whole_and_more).encode(JSON, (Mail("x"),), {"subject": "hello"})
+    with pytest.raises(msgspec.MsgspecError):
+        parameters_of(whole).decode_body(JSON, body, JSON.content_type)
 
 
 # --- envelopes ----------------------------------------------------------------------------------------------------------------------

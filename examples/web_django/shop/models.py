@@ -1,5 +1,7 @@
 """An order, and the jobs that wait for its transaction."""
 
+import uuid
+
 from django.db import models
 
 
@@ -9,7 +11,8 @@ class Order(models.Model):
 
 
 class OutboxEntry(models.Model):
-    """A job to enqueue after its transaction has committed. Its id is its unique key: a database never uses one twice."""
+    """A job to enqueue after its transaction has committed. `key` is random: a restored database may give the same id twice."""
 
+    key = models.UUIDField(default=uuid.uuid4, editable=False)
     queue = models.CharField(max_length=64)
     job = models.TextField()

@@ -6,6 +6,7 @@ between enqueues the same rows again; their unique keys make the second enqueue 
 
 from __future__ import annotations
 
+import logging
 from itertools import groupby
 from operator import attrgetter
 
@@ -15,6 +16,7 @@ from django.db import transaction
 from pinlater import Client, Job, UniqueKey, UniqueScope
 from shop.models import OutboxEntry
 
+_log = logging.getLogger("shop.outbox")
 _AT_A_TIME = 500
 _DAY_MS = 24 * 3_600_000
 
@@ -33,11 +35,13 @@ def relay(client: Client) -> int:
     entries = sorted(OutboxEntry.objects.order_by("id")[:_AT_A_TIME], key=attrgetter("queue"))
     for queue, waiting in groupby(entries, key=attrgetter("queue")):
         of_queue = list(waiting)
-        client.enqueue(queue, [_job_of(entry) for entry in of_queue])
+        existing = client.enqueue(queue, [_job_of(entry) for entry in of_queue]).existing
+        if existing:
+            _log.warning("%d jobs had been enqueued before: a relay ended early, or two run at once", len(existing))
         OutboxEntry.objects.filter(id__in=[entry.id for entry in of_queue]).delete()
     return len(entries)
 
 
 def _job_of(entry: OutboxEntry) -> Job:
     job = msgspec.json.decode(entry.job, type=Job)
-    return job._replace(unique=UniqueKey(f"shop-outbox-{entry.id}", UniqueScope.TIME, _DAY_MS))
+    return job._replace(unique=UniqueKey(f"outbox-{entry.key}", UniqueScope.TIME, _DAY_MS))

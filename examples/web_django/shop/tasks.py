@@ -52,7 +52,7 @@ def ship(order_id: int) -> None:
 
 
 @worker.cron("* * * * * *", queue="outbox")
-@worker.task("outbox", attempts=1, time_limit=60)
+@worker.task("outbox", attempts=1, time_limit=60, log_level="debug")
 @with_database
 def relay_outbox() -> None:
     """Runs every second, on one of the workers."""

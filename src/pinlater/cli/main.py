@@ -58,6 +58,10 @@ COMMANDS: dict[str, str] = {
 }
 
 
+# Commands of a group that are looked for at the top.
+_OF_GROUPS = {name: f"queue {name}" for name in ("stats", "create", "pause", "resume", "config", "list", "delete")}
+
+
 class LazyCommands(typer.core.TyperGroup):
     """The commands of `COMMANDS`."""
 
@@ -67,6 +71,8 @@ class LazyCommands(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS:
             return _load(cmd_name)
+        if cmd_name in _OF_GROUPS and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {cmd_name!r}. Did you mean {_OF_GROUPS[cmd_name]!r}?")
         near = get_close_matches(cmd_name, COMMANDS, n=1)
         if near and not ctx.resilient_parsing:
             ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?")

@@ -13,7 +13,7 @@ import typer
 
 from pinlater.cli import exits
 from pinlater.client import AsyncClient
-from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE
+from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.descriptor import parse_descriptor
@@ -58,6 +58,11 @@ def _print_json(wanted: bool) -> bool:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors.", callback=_print_json, is_eager=True)]
 Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
 Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
+OfTask = Annotated[str | None, typer.Option("--task", help="Only jobs of this task.")]
+WithHeader = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
+]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
 Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR...", show_default=False)]
 
@@ -96,6 +101,8 @@ def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable
 def client_for(server: str, timeout_s: float, *, connections: int = 1, request_keys: bool = True) -> AsyncClient:
     """A client, not open yet. A bad address is a usage error."""
     timeout_ms = max(1, round(timeout_s * 1000))
+    if server == DEFAULT_SERVER:
+        servers_by_default()  # for its warning
     try:
         return AsyncClient(
             server,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.kinds.kind import FileTools
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
+    from pinlater.server.config.sources import Given
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file: ours (.toml) or the original's (.properties).")
@@ -37,15 +38,16 @@ MoreSettings = Annotated[
 ]
 
 
-def store_of(store: str | None, shards: Path | None) -> str | None:
-    """What `--store` or, in its place, `--shards` say."""
+def store_of(store: str | None, shards: Path | None) -> str | Given | None:
+    """What `--store` or, in its place, `--shards` say; problems then name the flag that was given."""
     if store is not None and shards is not None:
         raise typer.BadParameter("--store and --shards exclude each other", param_hint="--shards")
     if shards is None:
         return store
     from pinlater.server.config.shard_file import kind_of_file
+    from pinlater.server.config.sources import Given, Origin
 
-    return f"{kind_of_file(shards)}:{shards}"
+    return Given("store", f"{kind_of_file(shards)}:{shards}", Origin("flag", "--shards"))
 
 
 def load_settings(
@@ -67,12 +69,12 @@ def load_settings(
         exits.fail(str(error), exits.SETTINGS, in_lines=True)
 
 
-def settings_for(config: Path | None, store: str | None, *, driver_needed: bool = True) -> Settings:
+def settings_for(config: Path | None, store: str | Given | None, *, driver_needed: bool = True) -> Settings:
     """The settings that `serve` would start with, for commands that work on the store without a server."""
     return load_settings(config, None, {"store": store}, driver_needed=driver_needed).settings
 
 
-def store_file(config: Path | None, store: str | None) -> tuple[Path, FileTools]:
+def store_file(config: Path | None, store: str | Given | None) -> tuple[Path, FileTools]:
     """The file of an embedded store, and what can be done with it. Ends the command where the settings name another kind of store."""
     from pinlater.server.config.kinds import EMBEDDED
 

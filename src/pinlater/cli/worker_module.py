@@ -17,6 +17,11 @@ def split_name(application: str) -> tuple[str, str]:
     module_name, colon, name = application.partition(":")
     if not colon or not module_name or not name:
         raise typer.BadParameter(f"{application!r} is not MODULE:NAME", param_hint="MODULE:NAME")
+    if module_name.endswith(".py") or "/" in module_name:
+        module = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise typer.BadParameter(
+            f"{module_name!r} is a file: name its module, {module}:{name}", param_hint="MODULE:NAME"
+        )
     return module_name, name
 
 

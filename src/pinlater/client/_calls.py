@@ -89,8 +89,8 @@ def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
         check_type(job, name)
         return types.PinLaterJob(body=bytes(job), numAttemptsAllowed=None)
     unique = job.unique
-    if unique is not None and not isinstance(unique, values.UniqueKey):
-        raise TypeError(f"a job's unique key is a UniqueKey, not {type(unique).__name__}")
+    if unique is not None:
+        _check_unique(unique)
     return types.PinLaterJob(
         body=job.body if isinstance(job.body, bytes) else body_of(job.body, f"{name}.body"),
         priority=job.priority,
@@ -104,6 +104,20 @@ def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
         claimTimeoutMillis=job.claim_timeout_ms,
         expiresAtMillis=job.expires_at_ms,
     )
+
+
+def _check_unique(unique: object) -> None:
+    if not isinstance(unique, values.UniqueKey):
+        raise TypeError(f"a job's unique key is a UniqueKey, not {type(unique).__name__}")
+    if unique.scope is values.UniqueScope.TIME and not unique.for_ms:
+        raise ValueError("a unique key of scope TIME needs for_ms, the milliseconds for which it holds")
+
+
+def _descriptors(given: Sequence[str]) -> list[str]:
+    """Raises TypeError for one descriptor, whose letters would be taken for many."""
+    if isinstance(given, str | bytes):
+        raise TypeError(f"descriptors must be a list: write [{given!r}]")
+    return list(given)
 
 
 def dequeue(
@@ -231,11 +245,11 @@ def release(
 
 
 def cancel(queue: str, descriptors: Sequence[str]) -> Call[list[values.AckResult]]:
-    return Call("cancelJobs", (queue, list(descriptors)), _parsing.ack_results, Resend.SAFE)
+    return Call("cancelJobs", (queue, _descriptors(descriptors)), _parsing.ack_results, Resend.SAFE)
 
 
 def lookup(descriptors: Sequence[str], *, bodies: bool) -> Call[dict[str, values.JobInfo]]:
-    request = types.PinLaterLookupJobRequest(jobDescriptors=list(descriptors), includeBody=bodies)
+    request = types.PinLaterLookupJobRequest(jobDescriptors=_descriptors(descriptors), includeBody=bodies)
 
     def read(answer: Mapping[str, types.PinLaterJobInfo]) -> dict[str, values.JobInfo]:
         return {name: _parsing.job_info(answer[name]) for name in dict.fromkeys(descriptors) if name in answer}
@@ -289,9 +303,16 @@ def scan(
     return Call("scanJobs", (request,), _parsing.scanned, Resend.SAFE)
 
 
-def retry_failed(queue: str, *, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> Call[int]:
+def retry_failed(
+    queue: str, *, priority: int, attempts: int, run_after_ms: int | None, limit: int, cancelled: bool
+) -> Call[int]:
     request = types.PinLaterRetryFailedJobsRequest(
-        queueName=queue, priority=priority, attemptsToAllow=attempts, runAfterTimestampMillis=run_after_ms, limit=limit
+        queueName=queue,
+        priority=priority,
+        attemptsToAllow=attempts,
+        runAfterTimestampMillis=run_after_ms,
+        limit=limit,
+        skipCancelled=None if cancelled else True,
     )
     return Call("retryFailedJobs", (request,), _same)
 
@@ -299,7 +320,7 @@ def retry_failed(queue: str, *, priority: int, attempts: int, run_after_ms: int 
 def run_jobs(
     queue: str, descriptors: Sequence[str], *, attempts: int, run_after_ms: int | None
 ) -> Call[list[values.AckResult]]:
-    request = types.RunJobsRequest(queue, list(descriptors), run_after_ms, attempts)
+    request = types.RunJobsRequest(queue, _descriptors(descriptors), run_after_ms, attempts)
     return Call("runJobs", (request,), _parsing.ack_results)
 
 
@@ -311,7 +332,7 @@ def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None
 
 
 def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> Call[int]:
-    return Call("deleteJobsByDescriptor", (queue, list(descriptors)), _same)
+    return Call("deleteJobsByDescriptor", (queue, _descriptors(descriptors)), _same)
 
 
 def configure_queue(queue: str, config: QueueConfig) -> Call[None]:

@@ -23,7 +23,7 @@ from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
-from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, Address, server_source
+from pinlater.client._servers import Address, server_source, servers_by_default
 from pinlater.client.errors import ClientClosed
 from pinlater.domain.clock import Clock, SystemClock
 
@@ -58,7 +58,7 @@ class Face:
                 "timeout_ms, connect_timeout_ms and connections must be at least 1, and retries at least 0"
             )
         self._clock = clock or SystemClock()
-        given = servers or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+        given = servers or servers_by_default()
         self._servers = server_source(given, self._clock.monotonic)
         self._source = source
         self._timeout_s = timeout_ms / 1000

@@ -6,6 +6,7 @@ Weakness: health is what this client saw last; nothing is probed while nothing i
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address
@@ -21,6 +22,7 @@ _log = logging.getLogger("pinlater.client")
 DEFAULT_PORT = 9010
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
 SERVERS_VARIABLE = "PINLATER_SERVERS"
+_MISSPELT = "PINLATER_SERVER"
 _FILE_PREFIX = "file:"
 _FILE_LOOK_S = 1.0
 _AWAY_FIRST_S, _AWAY_MAX_S = 0.5, 30.0
@@ -38,6 +40,14 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def servers_by_default() -> str:
+    """The value of PINLATER_SERVERS, or the default server. Warns of the variable in the singular, which is not read."""
+    servers = os.environ.get(SERVERS_VARIABLE)
+    if not servers and _MISSPELT in os.environ:
+        _log.warning("%s is not read; set %s. Using %s", _MISSPELT, SERVERS_VARIABLE, DEFAULT_SERVER)
+    return servers or DEFAULT_SERVER
 
 
 def parse_address(text: str) -> Address:

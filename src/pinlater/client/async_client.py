@@ -203,12 +203,23 @@ class AsyncClient(AsyncFace):
         attempts: int = 1,
         run_after_ms: int | None = None,
         limit: int = 1000,
+        cancelled: bool = False,
     ) -> int:
-        """Puts failed jobs of one priority, or of all without it, back to PENDING; how many. Calls the server once a priority."""
+        """Puts failed jobs of one priority, or of all without it, back to PENDING; how many. Calls the server once a priority.
+
+        Cancelled jobs, which are FAILED too, stay as they are unless `cancelled`. An original server retries them in any case.
+        """
         done = 0
         for level in await self._priorities(priority):
             left = limit - done
-            call = _calls.retry_failed(queue, priority=level, attempts=attempts, run_after_ms=run_after_ms, limit=left)
+            call = _calls.retry_failed(
+                queue,
+                priority=level,
+                attempts=attempts,
+                run_after_ms=run_after_ms,
+                limit=left,
+                cancelled=cancelled,
+            )
             done += await self._run(call)
             if done >= limit:
                 break

@@ -110,12 +110,23 @@ def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS
     return (addition + status)[:chars_max]
 
 
+def was_cancelled(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> bool:
+    """Whether a FAILED job is FAILED because it was cancelled."""
+    return status.endswith(STATUS_CANCELLED) and not _ended_by_an_attempt(finished_at_ms, last_attempt)
+
+
+def _ended_by_an_attempt(finished_at_ms: int | None, last_attempt: Attempt | None) -> bool:
+    return (
+        last_attempt is not None and last_attempt.ended_at_ms == finished_at_ms and last_attempt.outcome != "cancelled"
+    )
+
+
 def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
     """Custom status of a FAILED job that waits again: without the word that its cancel or expiry has appended, which is no longer so.
 
     A job whose last attempt failed or timed out as the job finished was neither cancelled nor expired: that word is its producer's.
     """
-    if last_attempt is not None and last_attempt.ended_at_ms == finished_at_ms and last_attempt.outcome != "cancelled":
+    if _ended_by_an_attempt(finished_at_ms, last_attempt):
         return status
     for word in (STATUS_CANCELLED, STATUS_EXPIRED):
         if status.endswith(word):

@@ -23,7 +23,11 @@ class ReadinessWatch:
         return self.state == "ready"
 
     def readiness(self, shards: Shards | None) -> Readiness:
-        """Whether to send requests here. `shards`: None before the server has opened them."""
+        """Whether to send requests here. `shards`: None before the server has opened them.
+
+        A full shared shard is only named: claims and acks may go on there, and without enqueues the server would not notice its space.
+        A full embedded store fails `look`, which tries a write.
+        """
         if not self.ready or shards is None:
             return Readiness(False, (self.state,))
         if self._store_error is not None:
@@ -31,7 +35,12 @@ class ReadinessWatch:
         lost = tuple(
             f"shard {shard.name} is out of reach: {shard.health.reason}" for shard in shards if not shard.healthy
         )
-        return Readiness(len(lost) < len(shards), lost)
+        full = tuple(
+            f"shard {shard.name} refuses enqueues: {shard.full_reason}"
+            for shard in shards
+            if shard.full_reason and shard.healthy and not shard.trusted
+        )
+        return Readiness(len(lost) < len(shards), (*lost, *full))
 
     async def look(self, shards: Shards) -> None:
         """Asks the stores of this server alone; shared ones have a health of their own. Raises what a store answers."""

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from pinlater.client.values import ClaimedJob, UniqueKey
+from pinlater.client.values import UniqueKey
 from pinlater.testing._record import Stored
 from pinlater.worker import envelope
-from pinlater.worker._attempts.calling import CODECS
-from pinlater.worker.context import JobContext, ServerCalls
+from pinlater.worker._attempts.bodies import CODECS
 from pinlater.worker.middleware import Kind
 from pinlater.worker.tasks import Task
 
@@ -89,9 +88,6 @@ def arguments_of(task: Task[..., Any], body: bytes, content_type: str) -> dict[s
     """A body's arguments, and the defaults of those that it leaves out."""
     parameters, own = task.parameters, task.options.codec
     codec = own if content_type in ("", own.content_type) else CODECS.get(content_type, own)
-    unclaimed = ClaimedJob("", task.queue, body)
-    context = JobContext(unclaimed, task.name, ServerCalls(lambda: 0), own.encode)
-    given = parameters.decode(codec, body, unclaimed, context)
-    bound = parameters.signature.bind(**{name: given[name] for name in parameters.names if name in given})
+    bound = parameters.signature.bind(**parameters.decode_body(codec, body, content_type))
     bound.apply_defaults()
     return dict(bound.arguments)

@@ -123,6 +123,9 @@ class InProcessService:
             yield self
 
     def _at_work(self, given: tuple[Worker, ...]) -> tuple[Worker, ...]:
+        for one in given:
+            if not isinstance(one, Worker):
+                raise TypeError(f"a worker is needed, not {one!r}; a time is named: run_for(hours=1)")
         workers = given or tuple(dict.fromkeys(self._served))
         if not workers:
             raise ValueError("no worker to run: name one, or be in `with service.serving(worker):`")
@@ -200,8 +203,8 @@ class InProcessService:
         """Lets that much time pass with the workers at work, or those that are being served: the clock stops wherever something is due,
         and they run until idle there.
 
-        The other arguments are those of `run_until_idle`; `jobs_max` holds for each stop. Jobs of other queues than `queues` wait, and
-        their cron entries fire when they run next. An error that is raised leaves the clock where it happened.
+        The other arguments are those of `run_until_idle`; `jobs_max` holds for all attempts together. Jobs of other queues than `queues`
+        wait, and their cron entries fire when they run next. An error that is raised leaves the clock where it happened.
         """
         workers = self._at_work(workers)
         _check_queues(queues, workers)
@@ -217,6 +220,11 @@ class InProcessService:
         )
         ran = await run()
         while (moment := self._next_moment(workers, queues, end)) is not None:
+            if len(ran) >= jobs_max:
+                raise NeverIdle(
+                    f"{len(ran)} attempts were made until {self.clock.now}, and the end is {end}; the last: {ran[-1].task!r}. "
+                    "A cron entry that fires often makes many: leave it out with `queues`, or raise `jobs_max`"
+                )
             self.clock.advance_to(moment)
             ran += await run()
         self.clock.advance_to(end)

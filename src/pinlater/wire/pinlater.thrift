@@ -297,6 +297,8 @@ struct PinLaterRetryFailedJobsRequest {
   4: optional i64 runAfterTimestampMillis
   // 0 does nothing.
   5: optional i32 limit = 1000
+  // Leaves jobs that cancelJobs has ended as they are, and does not count them.
+  100: optional bool skipCancelled
 }
 
 struct PinLaterDeleteJobsRequest {

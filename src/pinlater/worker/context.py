@@ -16,7 +16,8 @@ from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
 from pinlater.domain.job import PROGRESS_MARK
 from pinlater.worker.errors import ClaimLost
 
-Encode = Callable[[Any], bytes]
+# Makes the body of the next attempt of a value, for the method of that name. Raises TypeError if the task can't be called with it.
+NextBody = Callable[[Any, str], bytes]
 
 
 class ServerCalls(NamedTuple):
@@ -37,17 +38,17 @@ class Rescheduling(NamedTuple):
 class JobContext:
     """A running job."""
 
-    __slots__ = ("_encode", "_server", "deadline_ms", "job", "rescheduling", "task")
+    __slots__ = ("_next_body", "_server", "deadline_ms", "job", "rescheduling", "task")
 
     def __init__(
-        self, job: ClaimedJob, task: str, server: ServerCalls, encode: Encode, deadline_ms: int | None = None
+        self, job: ClaimedJob, task: str, server: ServerCalls, next_body: NextBody, deadline_ms: int | None = None
     ) -> None:
         self.job = job
         self.task = task
         self.deadline_ms = deadline_ms
         self.rescheduling: Rescheduling | None = None
         self._server = server
-        self._encode = encode
+        self._next_body = next_body
 
     @property
     def descriptor(self) -> str:
@@ -83,14 +84,16 @@ class JobContext:
     def checkpoint(self, body: Any = None) -> None:
         """Saves `body` (bytes, or a value for the task's codec) as the body of the next attempt, and renews the claim.
 
+        Raises TypeError if the task can't be called with that body: use the names of its parameters as keys.
         While no server can be reached it waits, as long as the job may run. Raises `ClaimLost` if the claim has ended, and the errors
         of a client's call if the server refuses the body.
         """
-        self._send(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
+        self._send(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body, "checkpoint")))
 
     async def checkpoint_async(self, body: Any = None) -> None:
         """`checkpoint`, for coroutines."""
-        await self._send_async(Checkpoint(self.descriptor, self.job.token, new_body=self._as_body(body)))
+        new_body = self._as_body(body, "checkpoint_async")
+        await self._send_async(Checkpoint(self.descriptor, self.job.token, new_body=new_body))
 
     def progress(self, done: float, note: str = "") -> None:
         """Shows progress (0 to 1) and a note in the job's status, in place of the line before, and renews the claim."""
@@ -103,12 +106,13 @@ class JobContext:
     def reschedule(self, at: datetime | timedelta | int, body: Any = None) -> None:
         """Runs the job again at a time (datetime or milliseconds since the epoch) or after a timedelta; it keeps its attempts.
 
-        Takes effect when the function returns; if it raises, the attempt fails as usual.
+        Takes effect when the function returns; if it raises, the attempt fails as usual. Raises TypeError like `checkpoint`.
         """
-        self.rescheduling = Rescheduling(as_time_ms(at, self._server.now_ms()), self._as_body(body))
+        new_body = self._as_body(body, "reschedule")
+        self.rescheduling = Rescheduling(as_time_ms(at, self._server.now_ms()), new_body)
 
-    def _as_body(self, body: Any) -> bytes | None:
-        return body if body is None or isinstance(body, bytes) else self._encode(body)
+    def _as_body(self, body: Any, method: str) -> bytes | None:
+        return None if body is None else self._next_body(body, method)
 
     def _send(self, item: Checkpoint) -> None:
         if self._server.checkpoint is None:

@@ -25,6 +25,7 @@ from zoneinfo import ZoneInfo
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.job import UNIQUE_FOR_MS_MAX
 from pinlater.worker._cron.expression import Expression
+from pinlater.worker.durations import Duration, as_duration_ms
 from pinlater.worker.tasks import Task
 
 _MISSED_MAX = 1_000
@@ -116,9 +117,9 @@ def cron(
     name: str | None = None,
     tz: str | ZoneInfo = "UTC",
     missed: Missed | str = Missed.LATEST,
-    look_back: timedelta = timedelta(hours=1),
+    look_back: Duration = timedelta(hours=1),
 ) -> Cron:
-    """A checked entry. Raises ValueError."""
+    """A checked entry. Raises ValueError or TypeError."""
     _parsed(expression)
     try:
         zone = tz if isinstance(tz, ZoneInfo) else ZoneInfo(tz)
@@ -128,9 +129,22 @@ def cron(
         task.job()
     except TypeError as error:
         raise ValueError(f"task {task.name} needs arguments, so it can't be a cron task ({error})") from error
-    if not timedelta(0) <= look_back <= LOOK_BACK_MAX:
+    back = (
+        look_back
+        if isinstance(look_back, timedelta)
+        else timedelta(milliseconds=as_duration_ms(look_back, "look_back"))
+    )
+    if not timedelta(0) <= back <= LOOK_BACK_MAX:
         raise ValueError(f"look_back must be from 0 to {LOOK_BACK_MAX.days} days, not {look_back}")
-    return Cron(task, name or task.name, expression, zone, Missed(missed), look_back)
+    return Cron(task, name or task.name, expression, zone, _missed(missed), back)
+
+
+def _missed(value: Missed | str) -> Missed:
+    try:
+        return Missed(value)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in Missed)
+        raise ValueError(f"missed must be one of {known}, not {value!r}") from None
 
 
 @lru_cache(maxsize=256)

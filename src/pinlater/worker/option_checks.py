@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -17,6 +18,7 @@ from pinlater.worker.durations import Duration, as_duration_ms
 if TYPE_CHECKING:
     from pinlater.worker.tasks import JobOptions
 
+_LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _PRIORITY_MAX, _ATTEMPTS_MAX = 127, 2**31 - 1
 
 
@@ -64,6 +66,14 @@ def _check_integer(task: str, argument: str, value: object, most: int, hint: str
         raise TypeError(f"task {task}: {argument} must be an integer, not {type(value).__name__}")
     if not 1 <= value <= most:
         raise ValueError(f"task {task}: {argument} must be at least 1 and at most {most}, not {value}; {hint}")
+
+
+def log_level_of(task: str, level: object) -> int:
+    """The number of the logging level."""
+    number = _LOG_LEVELS.get(level.lower()) if isinstance(level, str) else None
+    if number is None:
+        raise ValueError(f"task {task}: log_level must be one of {', '.join(map(repr, _LOG_LEVELS))}, not {level!r}")
+    return number
 
 
 def duration_of(task: str, argument: str, value: Duration | None) -> int | None:

@@ -6,9 +6,12 @@ The job's `attempts_allowed` says whether there is another attempt, unless the p
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+from pinlater.worker.durations import Duration, as_duration_ms
 
 _log = logging.getLogger("pinlater.worker")
 _LONGEST_MS = 365 * 24 * 3_600_000
@@ -20,6 +23,15 @@ class RetryPolicy(Protocol):
     def delay_ms(self, attempt: int, error: BaseException, spread: float) -> int | None:
         """Milliseconds after the failed attempt number `attempt` (from 1), or None to give up. `spread` in [0, 1) is random."""
         ...
+
+
+def check_retry(argument: str, retry: object) -> None:
+    """Raises TypeError, which begins with `argument`, unless this is a retry policy."""
+    if not isinstance(retry, type) and callable(getattr(retry, "delay_ms", None)):
+        return
+    shown = f"{retry.__name__} itself" if hasattr(retry, "__name__") else repr(retry)
+    hint = "" if not callable(retry) else f": call it, as in {getattr(retry, '__name__', 'exponential')}()"
+    raise TypeError(f"{argument} must be a retry policy such as constant(5) or exponential(), not {shown}{hint}")
 
 
 def delay_of(retry: RetryPolicy, attempt: int, error: BaseException, spread: float) -> int | None:
@@ -70,17 +82,19 @@ class _ByError:
         return self.otherwise.delay_ms(attempt, error, spread)
 
 
-def constant(seconds: float, *, jitter: float = 0.0) -> RetryPolicy:
-    """The same delay each time."""
+def constant(seconds: Duration, *, jitter: float = 0.0) -> RetryPolicy:
+    """The same delay each time: seconds, a timedelta or text such as `5m`, as all durations here."""
     return _growing(seconds, 0, 1, seconds, jitter)
 
 
-def linear(seconds: float, *, step: float | None = None, max: float = 3600, jitter: float = 0.0) -> RetryPolicy:
+def linear(
+    seconds: Duration, *, step: Duration | None = None, max: Duration = 3600, jitter: float = 0.0
+) -> RetryPolicy:
     """`seconds` after the first failure, `step` (default: `seconds`) more after each further one, `max` at most."""
     return _growing(seconds, seconds if step is None else step, 1, max, jitter)
 
 
-def exponential(seconds: float = 1, *, factor: float = 2, max: float = 3600, jitter: float = 0.2) -> RetryPolicy:
+def exponential(seconds: Duration = 1, *, factor: float = 2, max: Duration = 3600, jitter: float = 0.2) -> RetryPolicy:
     """`seconds` after the first failure, `factor` times as long after each, `max` at most.
 
     `jitter` spreads jobs that failed together: 0.2 is up to a fifth sooner or later.
@@ -96,13 +110,21 @@ def never() -> RetryPolicy:
 def by_error(
     policies: Mapping[type[BaseException], RetryPolicy], *, otherwise: RetryPolicy | None = None
 ) -> RetryPolicy:
-    """A policy for each type of exception; the most derived type counts."""
+    """A policy for each type of exception; the most derived type counts. Raises TypeError for what is no type or no policy."""
+    for kind, policy in policies.items():
+        if not isinstance(kind, type) or not issubclass(kind, BaseException):
+            raise TypeError(f"by_error(): a key must be a type of exception such as ConnectionError, not {kind!r}")
+        check_retry(f"by_error(): the value of {kind.__name__}", policy)
+    if otherwise is not None:
+        check_retry("by_error(): otherwise", otherwise)
     return _ByError(tuple(policies.items()), otherwise or exponential())
 
 
-def _growing(seconds: float, step: float, factor: float, longest: float, jitter: float) -> RetryPolicy:
-    if min(seconds, step, longest) < 0 or factor < 1:
-        raise ValueError("delays must not be negative, and a factor at least 1")
+def _growing(seconds: Duration, step: Duration, factor: float, longest: Duration, jitter: float) -> RetryPolicy:
+    first_ms, step_ms = as_duration_ms(seconds, "seconds"), as_duration_ms(step, "step")
+    longest_ms = _LONGEST_MS if longest == math.inf else as_duration_ms(longest, "max")
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1, not {factor}")
     if not 0 <= jitter <= 1:
         raise ValueError(f"jitter must be from 0 to 1, not {jitter}")
-    return _Growing(seconds * 1000, step * 1000, factor, min(longest * 1000, _LONGEST_MS), jitter)
+    return _Growing(first_ms, step_ms, factor, min(longest_ms, _LONGEST_MS), jitter)

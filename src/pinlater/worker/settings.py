@@ -31,7 +31,8 @@ class WorkerSettings:
     `child_jobs_max` and `child_memory_bytes_max` bound one child process, which is then replaced. `recycle_jobs_max`, `recycle_age_ms`
     and `recycle_memory_bytes_max` bound the worker's own process, which then stops in order with the exit code 75; a random part of up to
     a tenth lowers each. `health_port` (0: any free port) answers probes and Prometheus. The worker reports itself unhealthy when its
-    event loop has been blocked, or abandoned functions have held all slots of a queue, for `stuck_ms`.
+    event loop has been blocked, or abandoned functions have held all slots of a queue, for `stuck_ms`. With `create_queues` a worker
+    creates its queues, if they are missing, when it starts.
     """
 
     concurrency: int = 16
@@ -51,12 +52,13 @@ class WorkerSettings:
     health_host: str = "127.0.0.1"
     health_port: int | None = None
     stuck_ms: int = 60_000
+    create_queues: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             least = 1 if field.name in _AT_LEAST_ONE else 0
-            if isinstance(value, int) and value < least:
+            if isinstance(value, int) and not isinstance(value, bool) and value < least:
                 raise ValueError(f"{field.name} must be at least {least}")
         if self.health_port is not None and self.health_port > _PORT_MAX:
             raise ValueError(f"health_port must be at most {_PORT_MAX}")

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, overload
 
 from pinlater.client.batching import Placed
 from pinlater.client.values import ClaimedJob, Job, UniqueKey
@@ -28,6 +29,17 @@ from pinlater.worker.tracing import with_trace
 P = ParamSpec("P")
 R = TypeVar("R")
 J = TypeVar("J", ClaimedJob, JobContext)
+
+
+# Names that other job systems have, and what to write here.
+_ELSEWHERE = {
+    "delay": "write task.enqueue(...)",
+    "send": "write task.enqueue(...)",
+    "apply_async": "write task.using(delay=...).enqueue(...)",
+    "send_with_options": "write task.using(delay=...).enqueue(...)",
+    "enqueue_in": "write task.using(delay=...).enqueue(...)",
+    "enqueue_at": "write task.using(at=...).enqueue(...)",
+}
 
 
 class RunsIn(Enum):
@@ -50,6 +62,7 @@ class TaskOptions:
     priority: int = 1
     claim_timeout_ms: int | None = 60_000
     default: bool = False
+    log_level: int = logging.INFO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +83,13 @@ class Task(Generic[P, R]):
     """A function and how to run it. Calling it calls the function directly."""
 
     def __init__(
-        self, function: Callable[..., R], queue: str, name: str, options: TaskOptions, enqueuer: Enqueuer
+        self,
+        function: Callable[..., R],
+        queue: str,
+        name: str,
+        options: TaskOptions,
+        enqueuer: Enqueuer,
+        tasks_of_queue: Mapping[str, object],
     ) -> None:
         self.function = function
         self.queue = queue
@@ -78,6 +97,7 @@ class Task(Generic[P, R]):
         self.options = options
         self.parameters: Parameters = parameters_of(function)
         self._enqueuer = enqueuer
+        self._tasks_of_queue = tasks_of_queue
         self._plain: Producer[P] = Producer(self, enqueuer, JobOptions())
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
@@ -86,6 +106,12 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Never:
+            hint = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+            raise AttributeError(f"a task has no {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<task {self.name} on {self.queue}>"
@@ -147,13 +173,14 @@ class Task(Generic[P, R]):
     def enqueue_many(self, jobs: Iterable[Job]) -> list[Placed]:
         """Enqueues jobs made with `job`, in order and in as few requests as possible; reads `jobs` meanwhile.
 
-        After an error the jobs of earlier requests are stored and the others are not.
+        After an error the jobs of earlier requests are stored and the others are not. Raises TypeError for a job of a task that the
+        queue does not have.
         """
-        return self._enqueuer.send(self.queue, jobs)
+        return self._enqueuer.send(self.queue, jobs, self._tasks_of_queue)
 
     async def enqueue_many_async(self, jobs: Iterable[Job]) -> list[Placed]:
         """`enqueue_many`, for coroutines."""
-        return await self._enqueuer.send_async(self.queue, jobs)
+        return await self._enqueuer.send_async(self.queue, jobs, self._tasks_of_queue)
 
 
 class TaskWithJob(Task[P, R], Generic[P, R, J]):

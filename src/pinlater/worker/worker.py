@@ -29,8 +29,9 @@ from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, WallClock
 from pinlater.supervision.signals import STOP_SIGNALS, handled
 from pinlater.worker._children.child import ChildSetup
-from pinlater.worker._consumer.banner import log_start, log_stop
+from pinlater.worker._consumer.banner import log_start, log_stop, log_stopping
 from pinlater.worker._consumer.consumer import Consumer
+from pinlater.worker._consumer.queue_creation import create_queues
 from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
 from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_until_idle
 from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
@@ -48,9 +49,15 @@ from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.cron import Cron, Missed, cron
 from pinlater.worker.durations import Duration
 from pinlater.worker.middleware import Middleware
-from pinlater.worker.option_checks import check_attempts, check_priority, check_queue, positive_duration_of
+from pinlater.worker.option_checks import (
+    check_attempts,
+    check_priority,
+    check_queue,
+    log_level_of,
+    positive_duration_of,
+)
 from pinlater.worker.registry import QueueTasks, Registry
-from pinlater.worker.retries import RetryPolicy, exponential
+from pinlater.worker.retries import RetryPolicy, check_retry, exponential
 from pinlater.worker.settings import WorkerSettings
 from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
@@ -88,6 +95,8 @@ class Worker:
             self._settings = replace(self._settings, concurrency=concurrency)
         self._source = source
         self._codec = codec or JsonCodec()
+        if retry is not None:
+            check_retry("Worker(): retry", retry)
         self._retry = retry
         self._middleware = tuple(middleware)
         self._child_setup = child_setup
@@ -141,6 +150,7 @@ class Worker:
         time_limit: Duration | None = _HOUR_S,
         claim_timeout: Duration | None = _MINUTE_S,
         codec: Codec | None = None,
+        log_level: str = "info",
     ) -> Register:
         """Makes the decorated function a task of `queue`, called `name` (default: the function's name).
 
@@ -150,7 +160,8 @@ class Worker:
 
         A `default` task also takes the queue's jobs that name no task; a queue's only task is its default. `attempts`, `priority` and
         `claim_timeout` apply to the jobs that the task enqueues; None leaves attempts and claim timeout to the queue. Durations are
-        seconds, a timedelta or text such as `10m`; `time_limit=None` is none. `concurrency` is the queue's. Raises TypeError or
+        seconds, a timedelta or text such as `10m`; `time_limit=None` is none. `concurrency` is the queue's. `log_level`, `debug` for a task
+        that runs often, is that of the log line of an attempt that succeeds; failures have their own. Raises TypeError or
         ValueError that names task and argument if an option is invalid.
         """
         check_queue(queue)
@@ -161,6 +172,8 @@ class Worker:
             called = name or str(getattr(function, "__name__", type(function).__name__))
             check_attempts(called, attempts)
             check_priority(called, priority)
+            if retry is not None:
+                check_retry(f"task {called}: retry", retry)
             options = TaskOptions(
                 runs_in=runs_in(function, process),
                 codec=codec or self._codec,
@@ -170,8 +183,11 @@ class Worker:
                 priority=priority,
                 claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
                 default=default,
+                log_level=log_level_of(called, log_level),
             )
-            task: Task[..., Any] = Task(function, queue, called, options, self._enqueuer)
+            task: Task[..., Any] = Task(
+                function, queue, called, options, self._enqueuer, self._registry.queue(queue).tasks
+            )
             self._registry.add(task)
             return task
 
@@ -187,13 +203,14 @@ class Worker:
         name: str | None = None,
         tz: str | ZoneInfo = "UTC",
         missed: Missed | str = Missed.LATEST,
-        look_back: timedelta = timedelta(hours=1),
+        look_back: Duration = timedelta(hours=1),
         **options: Any,
     ) -> Callable[[Callable[[], R] | Callable[[JobContext], R] | Task[[], R]], Task[[], R]]:
         """Enqueues the decorated function, or task, when the expression fires: `@worker.cron("*/5 * * * *", tz="Europe/Berlin")`.
 
         A plain function becomes a task of `queue` first, with `options` as for `task`. Many workers may have the same entry: each firing
-        is one job. `missed` says what happens to firings up to `look_back` ago that no worker made.
+        is one job. `name` is the entry's, not the task's, whose name it is by default. `missed` says what happens to firings up to
+        `look_back` ago that no worker made.
         """
 
         def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:
@@ -254,6 +271,8 @@ class Worker:
             stack.callback(background.stop)
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
+            if run.settings.create_queues:
+                await create_queues(run, chosen)
             log_start(run, chosen, len(self._registry.crons_of(chosen)))
             await self._run_until_stopped(run, health, chosen)
             log_stop(run)
@@ -384,6 +403,8 @@ class Worker:
             return
         if self._stop_asked:
             self._run.stop_now.set()
+        else:
+            log_stopping(self._run)
         self._stop_asked = True
         self._run.stop.set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,46 @@ async def test_a_success_is_one_line_at_info_and_its_start_one_at_debug(
     [record] = [record for record in caplog.records if "succeeded in" in record.getMessage()]
     assert (vars(record)["queue"], vars(record)["task"], vars(record)["attempt"]) == ("q", "send", 1)
     assert vars(record)["job"].startswith("q:s1:p1:")
+
+
+async def test_a_success_is_logged_at_the_level_of_its_task(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A relay that runs every second would fill the log; its failures must still be seen."""
+    caplog.set_level(logging.DEBUG, "pinlater.worker")
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1, log_level="debug")
+    async def relay(fails: bool) -> None:
+        if fails:
+            raise Reject("no")
+
+    await relay.enqueue_many_async([relay.job(False), relay.job(True)])
+    async with running(worker):
+        await eventually(lambda: worker.counts.succeeded == worker.counts.failed == 1)
+    assert [level for level, _ in lines(caplog, "relay succeeded")] == ["DEBUG"]
+    assert [level for level, _ in lines(caplog, "relay failed")] == ["ERROR"]
+
+
+async def test_a_stop_says_what_it_waits_for(client: AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+    """Else a first Ctrl-C seems to do nothing."""
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    worker, may_end = Worker(client, settings=replace(FAST, grace_ms=20_000)), asyncio.Event()
+
+    @worker.task("q")
+    async def slow() -> None:
+        await may_end.wait()
+
+    await slow.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: worker.counts.claimed == 1)
+        worker.request_stop()
+        may_end.set()
+    [(level, text)] = lines(caplog, "stopping")
+    assert (level, text) == (
+        "INFO",
+        "stopping: waiting up to 20s for 1 running job; another Ctrl-C (or SIGTERM) stops at once",
+    )
 
 
 async def test_a_failure_is_one_line_with_one_traceback_that_begins_with_the_task(

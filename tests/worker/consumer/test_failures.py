@@ -156,7 +156,7 @@ async def test_a_task_that_returns_after_its_claim_was_lost_changes_nothing(clie
         await eventually(lambda: attempts)
         await client.cancel("q", [placed.descriptor])
         await eventually(lambda: worker.counts.lost == 1)
-        await client.retry_failed("q")
+        await client.retry_failed("q", cancelled=True)
         await eventually(lambda: len(attempts) == 2)
         may_end[0].set()
         await eventually(lambda: worker.abandoned_functions == 0)

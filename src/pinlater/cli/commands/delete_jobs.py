@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import options
-from pinlater.cli.commands.retry_failed import Limit, print_number
-from pinlater.client import AsyncClient
+from pinlater.cli.commands.retry_failed import Changed, Limit, batched, print_changed, print_number
+from pinlater.cli.commands.scan import Request, Wanted, scan_queue
+from pinlater.client import AsyncClient, Scanned
+
+_PIECE = 500
 
 
 def delete_jobs(
@@ -18,6 +21,8 @@ def delete_jobs(
         list[str] | None, typer.Option("--descriptor", "-d", help="These jobs, in whatever state; may be repeated.")
     ] = None,
     priority: options.Priority = None,
+    task: options.OfTask = None,
+    header: options.WithHeader = None,
     regex: options.Regex = None,
     limit: Limit = 1000,
     server: options.Server = options.SERVER,
@@ -26,12 +31,34 @@ def delete_jobs(
 ) -> None:
     """Delete jobs of one state, or the jobs named by --descriptor; prints how many.
 
+    With --task or --header it deletes the jobs that `scan` shows, newest first, also if one of them has just changed its state.
+
     Example: pinlater delete-jobs emails --state failed --regex 'example\\.org'
     """
     if (state is None) == (not descriptor):
         raise typer.BadParameter("give either --state or --descriptor")
 
     options.check_queue(queue, descriptor or [])
+    wanted = Wanted(task, options.headers_of(header or []) or {})
+    if state is None and not wanted.of_any_task:
+        raise typer.BadParameter("--descriptor excludes --task and --header")
+
+    async def ask_for_some(client: AsyncClient) -> Changed:
+        assert state is not None  # noqa: S101 - checked above
+        descriptors: list[str] = []
+        incomplete = False
+        for future in (False, True) if state is options.State.PENDING else (False,):
+            left = limit - len(descriptors)
+            request = Request(state, priority, future, regex)
+            found = await scan_queue(client, queue, request, wanted, left) if left else Scanned([], "", False)
+            descriptors += [job.descriptor for job in found.jobs]
+            incomplete |= found.incomplete
+        deleted = [await client.delete_jobs_by_descriptor(queue, piece) for piece in batched(descriptors, _PIECE)]
+        return Changed(sum(deleted), incomplete)
+
+    if not wanted.of_any_task:
+        print_changed("deleted", options.ask(server, timeout, ask_for_some), json)
+        return
 
     async def ask(client: AsyncClient) -> int:
         if state is None:

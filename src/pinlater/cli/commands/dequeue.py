@@ -21,7 +21,14 @@ def dequeue(
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs as succeeded once they are printed.")] = False,
     body_only: Annotated[
         bool,
-        typer.Option("--body-only", help="Print nothing but the bodies, byte for byte; on a terminal a line each."),
+        typer.Option(
+            "--body-only",
+            help="Print nothing but the body, byte for byte. On a terminal, and with --limit above 1, end each body with a newline.",
+        ),
+    ] = False,
+    null: Annotated[
+        bool,
+        typer.Option("--null", "-0", help="With --body-only: end each body with a zero byte instead, as for xargs -0."),
     ] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -36,7 +43,7 @@ def dequeue(
     async def claim(client: AsyncClient) -> None:
         dequeued = await client.dequeue(queue, limit, wait_ms=wait_ms)
         if body_only:
-            _print_bodies(dequeued.jobs)
+            _print_bodies(dequeued.jobs, b"\0" if null else b"\n" if limit > 1 or output.on_terminal() else b"")
         else:
             print_jobs(dequeued, json)
         if ack and dequeued.jobs:
@@ -58,9 +65,9 @@ def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
     output.print_blocks(columns, rows)
 
 
-def _print_bodies(jobs: Sequence[ClaimedJob]) -> None:
+def _print_bodies(jobs: Sequence[ClaimedJob], end: bytes) -> None:
+    """Each with `end`, but no second newline."""
     sys.stdout.flush()
-    end = b"\n" if output.on_terminal() else b""
     for job in jobs:
-        sys.stdout.buffer.write(job.body + (b"" if job.body.endswith(b"\n") else end))
+        sys.stdout.buffer.write(job.body + (b"" if end == b"\n" and job.body.endswith(b"\n") else end))
     sys.stdout.buffer.flush()

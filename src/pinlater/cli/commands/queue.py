@@ -11,7 +11,7 @@ import typer
 
 from pinlater.cli import options, output, tables
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import WorldError
+from pinlater.client.errors import CallerError, WorldError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 
@@ -74,7 +74,7 @@ def delete(
         await client.delete_queue(queue, password)
         return "deleted"
 
-    _for_each([name], server, timeout, json, remove)
+    _for_each([name], server, timeout, json, remove, tell_away=False)
 
 
 @app.command("list")
@@ -108,7 +108,9 @@ def stats(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues. `pending` includes `future`.
+    """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues.
+
+    Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both.
 
     Example: pinlater queue stats emails --watch
     """
@@ -146,7 +148,7 @@ def _print_stats(found: list[QueueStats], as_json: bool) -> None:
     if as_json:
         output.print_json({"queues": [_stats_json(queue) for queue in found], "incomplete": incomplete})
         return
-    columns = ["queue", *COUNTS, "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
+    columns = ["queue", "due", *COUNTS[1:], "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
     # A terminal is narrow; programs that read the output can rely on every column.
     shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
     output.print_table(columns[:shown], [_stats_row(queue)[:shown] for queue in found])
@@ -157,7 +159,8 @@ def _print_stats(found: list[QueueStats], as_json: bool) -> None:
 def _stats_row(queue: QueueStats) -> tuple[object, ...]:
     return (
         queue.queue,
-        *(queue.total(name) for name in COUNTS),
+        queue.total("pending") - queue.total("future"),
+        *(queue.total(name) for name in COUNTS[1:]),
         output.age(queue.oldest_waiting_ms),
         queue.rates.enqueued,
         queue.rates.succeeded,
@@ -220,10 +223,16 @@ def resume(
 
 
 def _for_each(
-    names: list[str], server: str, timeout: float, as_json: bool, act: Callable[[AsyncClient, str], Awaitable[str]]
+    names: list[str],
+    server: str,
+    timeout: float,
+    as_json: bool,
+    act: Callable[[AsyncClient, str], Awaitable[str]],
+    *,
+    tell_away: bool = True,
 ) -> None:
     """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
-    refusal are printed too."""
+    refusal are printed too. `tell_away`: says if a shard out of reach gets the change later."""
     done: dict[str, list[str]] = {}
 
     async def act_on_all(client: AsyncClient) -> None:
@@ -233,11 +242,26 @@ def _for_each(
             if not as_json:
                 output.print_lines([f"{word} {name}"])
 
+        if tell_away:
+            await _tell_if_a_shard_is_away(client, names)
+
     try:
         options.ask(server, timeout, act_on_all)
     finally:
         if as_json and done:
             output.print_json(done)
+
+
+async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) -> None:
+    """On standard error. The change itself is made, so no error here is one of the command."""
+    try:
+        away = any(queue.incomplete for queue in await client.queue_stats(*names))
+    except (CallerError, WorldError):
+        return
+    if away:
+        sys.stderr.write(
+            "note: a shard is out of reach (/readyz of the server names it); it gets the change when it is back\n"
+        )
 
 
 @app.command()
@@ -275,10 +299,11 @@ def config(
         now = await client.queue_config(name)
         if changes:
             await client.configure_queue(name, QueueConfig(**{**now.config._asdict(), **changes}))
+            await _tell_if_a_shard_is_away(client, [name])
             now = await client.queue_config(name)
         return now, await client.settings_in_force(name)
 
-    _print_config(*options.ask(server, timeout, change), json)
+    print_config(*options.ask(server, timeout, change), json)
 
 
 def _setting(field: str, text: str) -> float | None:
@@ -294,7 +319,8 @@ def _setting(field: str, text: str) -> float | None:
         raise typer.BadParameter(f"{text!r} is not a {kind} or `default`", param_hint=option) from None
 
 
-def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
+def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
+    """Values in force and where they come from; also the queue's own where they are not in force."""
     in_force = settings.values._asdict()
     if as_json:
         own = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}
@@ -303,7 +329,12 @@ def _print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) ->
     rows: list[tuple[object, ...]] = [("paused", queue.paused, "queue")]
     for field, value in in_force.items():
         shown = duration_text(int(value)) if field in SPANS and value is not None else value
-        rows.append((field.removesuffix("_ms"), shown, _origin(settings.origins.get(field))))
+        origin = _origin(settings.origins.get(field))
+        stored = getattr(queue.config, field)
+        if stored is not None and stored != value:
+            of_queue = duration_text(int(stored)) if field in SPANS else stored
+            origin += f"; the queue's own {of_queue} is stored, but not in force"
+        rows.append((field.removesuffix("_ms"), shown, origin))
     output.print_table(["setting", "in force", "from"], rows)
 
 

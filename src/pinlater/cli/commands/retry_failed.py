@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, NamedTuple
 
 import typer
 
 from pinlater.cli import options, output
 from pinlater.cli.commands.run_now import print_runs, run_all
-from pinlater.client import AsyncClient
+from pinlater.cli.commands.scan import Request, Wanted, scan_queue
+from pinlater.client import AsyncClient, Outcome
 
+_PIECE = 500
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to change.")]
 
 
@@ -20,6 +23,9 @@ def retry_failed(
         typer.Option("--descriptor", "-d", help="These jobs, failed or waiting; may be repeated."),
     ] = None,
     priority: options.Priority = None,
+    task: options.OfTask = None,
+    header: options.WithHeader = None,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="Cancelled jobs too.")] = False,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
     delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-31T12:00:00Z, now, or ms.")] = None,
@@ -30,23 +36,63 @@ def retry_failed(
 ) -> None:
     """Put failed jobs, or the jobs named by --descriptor, back into the queue. Prints their number, or the result of each.
 
+    Cancelled jobs stay as they are without --cancelled. With --task or --header it takes the jobs that `scan` shows, newest first.
+
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
     run_after_ms = options.due_ms(delay, at)
     if descriptor:
-        if priority is not None:
-            raise typer.BadParameter("--descriptor and --priority exclude each other")
+        if priority is not None or task is not None or header:
+            raise typer.BadParameter("--descriptor excludes --priority, --task and --header")
         options.check_queue(queue, descriptor)
         runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
         print_runs(runs, json)
         return
 
+    wanted = Wanted(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
+
     async def ask(client: AsyncClient) -> int:
         return await client.retry_failed(
-            queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit
+            queue,
+            priority=priority,
+            attempts=attempts,
+            run_after_ms=run_after_ms,
+            limit=limit,
+            cancelled=cancelled,
         )
 
-    print_number("retried", options.ask(server, timeout, ask), json)
+    async def ask_for_some(client: AsyncClient) -> Changed:
+        request = Request(options.State.FAILED, priority)
+        found = await scan_queue(client, queue, request, wanted, limit)
+        results = []
+        for piece in batched([job.descriptor for job in found.jobs], _PIECE):
+            results += await client.run_jobs(queue, piece, attempts=attempts, run_after_ms=run_after_ms)
+        return Changed(sum(result.outcome is Outcome.APPLIED for result in results), found.incomplete)
+
+    if wanted.of_any_task:
+        print_number("retried", options.ask(server, timeout, ask), json)
+    else:
+        print_changed("retried", options.ask(server, timeout, ask_for_some), json)
+
+
+class Changed(NamedTuple):
+    """How many jobs were changed; `incomplete`: not all jobs of the queue were looked at."""
+
+    number: int
+    incomplete: bool
+
+
+def batched(descriptors: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """The descriptors in pieces of that size."""
+    for start in range(0, len(descriptors), size):
+        yield descriptors[start : start + size]
+
+
+def print_changed(what: str, changed: Changed, as_json: bool) -> None:
+    """The number, and a warning if not all jobs of the queue were looked at."""
+    print_number(what, changed.number, as_json)
+    if changed.incomplete:
+        output.warn_incomplete("a shard is out of reach, or one scan cannot read all jobs: repeat the command")
 
 
 def print_number(what: str, number: int, as_json: bool) -> None:

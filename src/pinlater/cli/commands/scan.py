@@ -13,6 +13,7 @@ import typer
 
 from pinlater.cli import options, output
 from pinlater.client import AsyncClient, JobInfo, Scanned
+from pinlater.domain.transitions import was_cancelled
 
 _START, _END = "0", "-1"
 _PAGE_JOBS, _LOOKED_AT_MAX = 500, 100_000
@@ -23,12 +24,16 @@ class Wanted(NamedTuple):
 
     task: str | None
     headers: dict[str, str]
+    skip_cancelled: bool = False
 
     @property
-    def anything(self) -> bool:
+    def of_any_task(self) -> bool:
         return self.task is None and not self.headers
 
     def fits(self, job: JobInfo) -> bool:
+        last_attempt = job.attempts[-1] if job.attempts else None
+        if self.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, last_attempt):
+            return False
         if self.task is not None and output.task_of(job) != self.task:
             return False
         return all(job.headers.get(name) == value for name, value in self.headers.items())
@@ -39,9 +44,9 @@ class Request(NamedTuple):
 
     state: options.State
     priority: int | None
-    future: bool
-    regex: str | None
-    bodies: bool
+    future: bool = False
+    regex: str | None = None
+    bodies: bool = False
 
     async def page(self, client: AsyncClient, queue: str, limit: int, after: str) -> Scanned:
         return await client.scan(
@@ -73,11 +78,8 @@ def scan(
     priority: options.Priority = None,
     future: options.Future = False,
     regex: options.Regex = None,
-    task: Annotated[str | None, typer.Option("--task", help="Only jobs of this task.")] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
-    ] = None,
+    task: options.OfTask = None,
+    header: options.WithHeader = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
     after: Annotated[str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")] = _START,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies too.")] = False,
@@ -126,7 +128,7 @@ async def _scan_all(
         if len(jobs) >= limit:
             cut = True
             break
-        found = await _scan_queue(client, queue, request, wanted, limit - len(jobs), after)
+        found = await scan_queue(client, queue, request, wanted, limit - len(jobs), after)
         jobs += found.jobs
         incomplete |= found.incomplete
         if len(queues) == 1:
@@ -136,10 +138,11 @@ async def _scan_all(
     return Found(Scanned(jobs, continuation, incomplete), cut)
 
 
-async def _scan_queue(
-    client: AsyncClient, queue: str, request: Request, wanted: Wanted, limit: int, after: str
+async def scan_queue(
+    client: AsyncClient, queue: str, request: Request, wanted: Wanted, limit: int, after: str = _START
 ) -> Scanned:
-    if wanted.anything:
+    """Up to `limit` jobs that fit, newest first; incomplete if it stopped earlier, since it looked at too many."""
+    if wanted.of_any_task:
         return await request.page(client, queue, limit, after)
     jobs: list[JobInfo] = []
     looked_at = 0

@@ -7,6 +7,7 @@ one doesn't answer. Changes nothing but the shard file; the servers read that ag
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
     from pinlater.server.config.shard_place import ShardPlace
+    from pinlater.server.storage.offline import Look
 
 app = typer.Typer(
     name="shards",
@@ -34,6 +36,7 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The shard's name, or its key in the file.")]
 
 _LOOK_EVERY_S = 0.5
+_QUEUES_NAMED_MAX = 5
 # A server that looks at its files at the last moment has taken the change over by then.
 _SLACK_MS = 2_000
 
@@ -198,11 +201,19 @@ async def _wait_until_empty(chosen: Sequence[ShardPlace], settings: Settings, *,
 
 
 def _left(seen: Sequence[Seen]) -> str:
-    parts = [
-        f"{shard.place.name}: " + ("out of reach" if shard.look is None else f"{shard.look.live} live jobs left")
-        for shard in seen
-    ]
+    parts = [f"{shard.place.name}: " + ("out of reach" if shard.look is None else _live(shard.look)) for shard in seen]
     return ", ".join(parts)
+
+
+def _live(look: Look) -> str:
+    """How many live jobs, and in which queues; the fullest queues first."""
+    queues: Counter[str] = Counter()
+    for row in look.counts:
+        queues[row.queue] += row.pending + row.in_progress
+    named = [f"{queue} {jobs}" for queue, jobs in queues.most_common(_QUEUES_NAMED_MAX) if jobs]
+    more = sum(jobs > 0 for jobs in queues.values()) - len(named)
+    where = ", ".join(named) + (f" and {more} more queues" if more else "")
+    return f"{look.live} live jobs left" + (f" ({where})" if where else "")
 
 
 def _say_drained(name: str, chosen: Sequence[ShardPlace], seen: Sequence[Seen] | None, json: bool) -> None:

@@ -53,6 +53,9 @@ HealthPort = Annotated[
     int | None, typer.Option("--health-port", min=0, max=65_535, help="Port for /healthz, /readyz and /metrics.")
 ]
 HealthHost = Annotated[str | None, typer.Option("--health-host", help="Address of that port; default 127.0.0.1.")]
+CreateQueues = Annotated[
+    bool, typer.Option("--create-queues", help="Create the queues of the tasks that don't exist, at the start.")
+]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 LogFormat = Annotated[Format, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")]
 OtherServer = Annotated[
@@ -74,6 +77,7 @@ def worker(
     recycle_memory: RecycleMemory = None,
     health_port: HealthPort = None,
     health_host: HealthHost = None,
+    create_queues: CreateQueues = False,
     log_level: LogLevel = "info",
     log_format: LogFormat = Format.AUTO,
     server: OtherServer = None,
@@ -95,6 +99,7 @@ def worker(
         "recycle_memory_bytes_max": None if recycle_memory is None else recycle_memory * 1024 * 1024,
         "health_port": health_port,
         "health_host": health_host,
+        "create_queues": create_queues or None,
     }
     if processes is not None or reload:
         split_name(application)
@@ -166,7 +171,10 @@ def _command_of_one(context: typer.Context, application: str) -> list[str]:
         value = context.params.get(parameter.name or "")
         if parameter.param_type_name != "option" or parameter.name in ("processes", "reload", "help") or value is None:
             continue
-        words += [parameter.opts[0], str(getattr(value, "value", value))]
+        if not isinstance(value, bool):
+            words += [parameter.opts[0], str(getattr(value, "value", value))]
+        elif value:
+            words.append(parameter.opts[0])
     return words
 
 

@@ -18,7 +18,7 @@ from pinlater.server.config.files import FileBroken, read_rate_limits, read_serv
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_file import find_shards
+from pinlater.server.config.shard_file import find_shards, read_password
 from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.sources import Origin
 from pinlater.server.storage.tls import make_context
@@ -100,6 +100,12 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     problems = list(kind.problems(settings))
     yield from problems
     if problems:
+        return
+    try:
+        if settings.database.password_file is not None:
+            read_password(settings.database.password_file)
+    except FileBroken as error:
+        yield f"{kind.name}.password_file", str(error)
         return
     try:
         places = find_shards(settings)

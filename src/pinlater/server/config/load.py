@@ -40,7 +40,8 @@ def load(
     """The effective settings. Raises `SettingsError` with every problem.
 
     Without `config_path` the file is the one that PINLATER_CONFIG names, or none. `flags` are values by path (`thrift.port`) or by
-    the flag's name (`thrift_port`); None means not given. Without `driver_needed` a store whose driver is not installed is a warning.
+    the flag's name (`thrift_port`); None means not given, and a `Given` names a flag of its own. Without `driver_needed` a store whose
+    driver is not installed is a warning.
     """
     env = env or {}
     path = config_path or env.get("PINLATER_CONFIG")
@@ -68,6 +69,8 @@ def _read_flags(flags: Mapping[str, object]) -> Source:
         key = by_name.get(name.removeprefix("--").replace(".", "_").replace("-", "_"))
         if key is None:
             problems.append(f"--set {name}: not a setting{nearest_key(name)}")
+        elif isinstance(value, Given):
+            given[key.path] = value
         elif value is not None and value != "":
             given[key.path] = Given(key.path, value, Origin("flag", key.flag))
     return Source(given, tuple(problems))

@@ -73,18 +73,16 @@ def without_entry(text: str, key: str) -> str:
 
 
 def replace_text(path: Path, before: str, after: str) -> None:
-    """Puts `after` in the file's place, with its mode and owner, flushed to disk. A link stays one.
+    """Puts `after` in the file's place, with its mode, group and, where that is allowed, owner, flushed to disk. A link stays one.
 
-    Raises OSError, and ValueError where another program has changed the file since `before` was read.
+    Raises OSError, also where the group can't be kept, and ValueError where another program has changed the file since `before` was read.
     """
     target = path.resolve(strict=True)
     status = target.stat()
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-            with contextlib.suppress(PermissionError):
-                os.fchown(descriptor, status.st_uid, status.st_gid)
+            _keep_readers(descriptor, status)
             file.write(after)
             file.flush()
             os.fsync(descriptor)
@@ -99,6 +97,16 @@ def replace_text(path: Path, before: str, after: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _keep_readers(descriptor: int, status: os.stat_result) -> None:
+    """Gives the new file the group, the mode and, as root, the owner of the old one. Raises PermissionError where the group can't be kept:
+    a server that reads the file by its group could not read it any more."""
+    if os.fstat(descriptor).st_gid != status.st_gid:
+        os.fchown(descriptor, -1, status.st_gid)
+    with contextlib.suppress(PermissionError):
+        os.fchown(descriptor, status.st_uid, -1)
+    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
 
 
 def read_text(path: Path) -> str:

@@ -51,7 +51,7 @@ def find_shards(settings: Settings) -> Sequence[ShardPlace]:
     kind = _entries(settings)
     path, password_file = settings.store.shard_file, kind.password_file
     entries = () if path is None else understood(path, kind.parse, read_bytes(path))
-    password = None if password_file is None else understood(password_file, parse_password, read_bytes(password_file))
+    password = None if password_file is None else read_password(password_file)
     return _places(kind, settings.store.url, entries, password)
 
 
@@ -64,6 +64,11 @@ def kind_of_file(path: Path) -> str:
         document = None
     first = next(kinds)
     return next((kind.name for kind in kinds if kind.holds(document)), first.name)
+
+
+def read_password(path: Path) -> str:
+    """The password in the file now. Raises `FileBroken`."""
+    return understood(path, parse_password, read_bytes(path))
 
 
 def parse_password(content: bytes) -> str:

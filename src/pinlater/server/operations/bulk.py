@@ -50,8 +50,17 @@ class Bulk:
         self._clock = clock
         self._settings = settings
 
-    async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
-        """FAILED → PENDING; how many. Skips jobs whose unique key is taken."""
+    async def retry_failed(
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        skip_cancelled: bool = False,
+    ) -> int:
+        """FAILED → PENDING; how many. Skips jobs whose unique key is taken, and cancelled ones if asked."""
         _check_limit(limit)
         check_priority(priority, self._settings)
         check_attempts(attempts)
@@ -60,7 +69,7 @@ class Bulk:
         due_at_ms = now_ms if run_after_ms is None else run_after_ms
 
         async def requeue(shard: ShardLanes, rows: int) -> int:
-            order = Requeue(queue, priority, attempts, due_at_ms, rows)
+            order = Requeue(queue, priority, attempts, due_at_ms, rows, skip_cancelled)
             return raise_error(await shard.shard.requeue_failed_jobs(order, self._clock.now_ms()))
 
         done = await self._in_steps("retryFailedJobs", limit, requeue)

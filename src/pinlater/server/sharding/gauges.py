@@ -22,7 +22,7 @@ def show_shards(shards: Shards, metrics: Metrics, counted: Counted = dict) -> No
     shards.hooks.count = metrics.count
     shards.hooks.expired = count_expired
     _show_use(shards, metrics)
-    _show_jobs(metrics, counted)
+    _show_jobs(shards, metrics, counted)
     _show_lanes(shards, metrics)
     _show_figures(shards, metrics)
 
@@ -47,18 +47,32 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
         help="1 where the shard takes enqueues, 0 where it only drains",
         join="min",
     )
+    metrics.labelled_gauge(
+        "shard-full-",
+        each(lambda shard: bool(shard.full_reason)),
+        prometheus="pinlater_shard_full",
+        label="shard",
+        help="1 from an enqueue that the shard refuses as full until it has stored jobs and refused none for 10 s",
+        join="max",
+    )
 
 
-def _show_jobs(metrics: Metrics, counted: Counted) -> None:
+def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
+    """Of shards in reach: of the others only old numbers are known."""
+
     def rows(read: Callable[[QueueCounts], int]) -> Callable[[], Mapping[str, float]]:
-        return lambda: {name: sum(read(row) for row in counts) for name, counts in counted().items()}
+        def sums() -> Mapping[str, float]:
+            in_reach = {shard.name for shard in shards.in_reach()}
+            return {name: sum(read(row) for row in counts) for name, counts in counted().items() if name in in_reach}
+
+        return sums
 
     metrics.labelled_gauge(
         "shard-jobs-live-",
         rows(lambda row: row.pending + row.in_progress),
         prometheus="pinlater_shard_jobs_live",
         label="shard",
-        help="Jobs that wait or run, by shard",
+        help="Jobs that wait or run, by shard; absent while it is out of reach",
         join="max",
     )
     metrics.labelled_gauge(
@@ -66,7 +80,7 @@ def _show_jobs(metrics: Metrics, counted: Counted) -> None:
         rows(lambda row: row.succeeded + row.failed),
         prometheus="pinlater_shard_jobs_finished",
         label="shard",
-        help="Finished jobs that are still kept, by shard",
+        help="Finished jobs that are still kept, by shard; absent while it is out of reach",
         join="max",
     )
 

@@ -59,6 +59,8 @@ _CLAIM_BYTES_MAX = 64 * 1024 * 1024
 _WHOLE_UP_TO_ELSEWHERE = 24
 # A full shard gets no enqueues for this long while others take them.
 _FULL_FOR_S = 1.0
+# A shard counts as full until it has stored jobs and refused none as full for this long: near its limit it does both by turns.
+_NO_LONGER_FULL_AFTER_S = 10.0
 
 
 class ClaimRequest(NamedTuple):
@@ -159,7 +161,9 @@ class ShardLanes:
         self.shared: SharedStore | None = guard
         self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
+        self.full_reason = ""  # why it refuses enqueues as full; empty while it does not
         self._full_until = 0.0
+        self._reason_logged = ""
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
         self.insert: Lane[InsertRequest, Inserted] = self._lane("insert", self._insert, weigh=_weight_of_insert)
         self.claim: Lane[ClaimRequest, Claimed] = self._lane(
@@ -256,16 +260,31 @@ class ShardLanes:
         now_ms = self.clock.now_ms()
         if self.raw.capabilities.shared and any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
             return await self._insert_in_time(requests, now_ms)
-        if self._in_order is not None:
-            claim_follows = self._wake_waiters(requests, now_ms)
-            return await self._in_order.insert_jobs(requests, now_ms, claim_follows=claim_follows)
         try:
-            answers = await self.raw.insert_jobs(requests, now_ms)
-        except StoreFull:
-            self._full_until = self.clock.monotonic() + _FULL_FOR_S
+            if self._in_order is not None:
+                claim_follows = self._wake_waiters(requests, now_ms)
+                answers = await self._in_order.insert_jobs(requests, now_ms, claim_follows=claim_follows)
+            else:
+                answers = await self.raw.insert_jobs(requests, now_ms)
+                self._wake_waiters(requests, now_ms)
+        except StoreFull as error:
+            self._refused_as_full(error.message)
             raise
-        self._wake_waiters(requests, now_ms)
+        if self.full_reason:
+            self._stored_again(answers)
         return answers
+
+    def _refused_as_full(self, reason: str) -> None:
+        self._full_until = self.clock.monotonic() + _FULL_FOR_S
+        if not self.full_reason:
+            logger.warning("a shard is full and refuses enqueues", extra={"shard": self.name, "reason": reason})
+        self.full_reason = reason
+
+    def _stored_again(self, answers: Sequence[Inserted | PinLaterError]) -> None:
+        quiet = self.clock.monotonic() >= self._full_until - _FULL_FOR_S + _NO_LONGER_FULL_AFTER_S
+        if quiet and any(isinstance(answer, Inserted) for answer in answers):
+            self.full_reason = ""
+            logger.info("a shard takes enqueues again", extra={"shard": self.name})
 
     async def _insert_in_time(self, requests: list[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         """Without those that have waited for too long: another server may have answered a repeat, and its key may be forgotten."""
@@ -377,15 +396,30 @@ class ShardLanes:
             self.put_out_of_use(self.health.reason)
             self.hooks.count(f"shard_unhealthy_{self.name}")
             logger.error("a shard is out of reach", extra={"shard": self.name, "reason": self.health.reason})
+        elif not self.healthy and not self.health.healthy:
+            self._log_new_reason()
         elif not self.healthy and self.health.healthy:
             self.healthy = True
             self.hooks.count(f"shard_recovered_{self.name}")
             logger.info("a shard is in reach again", extra={"shard": self.name})
             self.hooks.back()
 
+    def _log_new_reason(self) -> None:
+        """Another cause needs another remedy: a database that has started again may refuse the login."""
+        reason = self.health.reason
+        if reason != self._reason_logged:
+            self._reason_logged = reason
+            logger.error(
+                "a shard is still out of reach, for another reason", extra={"shard": self.name, "reason": reason}
+            )
+
     def put_out_of_use(self, reason: str) -> None:
-        """Leaves the shard alone. What has not begun is answered at once; what is under way has its time limit."""
+        """Leaves the shard alone. What has not begun is answered at once; what is under way has its time limit.
+
+        The caller logs `reason`, which is not logged again.
+        """
         self.healthy = self.health.healthy = False
+        self._reason_logged = reason
         self.health.reason = reason
         for lane in self.lanes:
             lane.fail_waiting(out_of_reach(self.name))

@@ -28,9 +28,10 @@ from pinlater.domain.transitions import (
     Transition,
     status_when_requeued,
     transition_of,
+    was_cancelled,
 )
 from pinlater.server.storage.record import JobRecord, later
-from pinlater.server.storage.values import Ack, Checkpoint
+from pinlater.server.storage.values import Ack, Checkpoint, Requeue
 
 # A tenth of what the standard library takes.
 _encode = msgspec.json.Encoder().encode
@@ -223,10 +224,18 @@ def _expired(job: JobRecord, _: Expire, context: Context) -> Fields:
 
 
 def _retried(job: JobRecord, retry: RetryFailed | Run, _: Context) -> Fields:
-    last = Attempt(*_decode(job.history)[-1]) if job.history != "[]" else None
     fields = Fields(attempts_remaining=retry.attempts, run_after_ms=retry.run_after_ms)
-    _set_status(fields, job, status_when_requeued(job.custom_status, job.finished_at_ms, last))
+    _set_status(fields, job, status_when_requeued(job.custom_status, job.finished_at_ms, _last_attempt(job)))
     return fields
+
+
+def skipped_by(order: Requeue, job: JobRecord) -> bool:
+    """Whether a retry of failed jobs leaves this one out, since it was cancelled."""
+    return order.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, _last_attempt(job))
+
+
+def _last_attempt(job: JobRecord) -> Attempt | None:
+    return Attempt(*_decode(job.history)[-1]) if job.history != "[]" else None
 
 
 def _run(job: JobRecord, run: Run, context: Context) -> Fields:

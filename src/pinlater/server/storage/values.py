@@ -213,13 +213,18 @@ class ClaimRef(NamedTuple):
 
 
 class Requeue(NamedTuple):
-    """retryFailedJobs: up to `limit` FAILED jobs of one priority, oldest finish first."""
+    """retryFailedJobs: up to `limit` FAILED jobs of one priority, oldest finish first; with `skip_cancelled` none that was cancelled."""
 
     queue: str
     priority: int
     attempts: int
     run_after_ms: int
     limit: int
+    skip_cancelled: bool = False
+
+
+# Cancelled jobs that one requeue reads in place of others. A queue may hold any number of them, and one transaction must end.
+CANCELLED_PASSED_OVER_MAX = 20_000
 
 
 class RunOrder(NamedTuple):

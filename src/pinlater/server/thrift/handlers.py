@@ -140,6 +140,7 @@ async def retry_failed_jobs(service: Service, call: received.retryFailedJobs_arg
             request.attemptsToAllow,
             request.runAfterTimestampMillis,
             request.limit,
+            skip_cancelled=bool(request.skipCancelled),
         )
     )
 

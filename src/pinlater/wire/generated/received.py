@@ -187,6 +187,7 @@ class PinLaterRetryFailedJobsRequest:
     attemptsToAllow: int = 1
     runAfterTimestampMillis: int | None = None
     limit: int = 1000
+    skipCancelled: bool | None = None
 
 
 class PinLaterDeleteJobsRequest:

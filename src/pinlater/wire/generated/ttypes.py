@@ -731,6 +731,7 @@ class PinLaterRetryFailedJobsRequest(TBase):
      - attemptsToAllow
      - runAfterTimestampMillis
      - limit
+     - skipCancelled
 
     """
 
@@ -740,15 +741,17 @@ class PinLaterRetryFailedJobsRequest(TBase):
         'attemptsToAllow',
         'runAfterTimestampMillis',
         'limit',
+        'skipCancelled',
     )
 
 
-    def __init__(self, queueName=None, priority=1, attemptsToAllow=1, runAfterTimestampMillis=None, limit=1000,):
+    def __init__(self, queueName=None, priority=1, attemptsToAllow=1, runAfterTimestampMillis=None, limit=1000, skipCancelled=None,):
         self.queueName = queueName
         self.priority = priority
         self.attemptsToAllow = attemptsToAllow
         self.runAfterTimestampMillis = runAfterTimestampMillis
         self.limit = limit
+        self.skipCancelled = skipCancelled
 
 
 class PinLaterDeleteJobsRequest(TBase):
@@ -2654,6 +2657,101 @@ PinLaterRetryFailedJobsRequest.thrift_spec = (
     (3, TType.I32, 'attemptsToAllow', None, 1, ),  # 3
     (4, TType.I64, 'runAfterTimestampMillis', None, None, ),  # 4
     (5, TType.I32, 'limit', None, 1000, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    None,  # 64
+    None,  # 65
+    None,  # 66
+    None,  # 67
+    None,  # 68
+    None,  # 69
+    None,  # 70
+    None,  # 71
+    None,  # 72
+    None,  # 73
+    None,  # 74
+    None,  # 75
+    None,  # 76
+    None,  # 77
+    None,  # 78
+    None,  # 79
+    None,  # 80
+    None,  # 81
+    None,  # 82
+    None,  # 83
+    None,  # 84
+    None,  # 85
+    None,  # 86
+    None,  # 87
+    None,  # 88
+    None,  # 89
+    None,  # 90
+    None,  # 91
+    None,  # 92
+    None,  # 93
+    None,  # 94
+    None,  # 95
+    None,  # 96
+    None,  # 97
+    None,  # 98
+    None,  # 99
+    (100, TType.BOOL, 'skipCancelled', None, None, ),  # 100
 )
 all_structs.append(PinLaterDeleteJobsRequest)
 PinLaterDeleteJobsRequest.thrift_spec = (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from pinlater.client.values import ClaimedJob
+from pinlater.worker._attempts.bodies import next_body
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.retries import RetryPolicy
@@ -27,7 +29,7 @@ class Attempt(NamedTuple):
 
     def context_of(self, task: Task[..., Any], server: ServerCalls) -> JobContext:
         """The job as its function sees it."""
-        return JobContext(self.job, task.name, server, task.options.codec.encode, self.deadline_ms)
+        return JobContext(self.job, task.name, server, partial(next_body, task, self.content_type), self.deadline_ms)
 
 
 class AttemptResult(NamedTuple):

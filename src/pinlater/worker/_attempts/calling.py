@@ -9,19 +9,16 @@ from __future__ import annotations
 import os
 import random
 import types
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
 from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.bodies import codec_of
 from pinlater.worker._attempts.endings import ending_of
-from pinlater.worker._enqueueing.arguments import OCTETS
-from pinlater.worker.codecs import Codec, JsonCodec, MessagePackCodec
 from pinlater.worker.context import JobContext, set_current
 from pinlater.worker.errors import CantDecode
 from pinlater.worker.tasks import Task
-
-CODECS: Mapping[str, Codec] = {codec.content_type: codec for codec in (JsonCodec(), MessagePackCodec())}
 
 
 def call(task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
@@ -82,14 +79,9 @@ def _exit_if_forked(process: int) -> None:
 
 
 def _arguments(task: Task[..., Any], attempt: Attempt, context: JobContext) -> dict[str, Any]:
-    codec, content_type = task.options.codec, attempt.content_type
-    if content_type and content_type not in (codec.content_type, OCTETS):
-        known = CODECS.get(content_type)
-        if known is None:
-            raise CantDecode(f"task {task.name} can't decode content-type {content_type!r}")
-        codec = known
+    codec = codec_of(task, attempt.content_type)
     try:
-        return task.parameters.decode(codec, attempt.job.body, attempt.job, context)
+        return task.parameters.decode(codec, attempt.job.body, attempt.job, context, attempt.content_type)
     except Exception as error:
         raise CantDecode(f"the body does not fit task {task.name}: {error}") from error
 

@@ -28,6 +28,16 @@ def log_start(run: WorkerRun, queues: Mapping[str, QueueTasks], crons: int) -> N
         _log.info("queue %s", name, extra={"tasks": list(queue.tasks), **at_most})
 
 
+def log_stopping(run: WorkerRun) -> None:
+    """What a stop waits for, and how to end the wait; nothing if no job runs."""
+    running = sum(len(consumer.jobs.running) for consumer in run.consumers)
+    if running and run.settings.grace_ms:
+        _log.info(
+            "stopping: waiting up to %s for %d running job%s; another Ctrl-C (or SIGTERM) stops at once",
+            duration_text(run.settings.grace_ms), running, "" if running == 1 else "s",
+        )  # fmt: skip
+
+
 def log_stop(run: WorkerRun) -> None:
     """What the worker has done; functions that still run if there are any."""
     counts = run.counts

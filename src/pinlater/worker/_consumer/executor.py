@@ -111,6 +111,7 @@ class Executor:
             held.timer = later(limit_ms / 1000, self.stopper.stop, held, StopReason.TIME_LIMIT)
         held.started_s = self._clock.monotonic()
         held.task_name = task.name
+        held.log_level = task.options.log_level
         job_log.started(held.job, task.name)
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from enum import Enum
 
@@ -28,6 +29,7 @@ class HeldJob:
         "in_thread",
         "job",
         "lease",
+        "log_level",
         "reporting",
         "started_s",
         "stopped",
@@ -44,6 +46,7 @@ class HeldJob:
         self.started_s = 0.0  # monotonic
         self.counts: TaskCounts | None = None  # known once its task is known
         self.task_name = ""
+        self.log_level = logging.INFO  # of the line of an attempt that succeeds
         self.in_thread = False
         self.stopped: StopReason | None = None
         self.reporting = False  # its function has ended: the worker no longer stops it

@@ -30,19 +30,18 @@ def started(job: ClaimedJob, task: str) -> None:
 
 
 def ended(held: HeldJob, task: str, ending: Ending, error: BaseException | None, took_s: float) -> None:
-    """An attempt ended. `error`: its exception if it is in this process."""
+    """An attempt ended. `error`: its exception if it is in this process. A failure has its own level, whatever the task's."""
     job, took = held.job, span(took_s)
     if ending.kind is Kind.SUCCEEDED:
-        if _log.isEnabledFor(logging.INFO):
-            _log.info("%s succeeded in %s", task, took, extra=_fields(job, task))
+        if _log.isEnabledFor(held.log_level):
+            _log.log(held.log_level, "%s succeeded in %s", task, took, extra=_fields(job, task))
     elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
         _log_failure(job, task, ending, error, took)
     elif ending.kind is Kind.SNOOZED:
-        _log.info(
-            "%s snoozed after %s, again in %s", task, took, span(ending.delay_ms / 1000), extra=_fields(job, task)
-        )
+        again = span(ending.delay_ms / 1000)
+        _log.log(held.log_level, "%s snoozed after %s, again in %s", task, took, again, extra=_fields(job, task))
     elif ending.kind is Kind.RESCHEDULED:
-        _log.info("%s rescheduled after %s", task, took, extra=_fields(job, task))
+        _log.log(held.log_level, "%s rescheduled after %s", task, took, extra=_fields(job, task))
 
 
 def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:

@@ -63,6 +63,7 @@ class PollingPace:
         self._settings = settings
         self._stop = stop
         self._failures = 0
+        self._missing = False  # the queue does not exist
         self._early_answers = 0
 
     def claiming(self) -> None: ...
@@ -70,7 +71,7 @@ class PollingPace:
     async def answered(self, dequeued: Dequeued, took_s: float) -> None:
         """A draining server answers early, and an original server always does."""
         if self._failures:
-            _log.info("queue %s: the server answers again", self._queue)
+            _log.info("queue %s: %s", self._queue, "it exists now" if self._missing else "the server answers again")
             self._failures = 0
         if dequeued.jobs or took_s * 2000 >= self._settings.wait_ms > 0:
             self._early_answers = 0
@@ -80,10 +81,11 @@ class PollingPace:
 
     async def failed(self, error: PinLaterError) -> None:
         self._failures += 1
+        self._missing = isinstance(error, QueueNotFound)
         if self._failures == 1:
             hint = (
-                "; create it: worker.create_queues() or `pinlater queue create`"
-                if isinstance(error, QueueNotFound)
+                f"; create it: `pinlater queue create {self._queue}`, or start the worker with --create-queues"
+                if self._missing
                 else ""
             )
             _log.warning("queue %s: can't claim, retrying: %s%s", self._queue, error, hint)

@@ -26,6 +26,7 @@ class Timetable:
         self._entry = entry
         self._clock = clock
         self._sleep = sleep
+        self._told_missing = False  # that its queue does not exist
 
     async def run(self) -> None:
         """Makes the missed firings, then each one on time."""
@@ -70,13 +71,18 @@ class Timetable:
             except PinLaterError as error:
                 failures += 1
                 pause_s = min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 10))
-                level = logging.ERROR if isinstance(error, QueueNotFound) else logging.WARNING
+                missing = isinstance(error, QueueNotFound)
+                # Its consumer has warned, and said how to create the queue.
+                level = logging.DEBUG if missing and self._told_missing else logging.WARNING
+                self._told_missing = missing
                 _log.log(level, "cron %s: can't enqueue, retrying in %g s: %s", entry.name, pause_s, error)
                 await self._sleep(pause_s)
                 if not entry.still_wanted(firing, self._now()):
-                    _log.warning("cron %s: a firing was missed", entry.name, extra={"due": self._shown(firing)})
+                    level = logging.DEBUG if missing else logging.WARNING
+                    _log.log(level, "cron %s: a firing was missed", entry.name, extra={"due": self._shown(firing)})
                     return
             else:
+                self._told_missing = False
                 if not placed.existing:
                     # The attempt has a line at info. A second one per job would only repeat it.
                     fired = {"job": placed.descriptor, "due": self._shown(firing)}

@@ -5,6 +5,8 @@
 - anything else: an object with the parameters' names as keys.
 
 The worker passes parameters of the types `ClaimedJob` and `JobContext`, which are not in the body.
+
+A function may get further parameters with defaults while its jobs wait: `decode` then also reads the earlier form, whose body is one value.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ class Parameters(NamedTuple):
     signature: inspect.Signature
     positional: bool  # all parameters may be given by position
     function: str
+    has_required: bool = True
+    # The parameter that was the whole body before others, with defaults, came; None if there can't be one.
+    once_alone: inspect.Parameter | None = None
 
     def encode(self, codec: Codec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The body of a call. Raises TypeError if the arguments don't fit the signature."""
@@ -80,24 +85,59 @@ class Parameters(NamedTuple):
             return ""
         return OCTETS if self.form is _Form.OCTETS else codec.content_type
 
-    def decode(self, codec: Codec, body: bytes, job: ClaimedJob, context: JobContext) -> dict[str, Any]:
-        """The arguments that a body encodes. Raises the errors of the codec."""
-        arguments: dict[str, Any] = {}
-        if self.form is _Form.OCTETS:
-            arguments[self.names[0]] = body
-        elif self.form is _Form.WHOLE:
-            arguments[self.names[0]] = codec.decode(body, self.body_type)
-        elif self.form is _Form.NAMED:
-            decoded = codec.decode(body, self.body_type)
-            for name in self.names:
-                value = getattr(decoded, name)
-                if value is not msgspec.UNSET:
-                    arguments[name] = value
+    def decode(
+        self, codec: Codec, body: bytes, job: ClaimedJob, context: JobContext, content_type: str = ""
+    ) -> dict[str, Any]:
+        """The arguments that a body encodes, with `job` and `context`. Raises the errors of the codec."""
+        arguments = self.decode_body(codec, body, content_type)
         for name in self.job_names:
             arguments[name] = job
         for name in self.context_names:
             arguments[name] = context
         return arguments
+
+    def decode_body(self, codec: Codec, body: bytes, content_type: str = "") -> dict[str, Any]:
+        """The arguments that a body encodes. `content_type` is the job's, '' if unknown. Raises the errors of the codec."""
+        if self.form is _Form.OCTETS:
+            return {self.names[0]: body}
+        if not body and not content_type and not self.has_required:
+            return {}  # a call from before the function had parameters
+        if self.form is _Form.WHOLE:
+            return {self.names[0]: codec.decode(body, self.body_type)}
+        if self.form is _Form.NAMED:
+            return self._decode_named(codec, body, content_type)
+        return {}
+
+    def _decode_named(self, codec: Codec, body: bytes, content_type: str) -> dict[str, Any]:
+        once_alone = self.once_alone
+        try:
+            decoded = codec.decode(body, self.body_type)
+        except Exception:
+            if once_alone is not None and self._is_one_value(codec, body, content_type, once_alone):
+                value = body if once_alone.annotation is bytes else codec.decode(body, once_alone.annotation)
+                return {once_alone.name: value}
+            raise
+        arguments = {}
+        for name in self.names:
+            value = getattr(decoded, name)
+            if value is not msgspec.UNSET:
+                arguments[name] = value
+        if content_type == OCTETS and once_alone is not None and once_alone.name not in arguments:
+            return {once_alone.name: body}  # bytes that happen to look like an object
+        return arguments
+
+    def _is_one_value(self, codec: Codec, body: bytes, content_type: str, once_alone: inspect.Parameter) -> bool:
+        """Whether a body that isn't an object of the parameters may be the value of `once_alone`, and not an object with mistakes."""
+        if once_alone.annotation is bytes:
+            if content_type:
+                return content_type == OCTETS
+        elif content_type == OCTETS:
+            return False
+        try:
+            keys = codec.decode(body, dict[str, Any]).keys()
+        except Exception:  # noqa: BLE001 - whatever a codec raises
+            return once_alone.annotation is bytes
+        return once_alone.name not in keys and (self.has_required or not keys <= set(self.names))
 
 
 def parameters_of(function: Callable[..., Any]) -> Parameters:
@@ -125,7 +165,27 @@ def parameters_of(function: Callable[..., Any]) -> Parameters:
     names = tuple(parameter.name for parameter in in_body)
     signature = inspect.Signature([parameter.replace(annotation=Any) for parameter in in_body])
     positional = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in in_body)
-    return Parameters(form, names, body_type, tuple(jobs), tuple(contexts), signature, positional, name)
+    required = [parameter for parameter in in_body if parameter.default is parameter.empty]
+    return Parameters(
+        form,
+        names,
+        body_type,
+        tuple(jobs),
+        tuple(contexts),
+        signature,
+        positional,
+        name,
+        bool(required),
+        _once_alone(in_body, required),
+    )
+
+
+def _once_alone(in_body: list[inspect.Parameter], required: list[inspect.Parameter]) -> inspect.Parameter | None:
+    """The parameter that was the only one if those with defaults came later, and whose value was the whole body."""
+    if len(in_body) < 2 or len(required) > 1:
+        return None
+    candidate = (required or in_body)[0]
+    return candidate if candidate.annotation is bytes or _has_fields(candidate.annotation) else None
 
 
 def _body_of(name: str, parameters: list[inspect.Parameter]) -> tuple[_Form, Any]:

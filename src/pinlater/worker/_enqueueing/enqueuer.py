@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TypeVar
 
@@ -58,10 +58,11 @@ class Enqueuer:
         finally:
             self._servers, self._clock, self._keeps_headers = before
 
-    def send(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
+    def send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None) -> list[Placed]:
         """Enqueues jobs in order. Reads the jobs of the next request while one is under way.
 
-        Raises the errors of the client and of `jobs`, and RuntimeError if it would block an event loop.
+        Raises the errors of the client and of `jobs`, RuntimeError if it would block an event loop, and TypeError for a job of a task
+        that is none of `tasks`.
         """
         if _on_a_loop():
             raise RuntimeError(_WOULD_BLOCK)
@@ -71,14 +72,16 @@ class Enqueuer:
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
-        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
+        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs, queue, tasks))
         answers: list[Enqueued] = []
         with _hint_to_create(queue):
             while request := requests.take():
                 answers.append(self._wait(request, requests.prepare))
         return [placed for enqueued in answers for placed in _placed(enqueued)]
 
-    async def send_async(self, queue: str, jobs: Iterable[Job]) -> list[Placed]:
+    async def send_async(
+        self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None
+    ) -> list[Placed]:
         """`send`, for coroutines of any event loop."""
         if self._keeps_headers is None:
             try:
@@ -87,7 +90,7 @@ class Enqueuer:
             except UnknownMethod:
                 self._keeps_headers = False
         placed: list[Placed] = []
-        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs))
+        requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs, queue, tasks))
         with _hint_to_create(queue):
             while request := requests.take():
                 placed += _placed(await asyncio.wrap_future(self._client().submit(request)))
@@ -144,12 +147,14 @@ def _placed(enqueued: Enqueued) -> list[Placed]:
     return [Placed(descriptor, index in existing) for index, descriptor in enumerate(enqueued.descriptors)]
 
 
-def _parts(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+def _parts(jobs: Iterable[Job], queue: str, tasks: Mapping[str, object] | None) -> Iterator[list[Job]]:
     part: list[Job] = []
     size = 0
     for index, job in enumerate(jobs):
         if not isinstance(job, Job):
             raise TypeError(f"jobs[{index}] must be a Job, not {type(job).__name__}")
+        if tasks is not None and job.headers and job.headers.get(envelope.TASK_HEADER, "") not in tasks:
+            _check_task(index, job.headers, queue, tasks)
         body = job.body if isinstance(job.body, bytes) else body_of(job.body, f"jobs[{index}].body")
         if part and (len(part) >= _JOBS_A_REQUEST or size + len(body) > _BYTES_A_REQUEST):
             yield part
@@ -158,6 +163,13 @@ def _parts(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         size += len(body)
     if part:
         yield part
+
+
+def _check_task(index: int, headers: Mapping[str, str], queue: str, tasks: Mapping[str, object]) -> None:
+    """Raises TypeError for a job of another queue's task. A job that names no task is the default task's."""
+    task = headers.get(envelope.TASK_HEADER)
+    if task:
+        raise TypeError(f"jobs[{index}] is a job of task {task}, which queue {queue} does not have: {', '.join(tasks)}")
 
 
 class _Requests:

@@ -20,6 +20,8 @@ def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> int:
         if requeued >= order.limit:
             break
         job = queue.jobs[job_id]
+        if order.skip_cancelled and events.was_cancelled(job):
+            continue
         if not queue.retake_key(job, now_ms):
             continue
         with queue.changing(job):

@@ -5,6 +5,7 @@ Nothing else changes a record. Each function is called while the job is out of i
 
 from __future__ import annotations
 
+from pinlater.domain import transitions
 from pinlater.domain.job import Attempt, Holder, JobState
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
@@ -104,12 +105,20 @@ def expire(job: Record, now_ms: int) -> None:
 def requeue(job: Record, attempts: int, run_after_ms: int, now_ms: int) -> None:
     """An operator's retry of a FAILED job, or run of a waiting one. Errors and attempts stay, not the old claim nor its `cancelled`."""
     if job.state is JobState.FAILED:
-        last = job.attempts[-1] if job.attempts else None
-        job.custom_status = status_when_requeued(job.custom_status, job.finished_at_ms, last)
+        job.custom_status = status_when_requeued(job.custom_status, job.finished_at_ms, _last_attempt(job))
     job.attempts_remaining = attempts
     job.run_after_ms = run_after_ms
     job.finished_at_ms = None
     _to_pending(job, now_ms)
+
+
+def was_cancelled(job: Record) -> bool:
+    """Whether a FAILED job was cancelled."""
+    return transitions.was_cancelled(job.custom_status, job.finished_at_ms, _last_attempt(job))
+
+
+def _last_attempt(job: Record) -> Attempt | None:
+    return job.attempts[-1] if job.attempts else None
 
 
 def _spend(job: Record, now_ms: int, *, final: bool) -> None:

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
-from pinlater.server.storage.decide import RetryFailed
+from pinlater.server.storage.decide import RetryFailed, skipped_by
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, PRIORITY_MAX, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.reading import is_held
-from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.values import CANCELLED_PASSED_OVER_MAX, Acked, JobKey, Purge, Requeue, RunOrder
 
 logger = logging.getLogger(__name__)
 
@@ -37,15 +37,16 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
         return QueueNotFound.of(order.queue)
     if not 0 <= order.priority <= PRIORITY_MAX:
         return 0
-    done = passed = 0
-    while done < order.limit and passed <= _PASSED_OVER_MAX:
+    done = passed = cancelled = 0
+    while done < order.limit and passed - cancelled <= _PASSED_OVER_MAX and cancelled < CANCELLED_PASSED_OVER_MAX:
         limit = min(order.limit - done, _READ_MAX)
         with _after(done) as trouble:
-            seen, requeued = await _requeue_some(access, order, queue, passed, limit, now_ms)
+            seen, requeued, skipped = await _requeue_some(access, order, queue, passed, limit, now_ms)
         if trouble:
             break
         done += requeued
         passed += seen - requeued
+        cancelled += skipped
         if not seen:
             break
     return done
@@ -74,22 +75,23 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
 
 async def _requeue_some(
     access: Access, order: Requeue, queue: bytes, passed: int, limit: int, now_ms: int
-) -> tuple[int, int]:
-    """How many were looked at, and how many of them were put back."""
+) -> tuple[int, int, int]:
+    """How many were looked at, how many of them were put back, and how many left out as cancelled."""
     line = line_of(queue, order.priority)
     for _ in range(_TRIES):
         ids = await access.readers.run("select_first", FAILED + line, "+inf", passed + limit)
         changes = Changes(now_ms)
         queues = access.ids_of([order.queue])
         loaded = await changes.load(access.readers, [line + job_id for job_id in ids[passed:]], queues)
-        failed = [job for job in loaded if job.state is JobState.FAILED]
+        all_failed = [job for job in loaded if job.state is JobState.FAILED]
+        failed = [job for job in all_failed if not skipped_by(order, job)]
         await _load_keys(access, changes, failed)
         requeued = 0
         for job in failed:
             if _retake_key(changes, job, now_ms):
                 requeued += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
         if await access.write(changes, now_ms, queues) == [0]:
-            return len(ids) - passed, requeued
+            return len(ids) - passed, requeued, len(all_failed) - len(failed)
     raise conflict()
 
 

@@ -9,13 +9,13 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
-from pinlater.server.storage.decide import RetryFailed
+from pinlater.server.storage.decide import RetryFailed, skipped_by
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import STATES, StateRow, key_of_job, state_of
-from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.values import CANCELLED_PASSED_OVER_MAX, Acked, JobKey, Purge, Requeue, RunOrder
 
 # Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
 _PASSED_OVER_MAX = 1_000
@@ -29,18 +29,20 @@ async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> int | PinLat
     if queue is None:
         return QueueNotFound.of(order.queue)
     changes = Changes(now_ms)
-    done = seen = 0
+    done = seen = cancelled = 0
     after = FIRST
-    while done < order.limit and seen < order.limit + _PASSED_OVER_MAX:
+    while done < order.limit and seen < order.limit + _PASSED_OVER_MAX and cancelled < CANCELLED_PASSED_OVER_MAX:
         limit = min(order.limit, _READ_MAX)
         found = await finished(dialect, queue.queue_id, JobState.FAILED, order.priority, limit, after=after)
         jobs, _ = await load(dialect, changes, [job_id for _, job_id in found])
-        for job in jobs:
+        wanted = [job for job in jobs if not skipped_by(order, job)]
+        for job in wanted:
             if done < order.limit and await _retake_key(dialect, job, now_ms):
                 done += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
         if not found:
             break
-        seen += len(found)
+        cancelled += len(jobs) - len(wanted)
+        seen += len(found) - (len(jobs) - len(wanted))
         after = found[-1]
     write(dialect, changes)
     return done

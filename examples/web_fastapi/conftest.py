@@ -1,0 +1,3 @@
+"""Loads the fixtures of `pinlater.testing`."""
+
+pytest_plugins = ["pinlater.testing.plugin"]
