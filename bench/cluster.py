@@ -1,0 +1,158 @@
+"""The row about clusters: what a job costs all servers and databases together, on four servers with four shards over one with one.
+
+CPU time and batches, no rates: on a small machine the processes of a cluster share the cores of one server. The load is spread evenly, as
+clients that know all servers spread it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from typing import NamedTuple
+
+from bench.load import Plan, Report
+from bench.raw_client import RawClient
+from bench.results import RowResult, median_of
+from bench.servers import Server, ServerFailed, serve
+from bench.workplace import BODY, LOAD_SECONDS_MAX, QUEUE, Workplace
+
+CONNECTIONS = 128
+SERVERS, SHARDS = 4, 4
+_SETTLED_SECONDS_MAX = 60.0
+_LOOK_SECONDS = 0.1
+# Ownership has moved to where it stays when nothing has changed for so long.
+_CALM_SECONDS = 3.0
+
+
+class Cost(NamedTuple):
+    """Of one job: microseconds of CPU of all servers and of all databases; and how many jobs one call of a lane to a store carried."""
+
+    server_us: float
+    database_us: float
+    jobs_per_call: float
+
+
+def cluster(place: Workplace) -> RowResult:
+    """Enqueues and claims one a request, with the same number of connections in all, and with the same number for each server."""
+    runs: list[dict[str, float]] = []
+    for _ in range(max(1, place.sizes.repeats - 2)):
+        run: dict[str, float] = {}
+        for work in ("enqueue", "claim"):
+            one = _cost(place, 1, 1, work, CONNECTIONS)
+            four = _cost(place, SERVERS, SHARDS, work, CONNECTIONS)
+            more = _cost(place, SERVERS, SHARDS, work, CONNECTIONS * SERVERS)
+            run |= {
+                f"{work}_server_us": one.server_us,
+                f"{work}_server_ratio": four.server_us / one.server_us,
+                f"{work}_database_us": one.database_us,
+                f"{work}_database_ratio": four.database_us / max(0.01, one.database_us),
+                f"{work}_jobs_per_call": one.jobs_per_call,
+                f"{work}_jobs_per_call_ratio": more.jobs_per_call / one.jobs_per_call,
+            }
+        runs.append(run)
+    title = f"{SERVERS} servers on {SHARDS} shards over one on one, {CONNECTIONS} connections, one job a request"
+    return RowResult("cluster", title, place.goals("cluster"), median_of(runs), runs=list(runs))
+
+
+def _cost(place: Workplace, servers: int, shards: int, work: str, connections: int) -> Cost:
+    sizes = place.sizes
+    store = place.mysql.spread(shards, servers=shards) if place.stores.kind == "mysql" else place.redis.spread(shards)
+    with _servers(place, store.arguments, servers) as running:
+        if work == "claim":
+            for server in running:
+                with RawClient(server.port) as client:
+                    client.enqueue_many(QUEUE, BODY, sizes.claim_jobs_single // servers)
+        place.stores.rest()
+        before = [_carried(server, work) for server in running]
+        cpu, database_cpu = sum(server.cpu_seconds() for server in running), place.stores.cpu_seconds()
+        reports = _load(place, running, work, connections // servers)
+        jobs = sum(report.jobs for report in reports)
+        server_s = sum(server.cpu_seconds() for server in running) - cpu
+        database_s = place.stores.cpu_seconds() - database_cpu
+        after = [_carried(server, work) for server in running]
+    store.remove()
+    calls = sum(b[0] - a[0] for a, b in zip(before, after, strict=True))
+    carried = sum(b[1] - a[1] for a, b in zip(before, after, strict=True))
+    return Cost(server_s / jobs * 1e6, database_s / jobs * 1e6, carried / max(1, calls))
+
+
+@contextmanager
+def _servers(place: Workplace, arguments: Sequence[str], count: int) -> Iterator[list[Server]]:
+    """Servers on one store that know each other and have shared what they own."""
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(
+                serve(*arguments, "--set", "host=127.0.0.1", *place.server_arguments, log=place.folder / f"server{n}.log")
+            )
+            for n in range(count)
+        ]
+        with RawClient(running[0].port) as client:
+            client.create_queue(QUEUE)
+        _wait_until_settled(running)
+        yield running
+        for server in running:
+            server.stop()
+
+
+def _wait_until_settled(running: Sequence[Server]) -> None:
+    deadline, pause = time.monotonic() + _SETTLED_SECONDS_MAX, threading.Event()
+    owned: list[str] = []
+    since = time.monotonic()
+    while True:
+        now = [server.get("/server_info") for server in running]
+        known = [len([each for each in json.loads(page)["members"] if each["address"]]) for page in now]
+        moved = [json.dumps(json.loads(page).get("owners")) for page in now]
+        if moved != owned or min(known) < len(running):
+            owned, since = moved, time.monotonic()
+        if time.monotonic() - since >= _CALM_SECONDS:
+            return
+        if time.monotonic() > deadline:
+            raise ServerFailed("the servers did not settle")
+        pause.wait(_LOOK_SECONDS)
+
+
+def _load(place: Workplace, running: Sequence[Server], work: str, connections: int) -> list[Report]:
+    """One load for each server, at the same time; all of a load counts, its beginning too."""
+    plans = [replace(_plan(place, server, work, connections), warmup_seconds=0.0) for server in running]
+    loads = [
+        subprocess.Popen([sys.executable, "-m", "bench.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in plans
+    ]
+    for load, plan in zip(loads, plans, strict=True):
+        assert load.stdin is not None
+        load.stdin.write(json.dumps(asdict(plan)))
+        load.stdin.close()
+    reports = []
+    for load in loads:
+        assert load.stdout is not None
+        text = load.stdout.read()
+        if load.wait(LOAD_SECONDS_MAX):
+            raise RuntimeError("a load failed")
+        reports.append(Report(**json.loads(text)))
+    refused = [report.first_refusal for report in reports if report.refused]
+    if refused:
+        raise RuntimeError(f"requests were refused, first: {refused[0]}")
+    return reports
+
+
+def _plan(place: Workplace, server: Server, work: str, connections: int) -> Plan:
+    plan = place.plan(server, work, connections, 1)
+    if work == "enqueue":
+        return plan
+    return replace(plan, seconds=60.0, jobs_max=int(place.sizes.claim_jobs_single * 0.8 / SERVERS))
+
+
+def _carried(server: Server, work: str) -> tuple[float, float]:
+    """How often a lane of this work has called its store, and how many requests these calls carried."""
+    lane = "insert" if work == "enqueue" else "claim"
+    gauges = server.stats()["gauges"]
+    return (
+        sum(value for name, value in gauges.items() if name.startswith(f"lane-calls-{lane} ")),
+        sum(value for name, value in gauges.items() if name.startswith(f"lane-requests-{lane} ")),
+    )
