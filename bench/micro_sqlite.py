@@ -20,7 +20,7 @@ from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import Ack, ClaimCall, ClaimOrder, InsertRequest, JobKey
+from pinlater.server.storage.values import Ack, ClaimCall, Claimed, ClaimOrder, InsertRequest, JobKey
 
 BODY = b"x" * 100
 
@@ -52,6 +52,7 @@ async def measure(folder: str, size: int, jobs: int, *, busy: bool, inline_us: i
         await shard.insert_jobs([InsertRequest("q", new)], now)
         inserted = time.perf_counter()
         [got] = await shard.claim_jobs([ClaimOrder("q", [ClaimCall(size, holder)], 600_000)], now)
+        assert isinstance(got, Claimed)
         claimed = time.perf_counter()
         acks = [Ack(JobKey("q", 1, job.id), True, holder.token) for job in got.jobs[0]]
         before_ack = time.perf_counter()

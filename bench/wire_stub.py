@@ -34,7 +34,7 @@ class StubOperations:
 
     def __init__(self) -> None:
         self._ids = itertools.count(_FIRST_ID)
-        self.queues = self.enqueuing = self.dequeuing = self.holders = self
+        self.queues = self.enqueuing = self.dequeuing = self.claimed_jobs = self
 
     async def create_queue(self, name: str) -> None:
         """Nothing to make."""
@@ -60,7 +60,7 @@ class StubOperations:
 
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
         """Everything applied."""
-        return [AckResult(item.descriptor, Outcome.APPLIED) for item in batch.items]
+        return [AckResult(item.descriptor, Outcome.APPLIED) for item in batch.acks]
 
 
 async def serve() -> None:

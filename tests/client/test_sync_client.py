@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.client import Ack, Client, Job, JobState, errors
+from pinlater.client._engine import Engine
 from pinlater.testing import RealServer
 
 
@@ -60,6 +62,27 @@ def test_closed_it_says_so_and_may_be_opened_again(server: RealServer) -> None:
         client.queue_names()
     with client:
         client.queue_names()
+
+
+def test_closing_leaves_no_connection_open_that_was_being_made(
+    server: RealServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a client's first enqueue it asks the server something else, over a connection that may be half made when the client closes.
+
+    The transport is closed by the loop in the turn after the one in which its maker was cancelled.
+    """
+    closed = threading.Event()
+
+    async def close(self: Engine) -> None:
+        await real_close(self)
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, closed.set)
+
+    real_close = Engine.close
+    monkeypatch.setattr(Engine, "close", close)
+    with Client(server.address) as client:
+        client.create_queue("q")
+        client.enqueue("q", [b"x"])
+    assert closed.is_set()
 
 
 def test_errors_come_through(client: Client) -> None:

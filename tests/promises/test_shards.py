@@ -197,7 +197,7 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
     keys = [f"k{n}" for n in range(20)]
     lost = {n for n, key in enumerate(keys) if rig.core.shards.home_of(key).name == "2"}
 
-    async def fails(*_: object) -> object:
+    async def fails(*_: object, **__: object) -> object:
         raise ShardConnectionFailed("gone")
 
     monkeypatch.setattr(rig.shard("2").shard, "insert_jobs", fails)

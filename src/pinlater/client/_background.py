@@ -106,6 +106,9 @@ class _Running:
         left = asyncio.all_tasks(self.loop)
         if left:
             self.loop.run_until_complete(asyncio.wait(left))
+        self.loop.run_until_complete(
+            asyncio.sleep(0)
+        )  # a connection that was given up last closes in the turn after that
         self.loop.close()
 
     def run(self, call: Call[T], meanwhile: Callable[[], None] | None) -> T:

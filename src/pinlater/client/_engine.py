@@ -131,6 +131,7 @@ class Engine:
         """Closes every connection; calls under way end with ConnectionLost."""
         if self._asking is not None:
             self._asking.cancel()
+            await asyncio.wait({self._asking})
         await self._pool.close()
 
     def renew(self) -> None:

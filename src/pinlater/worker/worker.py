@@ -264,7 +264,7 @@ class Worker:
             self._stop_asked = False
             run.consumers += [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
             if handle_signals:
-                stack.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self.request_stop)))
+                stack.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._signalled)))
             health = Health(run, self._clock, None if control is None else {"process": str(control.number)})
             background = BackgroundLoop(services_of(run, health, control))
             background.start()
@@ -403,10 +403,14 @@ class Worker:
             return
         if self._stop_asked:
             self._run.stop_now.set()
-        else:
-            log_stopping(self._run)
         self._stop_asked = True
         self._run.stop.set()
+
+    def _signalled(self) -> None:
+        """A first Ctrl-C says what the worker waits for, as it would seem to do nothing otherwise."""
+        if self._run is not None and not self._stop_asked:
+            log_stopping(self._run)
+        self.request_stop()
 
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError if there is nothing to run, or if one of `queues` has no task."""

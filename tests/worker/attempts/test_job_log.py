@@ -75,7 +75,7 @@ async def test_a_stop_says_what_it_waits_for(client: AsyncClient, caplog: pytest
     await slow.enqueue_async()
     async with running(worker):
         await eventually(lambda: worker.counts.claimed == 1)
-        worker.request_stop()
+        worker._signalled()
         may_end.set()
     [(level, text)] = lines(caplog, "stopping")
     assert (level, text) == (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pinlater.client import AsyncClient, Job
+from pinlater.client import AsyncClient, Job, JobState
 from pinlater.testing import RealServer
 from pinlater.worker import Reject, Snooze, Worker, WorkerSettings, current_job
 from pinlater.worker._consumer.recycling import resident_bytes
@@ -101,11 +101,16 @@ async def work_through(client: AsyncClient) -> None:
     def reached(number: int) -> bool:
         return ended >= number
 
+    async def all_reported() -> bool:
+        """What a job in flight holds is none that it leaves behind."""
+        return await client.count("q", JobState.IN_PROGRESS) + await client.count("q") == 0
+
     async def work(first: int, last: int) -> None:
         for start in range(first, last, A_REQUEST):
             await client.enqueue("q", [job(number) for number in range(start, min(last, start + A_REQUEST))])
             await eventually(partial(reached, start - 4 * A_REQUEST), PATIENCE_S)
         await eventually(partial(reached, last), PATIENCE_S)
+        await eventually(all_reported, PATIENCE_S)
 
     async with running(worker):
         await work(0, WARM_UP)
