@@ -15,6 +15,7 @@ from rich.console import Console
 from bench import table
 from bench.backlog import backlog
 from bench.busy_loop import busy_loop
+from bench.cluster import cluster
 from bench.garbage import garbage
 from bench.memory import memory
 from bench.mysql_stores import MysqlStores
@@ -56,6 +57,7 @@ _MYSQL: dict[str, Row] = {
     "backlog": backlog,
     "garbage": garbage,
     "two_shards": two_shards,
+    "cluster": cluster,
     "idle_shards": idle_shards,
     "pickup": pickup,
     "pickup_elsewhere": pickup_elsewhere,

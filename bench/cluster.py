@@ -88,7 +88,9 @@ def _servers(place: Workplace, arguments: Sequence[str], count: int) -> Iterator
     with ExitStack() as stack:
         running = [
             stack.enter_context(
-                serve(*arguments, "--set", "host=127.0.0.1", *place.server_arguments, log=place.folder / f"server{n}.log")
+                serve(
+                    *arguments, "--set", "host=127.0.0.1", *place.server_arguments, log=place.folder / f"server{n}.log"
+                )
             )
             for n in range(count)
         ]

@@ -6,6 +6,7 @@ fresh store is a fresh prefix of keys on a server that runs already.
 
 from __future__ import annotations
 
+import json
 import socket
 import tempfile
 import threading
@@ -71,6 +72,32 @@ class RedisStore:
         _rest(self.server)
 
 
+@dataclass(frozen=True, slots=True)
+class RedisSpread:
+    """A shard on each of several servers, with a prefix of its own."""
+
+    servers: tuple[RedisServer, ...]
+    prefix: str
+    folder: Path
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        entries = {
+            str(number): {"master": {"host": server.host, "port": server.port}}
+            for number, server in enumerate(self.servers, 1)
+        }
+        path = self.folder / f"{self.prefix}.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(entries))
+        return "--store", f"redis:{path}", "--set", f"redis.key_prefix={self.prefix}"
+
+    def remove(self) -> None:
+        """Deletes everything on its servers."""
+        for server in self.servers:
+            with _client(server) as client:
+                client.flushall()
+
+
 class RedisStores:
     """Stores on Redis. The first server starts with the run, others with the stores that are kept."""
 
@@ -79,6 +106,7 @@ class RedisStores:
     def __init__(self, folder: Path) -> None:
         self._where = folder.resolve()
         self._servers: list[RedisServer] = []
+        self._spread: list[RedisServer] = []
         self._prepared: dict[str, RedisStore] = {}
         self._number = 0
 
@@ -104,6 +132,13 @@ class RedisStores:
 
     def new(self) -> RedisStore:
         return self._store(self._servers[0])
+
+    def spread(self, shards: int) -> RedisSpread:
+        """A new store of several shards, each on a server of its own."""
+        while len(self._spread) < shards:
+            self._spread.append(self._start())
+        self._number += 1
+        return RedisSpread(tuple(self._spread[:shards]), f"bench{self._number}", self._folder)
 
     def prepared(self, name: str, fill: Callable[[Store], None]) -> RedisStore:
         """On a server of its own, so that its size is no other store's matter. Not copied: each use works on what the last one left,

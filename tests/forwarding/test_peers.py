@@ -216,6 +216,9 @@ async def test_a_server_that_stops_gets_no_more_calls_and_answers_those_it_has(a
     await until(lambda: not asker.link.usable)
     with pytest.raises(NotSent):
         asker.insert(request(2))
+    asker.link.look(ask_after_s=0.0, stall_s=60.0, limit_s=60.0)
+    await until(lambda: asker.link._asked_s is None)
+    assert not asker.link.usable
     owner.answers[0].set_result([Inserted([1], {}, False)])
     assert (await asked).ids == [1]
 

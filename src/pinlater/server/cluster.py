@@ -6,9 +6,13 @@ The shards know which servers there are (`sharding.cluster_members`), where thes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.forwarding.carry_out import CarryOut
@@ -22,6 +26,8 @@ from pinlater.server.sharding.peers import Peers
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import Claimed
 
+logger = logging.getLogger(__name__)
+
 # So many numbers are tried until one is free for datagrams and for connections.
 _TRIES = 20
 
@@ -33,10 +39,22 @@ class Cluster:
         self._shards = shards
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
+        self.members_changed: Callable[[], None] = lambda: None
         self.wakes: Wakes | None = None
         self.ownership: Ownership | None = None
         self.forwarding: Forwarding | None = None
-        self.listener = PeerListener(CarryOut(shards), self._undelivered, lambda: self._secrets, self._still_runs)
+        self._clock = shards.clock
+        self.listener = PeerListener(
+            CarryOut(shards),
+            self._undelivered,
+            lambda: self._secrets,
+            self._still_runs,
+            self._look_soon,
+            lambda: [shard.name for shard in shards if not shard.healthy],
+            shards.clock.monotonic,
+        )
+        self._looked_s = -math.inf
+        self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
         self._standstill = standstill
         standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
@@ -47,8 +65,8 @@ class Cluster:
         wakes, bound = await self._open(host, port)
         address = f"{reached_at}:{bound}"
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
-        self.ownership = Ownership(self._shards, address)
-        self.forwarding = Forwarding(self._shards, address, self.ownership.owners)
+        self.ownership = Ownership(self._shards, address, self._heard_s, self._serves, self._tell_to_look)
+        self.forwarding = Forwarding(self._shards, address, self.ownership.owners, self._look_soon)
         self._dispatcher.wakeups.elsewhere = wakes.tell
         await self._meet()
 
@@ -67,11 +85,45 @@ class Cluster:
                 return wakes, bound
         raise AssertionError("unreachable")
 
-    async def look(self) -> bool:
-        """Who is there now; whether their number has changed."""
-        changed = await self.members.look()
+    async def look(self) -> None:
+        """Who is there now, and who owns what."""
+        self._looked_s = self._clock.monotonic()
+        if await self.members.look():
+            self.members_changed()
         await self._meet()
-        return changed
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether all other servers are heard over their connections, and each slice is where it belongs: then the shards need to be
+        asked, and told that this server lives, only now and then."""
+        return self.ownership is None or self.ownership.is_calm(self.members.by_shard)
+
+    async def look_if_due(self, interval_s: float) -> None:
+        """As `look`; does nothing where all is calm and the last look is no longer ago than `interval_s`."""
+        if not self.is_calm or self._clock.monotonic() - self._looked_s >= interval_s:
+            await self.look()
+
+    def _look_soon(self, address: str) -> None:
+        """Another server has come or gone, can work on other shards than before, or has changed who owns what."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look_once())
+
+    async def _look_once(self) -> None:
+        try:
+            await self.look()
+        except PinLaterError as error:
+            logger.info("the servers of the shards can't be looked up", extra={"reason": error.message})
+
+    def _heard_s(self, address: str) -> float:
+        outgoing = -math.inf if self.forwarding is None else self.forwarding.heard_s(address)
+        return max(outgoing, self.listener.heard_s(address))
+
+    def _serves(self, address: str, shard: str) -> bool:
+        return self.forwarding is None or self.forwarding.serves(address, shard)
+
+    def _tell_to_look(self) -> None:
+        if self.forwarding is not None:
+            self.forwarding.tell_to_look()
 
     async def _meet(self) -> None:
         if self.wakes is not None and self._peers is not None:
@@ -117,6 +169,8 @@ class Cluster:
 
     def close(self) -> None:
         """Says and hears no more."""
+        if self._looking is not None:
+            self._looking.cancel()
         self.listener.close()
         if self.wakes is not None:
             self.wakes.close()

@@ -16,7 +16,9 @@ from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)
 
-# A server without a sign of life for three of these owns no slices any more (`ownership`).
+# Heartbeats in the time of a lease: a few may get lost.
+_HEARTBEATS_A_LEASE = 6
+# How often heartbeats are sent while another server is not heard (`ownership`).
 _HEARTBEAT_MS = 1_000
 
 
@@ -31,6 +33,8 @@ class PeriodicWork:
         self._clock_watch = clock_watch
         self._files = files
         self._readiness = readiness
+        self._next_heartbeat_s = 0.0
+        cluster.members_changed = self._members_changed
 
     def table(self) -> Sequence[Periodic]:
         """Each kind of work with its interval."""
@@ -49,9 +53,9 @@ class PeriodicWork:
         ]
         if not all(shard.trusted for shard in core.shards):
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
-            work.append(Periodic("life", _HEARTBEAT_MS, core.shard_monitor.ping_all))
+            work.append(Periodic("life", _HEARTBEAT_MS, self._send_heartbeats))
         if any(shard.shard.capabilities.shared for shard in core.shards):
-            work.append(Periodic("members", _HEARTBEAT_MS, self.look_at_members))
+            work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))
         return work
@@ -71,12 +75,26 @@ class PeriodicWork:
             await core.shards.unique.learn(list(core.shards))
             await core.service.queue_cache.refresh()
 
+    async def _send_heartbeats(self) -> None:
+        """To all shards: six in the time of a lease, and one a second while another server is not heard."""
+        now_s = self._core.clock.monotonic()
+        if not self._cluster.is_calm or now_s >= self._next_heartbeat_s:
+            self._next_heartbeat_s = now_s + self._core.settings.database.lease_ms / _HEARTBEATS_A_LEASE / 1000
+            await self._core.shard_monitor.ping_all()
+
+    async def _look_at_members(self) -> None:
+        """As `look_at_members`, where it is time."""
+        await self._cluster.look_if_due(self._core.settings.maintenance.refresh_interval_ms / 1000)
+
     async def look_at_members(self) -> None:
-        """Which servers use the shards: they share the limits of the queues."""
-        if await self._cluster.look():
-            logger.info("servers on these shards", extra={"servers": self._cluster.members.servers})
-            if not self._files.names_servers:
-                self._core.limits_changed()
+        """Which servers use the shards."""
+        await self._cluster.look()
+
+    def _members_changed(self) -> None:
+        """Servers share the limits of the queues."""
+        logger.info("servers on these shards", extra={"servers": self._cluster.members.servers})
+        if not self._files.names_servers:
+            self._core.limits_changed()
 
     async def _tick(self) -> None:
         await self._core.metrics.tick_in_turns(self._core.clock.monotonic())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _CONNECT_S = 1.0
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
-# A call that has been under way for this long asks whether its server still runs, which is to answer within the stall time.
+# A server that has said nothing for this long is asked whether it runs, which is to be answered within the stall time.
 _ASK_AFTER_S = 0.2
 
 
@@ -40,12 +41,21 @@ class ForwardLanes(NamedTuple):
 
 
 class Forwarding:
-    """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice."""
+    """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
-    def __init__(self, shards: Shards, own_address: str, owners: Callable[[str], Sequence[str]]) -> None:
+    `look(address)` is called when something has changed about that server."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        own_address: str,
+        owners: Callable[[str], Sequence[str]],
+        look: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._shards = shards
         self._own_address = own_address
         self._owners = owners
+        self._look = look
         self._stall_s = shards.settings.stall_ms / 1000
         self._limit_s = shards.settings.call_timeout_ms / 1000
         self._peers: Mapping[str, Peer] = {}
@@ -56,7 +66,7 @@ class Forwarding:
 
     @property
     def connections(self) -> Mapping[str, PeerConnection]:
-        """Those to servers that own something, by address."""
+        """Those to other servers, by address."""
         return self._connections
 
     @property
@@ -64,13 +74,22 @@ class Forwarding:
         """How many items have been sent over the connections that there are now."""
         return sum([lane.items for lanes in self._lanes.values() for lane in lanes])
 
+    def heard_s(self, address: str) -> float:
+        """When that server was heard last; -inf where there is no connection to it."""
+        connection = self._connections.get(address)
+        return -math.inf if connection is None else connection.heard_s
+
+    def tell_to_look(self) -> None:
+        """Tells all servers that this one has changed who owns what."""
+        for connection in self._connections.values():
+            connection.tell_to_look()
+
     # --- which way ----------------------------------------------------------------------------------------------------------
 
     def know(self, peers: Mapping[str, Peer]) -> None:
-        """Who is where now, by announced address. Connects to those that own slices, and takes their ways."""
+        """Who is where now, by announced address. Connects to all of them: that also tells who lives."""
         self._peers = peers
-        owners = {owner for shard in self._shards for owner in self._owners(shard.name)}
-        wanted = {address for address in owners & peers.keys() if address != self._own_address}
+        wanted = {address for address in peers if address != self._own_address}
         for address in self._keeping.keys() - wanted:
             self._keeping.pop(address).cancel()
         for address in wanted - self._keeping.keys():
@@ -90,7 +109,7 @@ class Forwarding:
 
     def _way(self, shard: ShardLanes, owner: str) -> ForwardLanes | None:
         connection = self._connections.get(owner)
-        if connection is None or not connection.usable:
+        if connection is None or not connection.usable or shard.name in connection.unreachable:
             return None
         lanes = self._lanes.get((connection, shard.name))
         if lanes is None:
@@ -150,7 +169,7 @@ class Forwarding:
         if peer is None:
             return None
         connection = PeerConnection(
-            address, self._own_address, peer.secret, self._shards.clock.monotonic, lambda _: self.reroute()
+            address, self._own_address, peer.secret, self._shards.clock.monotonic, self._changed
         )
         loop = asyncio.get_running_loop()
         try:
@@ -162,6 +181,15 @@ class Forwarding:
             logger.debug("no connection to a server", extra={"server": address, "reason": str(error)})
             return None
         return connection
+
+    def _changed(self, connection: PeerConnection) -> None:
+        self.reroute()
+        self._look(connection.address)
+
+    def serves(self, address: str, shard: str) -> bool:
+        """Whether that server says nothing else than that it can work on the shard."""
+        connection = self._connections.get(address)
+        return connection is None or shard not in connection.unreachable
 
     def look_at_calls(self) -> None:
         """To be called several times a second: a server that doesn't answer is left aside until it does."""

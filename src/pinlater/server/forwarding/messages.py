@@ -47,10 +47,11 @@ class Part(NamedTuple):
     items: msgspec.Raw
 
 
-# Numbers of messages that are no calls. Asked whether it runs, a server says so at once; one that stops says goodbye: it takes no calls
-# from now on, and answers those it has.
+# Numbers of messages that are no calls. Asked whether it runs, a server says so at once. One that stops says goodbye: it takes no calls
+# from now on, and answers those it has. One that has changed who owns what says that the others are to look.
 RUNNING = 0
 GOODBYE = -1
+LOOK = -2
 
 
 class Failure(NamedTuple):
@@ -74,6 +75,7 @@ class PartAnswer(NamedTuple):
 
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(list[Part])
+_names = msgspec.msgpack.Decoder(list[str])
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     Kind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
@@ -93,7 +95,7 @@ _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
 }
 _NONE = msgspec.Raw(_encoder.encode([]))
 ARE_YOU_RUNNING = Part(RUNNING, RUNNING, "", _NONE)
-I_AM_RUNNING = PartAnswer(RUNNING, _NONE, {})
+LOOK_AT_OWNERS = Part(LOOK, LOOK, "", _NONE)
 I_AM_STOPPING = PartAnswer(GOODBYE, _NONE, {})
 
 
@@ -137,6 +139,16 @@ def answer(number: int, answers: Sequence[object]) -> PartAnswer:
 def failed(number: int, error: PinLaterError) -> PartAnswer:
     """The answer to a part all of which failed."""
     return PartAnswer(number, _NONE, {}, _failure_of(error))
+
+
+def running(unreachable: Sequence[str]) -> PartAnswer:
+    """The answer of a server that runs. `unreachable`: shards that it can't work on."""
+    return PartAnswer(RUNNING, msgspec.Raw(_encoder.encode(unreachable)), {})
+
+
+def unreachable_of(part: PartAnswer) -> list[str]:
+    """The shards that a server which runs can't work on. Raises `BadMessage`."""
+    return _decoded(_names, part.answers)
 
 
 def part_answers_of(message: bytes) -> list[PartAnswer]:

@@ -41,6 +41,7 @@ class PeerConnection(asyncio.Protocol):
     ) -> None:
         self.address = address
         self.usable = False
+        self.unreachable: Sequence[str] = []  # shards that the other server can't work on
         self.monotonic = monotonic
         self._hello = handshake.hello(own_address)
         self._secret = secret
@@ -53,10 +54,11 @@ class PeerConnection(asyncio.Protocol):
         self._turn: list[Call[Any, Any]] = []
         self._sent: dict[int, Call[Any, Any]] = {}
         self._asked_s: float | None = None  # when it was asked whether the server runs, until it says so
-        self._looked_s = monotonic()
+        self._looked_s = self.heard_s = monotonic()
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         self._closing = False
+        self._stopping = False  # the other server, as it said
         self.frames = 0
 
     async def wait_ready(self) -> None:
@@ -106,6 +108,7 @@ class PeerConnection(asyncio.Protocol):
     # --- answers ------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        self.heard_s = self.monotonic()
         try:
             for message in self._frames.feed(data):
                 if self._welcome:
@@ -127,10 +130,10 @@ class PeerConnection(asyncio.Protocol):
     def _take(self, message: bytes) -> None:
         for part in messages.part_answers_of(message):
             if part.number == RUNNING:
-                self._runs()
+                self._runs(messages.unreachable_of(part))
                 continue
             if part.number == GOODBYE:
-                self.usable = False
+                self._stopping, self.usable = True, False
                 self._changed(self)
                 continue
             call = self._sent.pop(part.number, None)
@@ -154,8 +157,8 @@ class PeerConnection(asyncio.Protocol):
     # --- a server that doesn't answer -----------------------------------------------------------------------------------------
 
     def look(self, ask_after_s: float, stall_s: float, limit_s: float) -> None:
-        """To be called several times a second. Where a call takes long, asks the server whether it runs; one that doesn't say so in time
-        gets no more calls until it does. Calls that take longer than `limit_s` fail; what they bring after all is orphaned."""
+        """To be called several times a second. A server that says nothing for a while is asked whether it runs; one that doesn't say so
+        in time gets no more calls until it does. Calls that take longer than `limit_s` fail; what they bring after all is orphaned."""
         now_s = self.monotonic()
         before_s, self._looked_s = self._looked_s, now_s
         if now_s - before_s > _LATE_S:  # this process stood still itself
@@ -167,21 +170,27 @@ class PeerConnection(asyncio.Protocol):
             if now_s - call.sent_s < limit_s:
                 break
             call.fail(OutcomeUnknown(f"The server that owns the queue did not answer within {limit_s:g} s"))
-        oldest = next(iter(self._sent.values()), None)
         if self._asked_s is not None:
             if now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed(self)
-        elif oldest is not None and now_s - oldest.sent_s >= ask_after_s:
+        elif now_s - self.heard_s >= ask_after_s:
             self._asked_s = now_s
             self._write(messages.frame([messages.ARE_YOU_RUNNING]))
 
-    def _runs(self) -> None:
+    def tell_to_look(self) -> None:
+        """This server has changed who owns what."""
+        if self.usable:
+            self._write(messages.frame([messages.LOOK_AT_OWNERS]))
+
+    def _runs(self, unreachable: Sequence[str]) -> None:
         self._asked_s = None
-        if not self.usable and not self._closing:
-            self.usable = True
-            self._changed(self)
+        if (self.usable or self._closing or self._stopping) and unreachable == self.unreachable:
+            return
+        self.usable = not (self._closing or self._stopping)
+        self.unreachable = unreachable
+        self._changed(self)
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, RUNNING, BadMessage, Kind, PartAnswer
+from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, Kind, PartAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,9 @@ Undelivered = Callable[[Kind, str, Sequence[Any], Sequence[Any]], None]
 class PeerListener:
     """Listens for other servers. `known_secrets()`: any of them may prove a server.
 
-    `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out.
+    `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out. `look(address)` is called
+    when a server has connected, and when it has changed who owns what. `unreachable()`: shards that this server can't work on.
+    `monotonic`: in seconds.
     """
 
     def __init__(
@@ -42,9 +46,15 @@ class PeerListener:
         undelivered: Undelivered,
         known_secrets: Callable[[], list[bytes]],
         still_runs: Callable[[], bool] = lambda: True,
+        look: Callable[[str], None] = lambda _: None,
+        unreachable: Callable[[], Sequence[str]] = tuple,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.carry_out = carry_out
         self.still_runs = still_runs
+        self.look = look
+        self.unreachable = unreachable
+        self.monotonic = monotonic
         self.undelivered = undelivered
         self.known_secrets = known_secrets
         self.connections: set[_Incoming] = set()
@@ -55,6 +65,11 @@ class PeerListener:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Incoming(self, loop), host, port)
         return int(self._server.sockets[0].getsockname()[1])
+
+    def heard_s(self, address: str) -> float:
+        """When the server that announced this address was heard last; -inf where it isn't connected."""
+        heard = [each.heard_s for each in self.connections if each.proven and each.address == address]
+        return max(heard, default=-math.inf)
 
     @property
     def strangers(self) -> int:
@@ -112,12 +127,19 @@ class _Incoming(asyncio.Protocol):
         self._out: list[_Answered] = []
         self._unanswered_bytes = 0
         self.proven = False
+        self.heard_s = listener.monotonic()
+
+    @property
+    def address(self) -> str:
+        """That the other server has announced, as it says itself."""
+        return "" if self._hello is None else self._hello.address
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if not self._listener.still_runs():
             return  # it has closed the connections
+        self.heard_s = self._listener.monotonic()
         try:
             for message in self._frames.feed(data):
                 if self.proven:
@@ -133,7 +155,10 @@ class _Incoming(asyncio.Protocol):
         share = len(message) // max(1, len(parts))
         for part in parts:
             if part.number == RUNNING:
-                self._write(messages.frame([messages.I_AM_RUNNING]))
+                self._write(messages.frame([messages.running(self._listener.unreachable())]))
+                continue
+            if part.number == LOOK:
+                self._listener.look(self.address)
                 continue
             items = messages.items_of(part)
             kind = Kind(part.kind)
@@ -193,6 +218,7 @@ class _Incoming(asyncio.Protocol):
         proof = handshake.decoded(message, handshake.Proof)
         handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets())
         self.proven = True
+        self._listener.look(self.address)
         self._frames.limit_bytes = FRAME_BYTES_MAX
         if self._deadline is not None:
             self._deadline.cancel()

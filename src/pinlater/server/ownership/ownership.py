@@ -1,17 +1,20 @@
-"""Who owns the slices of the shards: looked up once a second, and changed where servers come and go.
+"""Who owns the slices of the shards: looked up now and then, and changed where servers come and go.
 
 The owners are kept in each shard, so that nothing else has to run. The server with the lowest slot changes them; if it fails to, the next
 one does, a second later each. Two servers that change them at once don't overwrite each other: a shard takes a change only from a
 server that has read what is stored.
 
-A server that has given no sign of life for three seconds owns nothing any more. If it was only slow, its requests go on: ownership is
-for speed, and the store's transactions decide who has a job.
+Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in
+the shard is old, owns nothing any more. A server that does not hear all others sends heartbeats to the shards every second, so that one
+that only can't be reached keeps what it owns. If a server was only slow, its requests go on: ownership is for speed, and the store's
+transactions decide who has a job.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -22,18 +25,31 @@ from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 
 logger = logging.getLogger(__name__)
 
-# Three signs of life are missing.
-SILENT_MS_MAX = 3_000
+# So long a server may say nothing over its connections, and so old its last heartbeat may be then.
+UNHEARD_S_MAX = 1.5
+SILENT_MS_MAX = 2_500
 _A_TURN_S = 1.0
 
 
 class Ownership:
-    """As of the last look. `address`: as this server announced it to the shards; `changed(shard)` is called after each change."""
+    """As of the last look. `address`: as this server announced it to the shards. `heard_s(address)`: when a server was heard last, by the
+    clock of `shards`; `serves(address, shard)`: whether it can work on a shard. `changed()` is called when this server has changed
+    owners."""
 
-    def __init__(self, shards: Shards, address: str, changed: Callable[[ShardLanes], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        address: str,
+        heard_s: Callable[[str], float] = lambda _: -math.inf,
+        serves: Callable[[str, str], bool] = lambda _address, _shard: True,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._shards = shards
         self._clock = shards.clock
         self.address = address
+        self._heard_s = heard_s
+        self._serves = serves
+        self._missed_since: dict[str, float] = {}  # servers that are not heard
         self._changed = changed
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
@@ -46,9 +62,18 @@ class Ownership:
         """The owners of a shard's slices, by slice."""
         return self._owners.get(shard, NO_OWNERS).by_slice
 
+    def is_calm(self, members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
+        """Whether nothing is to be changed, as far as this server knows, and all other servers are heard."""
+        others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
+        return not self._wrong_since and all(self._hears(address) for address in others)
+
+    def _hears(self, address: str) -> bool:
+        return self._clock.monotonic() - self._heard_s(address) <= UNHEARD_S_MAX
+
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Reads the owners of each of these shards, and changes them if it is this server's turn. `members`: by shard that answered."""
         async with self._looking:
+            self._note_missed(members)
             planned = await self._plan(members)
             now_s = self._clock.monotonic()
             wrong = [shard for shard in members if tuple(planned[shard.name]) != self.owners(shard.name)]
@@ -69,7 +94,7 @@ class Ownership:
         """Who should own what: of all shards in the map, those out of reach as they were seen last."""
         await self._read(members)
         seen = {
-            shard.name: ShardView(self.owners(shard.name), {member.address for member in self._able(found)})
+            shard.name: ShardView(self.owners(shard.name), {member.address for member in self._able(shard, found)})
             for shard, found in members.items()
         }
         names = {shard.name for shard in self._shards} | seen.keys()
@@ -86,17 +111,30 @@ class Ownership:
             elif not isinstance(answer, PinLaterError):
                 raise answer
 
-    def _able(self, found: Sequence[Member]) -> list[Member]:
-        """Those that may own slices, by slot. This server knows of itself that it lives."""
+    def _note_missed(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
+        now_s = self._clock.monotonic()
+        missed = {member.address for found in members.values() for member in found if not self._hears(member.address)}
+        self._missed_since = {address: self._missed_since.get(address, now_s) for address in missed}
+
+    def _able(self, shard: ShardLanes, found: Sequence[Member]) -> list[Member]:
+        """Those that may own slices of the shard, by slot."""
         return [
             member
             for member in sorted(found, key=lambda member: member.slot)
-            if member.address != NO_OWNER
-            and (not self._leaving if member.address == self.address else member.silent_ms < SILENT_MS_MAX)
+            if self._lives(member) and self._serves(member.address, shard.name)
         ]
 
+    def _lives(self, member: Member) -> bool:
+        """This server knows of itself that it lives. Another one is heard, or has been missed for a moment only, or sends heartbeats."""
+        if member.address in {self.address, NO_OWNER}:
+            return member.address != NO_OWNER and not self._leaving
+        missed_since = self._missed_since.get(member.address)
+        if missed_since is None or member.silent_ms < SILENT_MS_MAX:
+            return True
+        return self._clock.monotonic() - missed_since < UNHEARD_S_MAX
+
     def _is_due(self, shard: ShardLanes, found: Sequence[Member], now_s: float) -> bool:
-        addresses = [member.address for member in self._able(found)]
+        addresses = [member.address for member in self._able(shard, found)]
         if self.address not in addresses:
             return False
         return now_s - self._wrong_since[shard.name] >= _A_TURN_S * addresses.index(self.address)
@@ -109,6 +147,7 @@ class Ownership:
         try:
             if await shard.shared.change_owners(known, new):
                 self._learn(shard, new)
+                self._changed()
         except PinLaterError as error:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
 
@@ -124,4 +163,3 @@ class Ownership:
                 "slices have another owner",
                 extra={"shard": shard.name, "slices": slices, "before": old or "none", "owner": new or "none"},
             )
-        self._changed(shard)
