@@ -82,13 +82,13 @@ class RedisSpread:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        entries = {
-            str(number): {"master": {"host": server.host, "port": server.port}}
+        shards = [
+            {"name": str(number), "shardConfig": {"master": {"host": server.host, "port": server.port}}}
             for number, server in enumerate(self.servers, 1)
-        }
+        ]
         path = self.folder / f"{self.prefix}.json"
         path.touch(mode=0o600)
-        path.write_text(json.dumps(entries))
+        path.write_text(json.dumps({"shards": shards}))
         return "--store", f"redis:{path}", "--set", f"redis.key_prefix={self.prefix}"
 
     def remove(self) -> None:
