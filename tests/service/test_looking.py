@@ -127,6 +127,12 @@ async def test_stats_come_from_counters(world: World) -> None:
     assert stats.oldest_waiting_ms == 5000
 
 
+async def test_a_job_that_was_due_before_all_time_has_an_age_that_the_wire_can_say(world: World) -> None:
+    await world.enqueue(b"a", run_after_ms=-(2**63))
+    [stats] = await world.service.queues.queue_stats(["q"])
+    assert stats.oldest_waiting_ms == 2**63 - 1
+
+
 async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

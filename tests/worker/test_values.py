@@ -378,3 +378,9 @@ async def test_async_methods_work_in_coroutines_and_plain_ones_in_functions() ->
 def test_outside_of_a_job_there_is_no_current_job() -> None:
     with pytest.raises(RuntimeError, match="does not run in a job"):
         current_job()
+
+
+def test_a_single_argument_that_has_a_default_may_be_left_out() -> None:
+    def octets(data: bytes = b"x") -> None: ...
+
+    assert parameters_of(octets).encode(JSON, (), {}) == b"x"

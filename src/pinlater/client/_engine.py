@@ -31,12 +31,21 @@ from pinlater.client._retries import (
     was_refused,
 )
 from pinlater.client._servers import ServerChoice, ServerSource
-from pinlater.client.errors import DeadlineExceeded, PinLaterError, ServerUnreachable, UnknownMethod
+from pinlater.client.errors import (
+    ClientClosed,
+    DeadlineExceeded,
+    PinLaterError,
+    ServerUnreachable,
+    TooManyWaiting,
+    UnknownMethod,
+)
 
 T = TypeVar("T")
 _SUSPICIOUS_S = 0.5
 _NAMED_MAX = 5
 _log = logging.getLogger("pinlater.client")
+# Errors that say of the try that got them that nothing was done, and nothing of earlier ones.
+_OF_ITS_OWN_TRY = (TooManyWaiting, ClientClosed)
 
 
 def is_suspicious(waited_s: float) -> bool:
@@ -217,7 +226,7 @@ class Engine:
                 tries.failures += 1
                 tries.counted += not (unsent and waits)
                 again = decide(call.resend, error, tries.counted, self._retries)
-                if again is Again.NO and lost is not None and unsent:
+                if again is Again.NO and lost is not None and (unsent or isinstance(error, _OF_ITS_OWN_TRY)):
                     raise lost from error  # the first try may have taken effect, whatever the last one says
                 if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
                     raise

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from copy import copy
 from io import BytesIO
 from struct import Struct
 from struct import error as StructError  # noqa: N812 it is called like nothing
@@ -365,6 +366,10 @@ def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
     return _frame(method.reply_head, seqid, body)
 
 
+# Of the success field, and of the list within it.
+_STRUCT_HEAD_BYTES = 3 + 8
+
+
 def encode_reply_in_steps(
     method: Method, seqid: int, value: list[Any] | dict[Any, Any], items_a_step: int
 ) -> Generator[None, None, bytes]:
@@ -385,6 +390,29 @@ def encode_reply_in_steps(
         pieces.append(encoded[head_bytes:-1])
         yield
     return _frame(method.reply_head, seqid, b"".join((body_head, _i32.pack(len(items)), *pieces, EMPTY_STRUCT)))
+
+
+def encode_struct_reply_in_steps(
+    method: Method, seqid: int, value: Any, items_a_step: int
+) -> Generator[None, None, bytes]:
+    """As `encode_reply`, of a struct that begins with a long list (`Method.list_field`): others may get their turn after each yield.
+
+    A slice is encoded in a struct that else is the same; of that only the items are kept, between the heads of the struct and the list
+    (type and id of each, what the list holds, and how many) and the other fields.
+    """
+    items: list[Any] = getattr(value, method.list_field)
+    rest = copy(value)
+    setattr(rest, method.list_field, [])
+    without_items = _encode_struct(_Success(rest), method.result_pair)
+    tail = without_items[_STRUCT_HEAD_BYTES:]
+    pieces: list[bytes] = []
+    for start in range(0, len(items), items_a_step):
+        setattr(rest, method.list_field, items[start : start + items_a_step])
+        encoded = _encode_struct(_Success(rest), method.result_pair)
+        pieces.append(encoded[_STRUCT_HEAD_BYTES : len(encoded) - len(tail)])
+        yield
+    head = without_items[: _STRUCT_HEAD_BYTES - 4]
+    return _frame(method.reply_head, seqid, b"".join((head, _i32.pack(len(items)), *pieces, tail)))
 
 
 def encode_exception(method: Method, seqid: int, exception: object) -> bytes:

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TypeVar
 
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import (
     InvalidArgument,
     OutcomeUnknown,
@@ -239,7 +240,8 @@ class Queues:
         queue = self._queue_cache.get(name)
         due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
-        oldest = max(0, now_ms - min(due)) if due and min(due) <= now_ms else None
+        # A job's run-after may be any number, and the age must be one that the wire can say.
+        oldest = min(I64_MAX, max(0, now_ms - min(due))) if due and min(due) <= now_ms else None
         return QueueStats(
             name,
             queue is not None and queue.paused,

@@ -15,7 +15,7 @@ from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.turns import ITEMS_A_TURN, step_by_step
+from pinlater.server.operations.turns import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.server.thrift import audit
 from pinlater.server.thrift.answers import Delivery
@@ -40,6 +40,7 @@ from pinlater.wire.codec import (
     encode_exception,
     encode_reply,
     encode_reply_in_steps,
+    encode_struct_reply_in_steps,
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
@@ -212,6 +213,8 @@ class Answering:
             if call.method.returns_many and len(answer) > ITEMS_A_TURN:
                 steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
                 reply = await step_by_step(steps)
+            elif call.method.list_field and len(getattr(answer, call.method.list_field)) > JOBS_A_TURN:
+                reply = await step_by_step(encode_struct_reply_in_steps(call.method, call.seqid, answer, JOBS_A_TURN))
             else:
                 reply = encode_reply(call.method, call.seqid, answer)
             if len(reply) > self._answer_bytes_max:

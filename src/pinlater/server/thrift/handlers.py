@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns
+from pinlater.server.operations.turns import ITEMS_A_TURN, JOBS_A_TURN, in_turns
 from pinlater.server.thrift import answers, requests
 from pinlater.server.thrift.requests import caller
 from pinlater.wire.generated import received
@@ -128,7 +128,9 @@ async def get_queue_names(service: Service, call: received.getQueueNames_args) -
 
 
 async def scan_jobs(service: Service, call: received.scanJobs_args) -> Any:
-    return answers.scanned(await service.looking.scan(requests.scan_command(call.request)))
+    found = await service.looking.scan(requests.scan_command(call.request))
+    jobs = await in_turns(found.jobs, answers.job_infos, JOBS_A_TURN)
+    return answers.scanned(found, jobs)
 
 
 async def retry_failed_jobs(service: Service, call: received.retryFailedJobs_args) -> int:
