@@ -90,7 +90,7 @@ class Writer:
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
         self._waiting: deque[_Call] = deque()
         self._scheduled = False
-        self._in_thread = False  # or in the middle of a call in steps: nothing else may use the connection
+        self._connection_in_use = False  # by the thread, or by a call in steps: nothing else may use it
         self._checkpoint_wanted = False
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
@@ -133,7 +133,7 @@ class Writer:
     async def close(self) -> None:
         """Refuses new calls, finishes those that wait, ends the thread."""
         self._closed = True
-        while self._waiting or self._in_thread or self._scheduled:
+        while self._waiting or self._connection_in_use or self._scheduled:
             self._idle = self._loop.create_future()
             await self._idle
         self._thread.stop()
@@ -141,7 +141,7 @@ class Writer:
     # --- turns ------------------------------------------------------------------------------------------------------------
 
     def _schedule(self, turns: int = 0) -> None:
-        if not self._scheduled and not self._in_thread:
+        if not self._scheduled and not self._connection_in_use:
             self._scheduled = True
             self._turn_after(turns)
 
@@ -157,7 +157,7 @@ class Writer:
         self._scheduled = False
         if self._checkpoint_wanted:
             self._checkpoint_wanted = False
-            self._in_thread = True
+            self._connection_in_use = True
             self._thread.run(self._checkpoint, self._checkpointed)
             return
         if self._waiting:
@@ -165,7 +165,7 @@ class Writer:
         self._rest()
 
     def _rest(self) -> None:
-        if self._in_thread:
+        if self._connection_in_use:
             return
         if self._waiting or self._checkpoint_wanted:
             self._schedule()
@@ -208,13 +208,13 @@ class Writer:
             self._last_commit = self._monotonic()
             self._pace.took_inline(self._last_commit - started)
         else:
-            self._in_thread = True
+            self._connection_in_use = True
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
 
     # --- calls in steps -------------------------------------------------------------------------------------------------------
 
     def _begin_steps(self, call: _Call, steps: Steps[Any], before: int) -> None:
-        self._in_thread = True
+        self._connection_in_use = True
         self._loop.call_soon(self._step, call, steps, before)
 
     def _step(self, call: _Call, steps: Steps[Any], before: int) -> None:
@@ -224,7 +224,7 @@ class Writer:
         except StopIteration as end:
             self._end_steps([(call, end.value)], before)
         except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
-            self._in_thread = False
+            self._connection_in_use = False
             self._undo([(call, None)], error)
             self._rest()
         else:
@@ -234,7 +234,7 @@ class Writer:
         try:
             self._queue_cache.write(self._cursor.execute)
         except sqlite3.Error as error:
-            self._in_thread = False
+            self._connection_in_use = False
             self._undo(carried, error)
             self._rest()
             return
@@ -242,7 +242,7 @@ class Writer:
             self.commits += 1
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
             return
-        self._in_thread = False
+        self._connection_in_use = False
         self._commit_now(carried, changed=False)
         self._rest()
 
@@ -310,7 +310,7 @@ class Writer:
         return self._monotonic() - started
 
     def _committed(self, carried: list[tuple[_Call, Any]], took: float | None, error: BaseException | None) -> None:
-        self._in_thread = False
+        self._connection_in_use = False
         self._last_commit = self._monotonic()
         if took is None:
             self._fail(carried, error or RuntimeError("commit without a result"))
@@ -391,7 +391,7 @@ class Writer:
         return 0.0
 
     def _checkpointed(self, took: float | None, error: BaseException | None) -> None:
-        self._in_thread = False
+        self._connection_in_use = False
         if error is not None:
             logger.warning("store %s: checkpoint failed: %s", self._path, error)
         self._rest()
