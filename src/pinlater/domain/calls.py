@@ -49,7 +49,7 @@ class Ack(NamedTuple):
 
 
 class AckBatch(NamedTuple):
-    """Acks of one queue, to ride on a dequeue.
+    """Acks of one queue: those of a call (ackJobs, ackDequeuedJobs), or those that come with a dequeue.
 
     Without `per_item_errors` one that can't be carried out refuses the whole dequeue; with it that is told by its own outcome.
     """
