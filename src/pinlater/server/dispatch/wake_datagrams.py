@@ -1,8 +1,8 @@
 """Servers of the same shards wake each other's waiting dequeues: one takes an enqueue, a dequeue waits at another.
 
 A wake says which queues got how many jobs, nothing of the jobs themselves. It is one datagram, signed with a secret that the servers
-find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`others`), about a second.
-A stranger who replays a datagram can only make a server look in vain.
+find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`change_poller`),
+about a second. A stranger who replays a datagram can only make a server look in vain.
 
 Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job.
 """

@@ -30,7 +30,7 @@ _unpack: msgspec.msgpack.Decoder[Numbers | None] = msgspec.msgpack.Decoder(Numbe
 
 
 class Joined:
-    """Implements `http_server.status.Source`. `state` is what the whole does: starting, ready, draining."""
+    """Implements `http.status.Source`. `state` is what the whole does: starting, ready, draining."""
 
     def __init__(self, slots: Sequence[ServerSlot], metrics: Metrics, clock: Clock, state: Callable[[], str]) -> None:
         self._slots = slots
