@@ -1,11 +1,12 @@
-"""Every error, by whose fault it is: what the service answers with, and what a call of the client raises. One class for each condition.
+"""The errors of service and client, by whose fault they are: one class for each condition that a caller or several packages tell apart.
+A package that alone raises an error defines it, as a subclass of one of these, beside the code that raises it.
 
 `CallerError`: the request can't be carried out as it is, so sending it again won't help. `WorldError`: a network, a server or a store
 failed or is busy, and the same call may succeed later (`retryable` says so).
 
 The eleven codes are the wire contract's and may not grow, because an unknown enum value breaks old clients. What is finer than a code is
-said in `detail`, a word in capitals that programs can compare. The service makes its errors with `of`, which writes the message; a client
-gives the message that came.
+said in `detail`, a word in capitals that programs can compare; docs/reference/protocol.md lists those that a server answers with. The
+service makes its errors with `of`, which writes the message; a client gives the message that came.
 """
 
 from __future__ import annotations
