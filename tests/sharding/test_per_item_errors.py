@@ -66,7 +66,7 @@ async def test_without_per_item_errors_the_dequeue_fails_as_it_ever_did(farm: Fa
     jobs = await claim_one_of_each(farm)
     await farm.put("3")
     farm.lanes("2").put_out_of_use("test")
-    with pytest.raises(ShardConnectionFailed, match=r"Shard 2 is out of reach \(the acks that rode along failed"):
+    with pytest.raises(ShardConnectionFailed, match=r"Shard 2 is unreachable \(the acks that rode along failed"):
         await farm.dequeue(acks=acks_of(jobs, each=False))
     assert await farm.in_progress_on("3") == 0  # acked, and the other was not claimed
     assert await farm.jobs_on("3") == 1

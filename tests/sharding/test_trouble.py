@@ -383,7 +383,7 @@ async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> No
         farm.service.bulk.delete_jobs_by_descriptor("q", both),
     )
     for call in calls:
-        with pytest.raises(ShardConnectionFailed, match="Shard 2 is out of reach"):
+        with pytest.raises(ShardConnectionFailed, match="Shard 2 is unreachable"):
             await call
     assert await farm.jobs_on("3") == 0  # what could be done was
 

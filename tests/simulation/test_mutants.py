@@ -167,7 +167,7 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
 
 def test_a_unique_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QueueState, "key_holder", lambda *_: None)
-    assert "TWINS" in caught()
+    assert "DUPLICATES" in caught()
 
 
 def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ MEANINGS: dict[int, str] = {
     REFUSED: "Refused: no such queue or job, an invalid argument, a wrong password. The same command fails again.",
     USAGE: "The command line is wrong.",
     UNREACHABLE: "The server can't be reached, or did not answer in time.",
-    BUSY: "The server can't do it now: a limit, a pause, a full queue or store, a shard out of reach. Try again later.",
+    BUSY: "The server can't do it now: a limit, a pause, a full queue or store, an unreachable shard. Try again later.",
     UNEXPECTED_RESULT: "It ran, but the outcome is not the expected one (`demo`, `load`).",
     BUG: "An error of this program. Please report it.",
     RECYCLED: "A `worker` reached its number of jobs, its age or its memory limit. Start it again.",

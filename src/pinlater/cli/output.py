@@ -45,7 +45,7 @@ def clear_screen() -> None:
         sys.stdout.write("\x1b[H\x1b[2J")
 
 
-def warn_incomplete(reason: str = "a shard is out of reach, and its jobs are not counted") -> None:
+def warn_incomplete(reason: str = "a shard is unreachable, and its jobs are not counted") -> None:
     """Says on standard error that the answer lacks something."""
     sys.stderr.write(f"incomplete: {reason}\n")
 

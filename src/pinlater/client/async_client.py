@@ -102,7 +102,7 @@ class AsyncClient(AsyncFace):
     ) -> list[values.AckResult]:
         """Ends attempts; says what became of each, in the order of `acks`.
 
-        One that can't be carried out, since its shard is out of reach, say, makes the call raise, whatever became of the others. With
+        One that can't be carried out, since its shard is unreachable, say, makes the call raise, whatever became of the others. With
         `per_item_errors` its result says so instead, where the server knows that; so it is for `checkpoint`, `heartbeat` and `release`.
         """
         return await self._run(_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
@@ -164,7 +164,7 @@ class AsyncClient(AsyncFace):
         future: bool = False,
         regex: str | None = None,
     ) -> values.JobCount:
-        """As `count`, and says where a shard out of reach is not counted. An original server raises UnknownMethod."""
+        """As `count`, and says where an unreachable shard is not counted. An original server raises UnknownMethod."""
         return await self._run(_calls.count_jobs(queue, state, priority=priority, future=future, regex=regex))
 
     async def scan(

@@ -100,7 +100,7 @@ class Client(SyncFace):
     def ack(self, queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool = False) -> list[values.AckResult]:
         """Ends attempts; says what became of each, in the order of `acks`.
 
-        One that can't be carried out, since its shard is out of reach, say, makes the call raise, whatever became of the others. With
+        One that can't be carried out, since its shard is unreachable, say, makes the call raise, whatever became of the others. With
         `per_item_errors` its result says so instead, where the server knows that; so it is for `checkpoint`, `heartbeat` and `release`.
         """
         return self._run(_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
@@ -162,7 +162,7 @@ class Client(SyncFace):
         future: bool = False,
         regex: str | None = None,
     ) -> values.JobCount:
-        """As `count`, and says where a shard out of reach is not counted. An original server raises UnknownMethod."""
+        """As `count`, and says where an unreachable shard is not counted. An original server raises UnknownMethod."""
         return self._run(_calls.count_jobs(queue, state, priority=priority, future=future, regex=regex))
 
     def scan(

@@ -113,7 +113,7 @@ class PriorityCounts(NamedTuple):
 class QueueStats(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
 
-    `incomplete`: a shard was out of reach, and its jobs are not counted.
+    `incomplete`: a shard was unreachable, and its jobs are not counted.
     """
 
     queue: str

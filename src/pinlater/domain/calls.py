@@ -99,7 +99,7 @@ class AckResult(NamedTuple):
 
 
 class JobCount(NamedTuple):
-    """How many jobs a filter finds. `incomplete`: a shard was out of reach, and its jobs are not counted."""
+    """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted."""
 
     jobs: int
     incomplete: bool = False

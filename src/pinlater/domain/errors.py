@@ -89,7 +89,7 @@ class WorldError(PinLaterError):
 
 
 class Unavailable(WorldError):
-    """A part of the service that the call needs failed, is out of reach, is full or stops. Keeps its `__cause__`."""
+    """A part of the service that the call needs failed, is unreachable, is full or stops. Keeps its `__cause__`."""
 
 
 # --- the caller's fault ------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ class NoHealthyShards(Unavailable):
 
 
 class ShardConnectionFailed(Unavailable):
-    """A shard that the request needs is out of the server's reach, or failed; repeating is safe where the contract says so."""
+    """A shard that the request needs is unreachable or failed; repeating is safe where the contract says so."""
 
     code = ErrorCode.SHARD_CONNECTION_FAILED
     detail = "SHARD_UNREACHABLE"

@@ -201,7 +201,7 @@ async def _wait_until_empty(chosen: Sequence[ShardPlace], settings: Settings, *,
 
 
 def _left(seen: Sequence[Seen]) -> str:
-    parts = [f"{shard.place.name}: " + ("out of reach" if shard.look is None else _live(shard.look)) for shard in seen]
+    parts = [f"{shard.place.name}: " + ("unreachable" if shard.look is None else _live(shard.look)) for shard in seen]
     return ", ".join(parts)
 
 

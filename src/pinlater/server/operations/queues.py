@@ -59,7 +59,7 @@ class Queues:
         self._rates = rates
 
     async def create_queue(self, name: str) -> None:
-        """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back.
+        """Makes it on every shard; where it exists nothing happens. Unreachable shards get it when they are back.
 
         A shard on which it was deleted since makes it only with a life that is later, which it is given where this call is young: one
         that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then, and `RequestTooOld` where it stood
@@ -104,7 +104,7 @@ class Queues:
     async def delete_queue(self, name: str, password: str) -> None:
         """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
 
-        A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
+        An unreachable shard keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
         later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` where this call stood still
         and the queue was made again meanwhile; `RequestTooOld` where it stood still before it began to delete.
         """
@@ -144,7 +144,7 @@ class Queues:
         return sorted(self._queue_cache.queues)
 
     async def configure_queue(self, name: str, config: QueueConfig) -> None:
-        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back.
+        """Replaces the queue's settings. Other servers follow within 5 s; unreachable shards, when they are back.
 
         Of two changes at once all shards keep the same one.
         """

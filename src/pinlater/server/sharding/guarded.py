@@ -39,7 +39,7 @@ def slow_to_answer(shard: str) -> ShardConnectionFailed:
 
 def out_of_reach(name: str) -> ShardConnectionFailed:
     """What a call that needs a shard out of use is answered."""
-    return ShardConnectionFailed(f"Shard {name} is out of reach", retry_after_ms=1000)
+    return ShardConnectionFailed(f"Shard {name} is unreachable", retry_after_ms=1000)
 
 
 def _guarded(

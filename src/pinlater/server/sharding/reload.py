@@ -73,7 +73,7 @@ async def open_shards(
     for shard, error in made:
         shard.is_new = error is not None
         if error is not None:
-            logger.error("a shard is out of reach", extra={"shard": shard.name, "reason": error.message})
+            logger.error("a shard is unreachable", extra={"shard": shard.name, "reason": error.message})
     return Shards([shard for shard, _ in made], random, settings)
 
 
@@ -226,7 +226,7 @@ class Reload:
             )
             logger.log(level, "a shard taken out of the map is kept", extra={"shard": name, "reason": reason})
         for name, reason in change.unopened.items():
-            logger.error("a shard is out of reach", extra={"shard": name, "reason": reason})
+            logger.error("a shard is unreachable", extra={"shard": name, "reason": reason})
         done = {name: value for name, value in change._asdict().items() if value and name not in {"kept", "unopened"}}
         if done:
             logger.info("the shard map has changed", extra=done)

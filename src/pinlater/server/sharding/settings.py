@@ -1,4 +1,4 @@
-"""Settings of sharding: time limits, when a shard counts as out of reach, and how it is tried again.
+"""Settings of sharding: time limits, when a shard counts as unreachable, and how it is tried again.
 
 They hold for stores that other servers share (databases over a network). An embedded store is one disk without an alternative:
 it is waited for, as long as it takes.

@@ -6,7 +6,7 @@ One call is one transaction: all of it is stored when the call returns, or none 
 What a store may rely on: values were checked by the service (names, priorities, sizes, ranges), ids are new and ascending.
 What it must decide itself, inside its transaction: whether a queue exists, which worker holds a claim, whether a key is taken, whether
 a queue is full. Results come back in the order of the arguments. An item that can't be done is answered with a `PinLaterError`
-*value* in its place and harms no other; a call raises only `Unavailable`s (the shard is out of reach, full, broken) and bugs.
+*value* in its place and harms no other; a call raises only `Unavailable`s (the shard is unreachable, full, broken) and bugs.
 Where a store can't know whether a raised call was stored (the connection went between COMMIT and its answer) it raises
 `OutcomeUnknown`; of every other error callers believe that nothing was, and may put the jobs elsewhere.
 
