@@ -18,6 +18,7 @@ from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.connection import ThriftConnection
+from pinlater.server.thrift.gauges import show_thrift
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
 from pinlater.server.thrift.open_files import make_room
@@ -123,37 +124,7 @@ class ThriftServer:
             backlog=self.settings.backlog,
             reuse_port=self._shared_port or None,
         )
-        self.metrics.gauge(
-            "thrift-connections",
-            lambda: len(self._connections),
-            prometheus="pinlater_connections",
-            help="Open connections",
-        )
-        self.metrics.gauge(
-            "thrift-requests-running",
-            lambda: self.answering.running,
-            prometheus="pinlater_requests_running",
-            help="Requests under way, long polls excepted",
-        )
-        self.metrics.gauge(
-            "thrift-long-polls",
-            lambda: self.answering.waiting,
-            prometheus="pinlater_long_polls",
-            help="Dequeues with waitMillis under way",
-        )
-        self.metrics.labelled_gauge(
-            "memory-in-flight-",
-            self.budget.by_kind,
-            prometheus="pinlater_memory_in_flight_bytes",
-            label="kind",
-            help="Bytes held of requests not answered yet, answers not sent yet, and scans under way",
-        )
-        self.metrics.gauge(
-            "memory-in-flight-limit",
-            lambda: self.budget.limit_bytes,
-            prometheus="pinlater_memory_in_flight_limit_bytes",
-            help="The most that these may be together (setting max_buffered_bytes)",
-        )
+        show_thrift(self.metrics, lambda: self.connections, self.answering, self.budget)
         self._schedule_sweep(loop)
         self.standstill.begin()
         self._beat_and_go_on(loop)
