@@ -116,8 +116,8 @@ class ConnectionPool:
         raise ClientClosed("The client is closed")
 
     def renew(self) -> None:
-        """Makes no new call over any connection of now: one of them does not answer, and who knows about the others. Calls under way
-        go on."""
+        """Makes no new call over any connection that is open now: one of them does not answer, and the others may not either. Calls
+        under way go on."""
         for connection in self._shared:
             if connection is not None:
                 connection.retire()

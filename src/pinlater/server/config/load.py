@@ -94,9 +94,9 @@ def _read_file(path: Path) -> Source:
 
 
 def _layer(sources: Iterable[Source], problems: list[str]) -> tuple[dict[str, object], dict[str, Origin]]:
-    """The strongest value of each key; a key that is not set may take the value of another.
+    """The value of each key from the first source that sets it, and where it came from; a key that is not set may take another's value.
 
-    Values that lose are checked too, but for a store, which may be one that we don't have.
+    Values of the later sources are checked too, except for a store, because one that is not used need not exist here.
     """
     values: dict[str, object] = {}
     origins: dict[str, Origin] = {}

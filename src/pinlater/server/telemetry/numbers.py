@@ -13,7 +13,7 @@ NOTHING = Reading({}, {}, {})
 
 
 class Numbers(NamedTuple):
-    """What happened in a process, or in several, and how it stands there. `counts` is what is in the store."""
+    """What one process or several have counted (`reading`), their gauges and labels now, and the `counts` of jobs in the store."""
 
     reading: Reading = NOTHING
     gauges: Sequence[GaugeReading] = ()
@@ -22,7 +22,7 @@ class Numbers(NamedTuple):
 
 
 def look(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
-    """Reads everything now, on the event loop's thread; the result, to be called in any, does what costs."""
+    """Reads everything now, on the event loop's thread. The result is to be called, in any thread: it does the expensive part."""
     newer, older = metrics.last_minute() if last_minute else (metrics.snapshot(), None)
     return _numbers(metrics, counts, newer, older)
 

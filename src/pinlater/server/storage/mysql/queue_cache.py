@@ -41,8 +41,8 @@ class QueueEntry:
         self.priorities = sorted(set(priorities))
         self.floors: dict[int, int] = {}
         self.floors_since = 0.0
-        self.looked_at = 0.0  # when a claim last began at the very first place, and how long until one does again
-        self.look_every_s = _FLOOR_KEPT_S
+        self.looked_at = 0.0  # when a claim last began without a floor
+        self.look_every_s = _FLOOR_KEPT_S  # how long after that one does so again
         self._from_the_start = False
         self._before: dict[int, int] = {}  # the floors that hold where the claim under way comes to nothing
 
