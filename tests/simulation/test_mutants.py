@@ -14,10 +14,10 @@ from pinlater.server.dispatch import claiming as dispatch_claiming
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
 from tests.simulation.faults import Faults
 from tests.simulation.run import TINY, Run, Verdict, carry_out, plan_of, simulate

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import ClaimedJob
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
@@ -33,7 +34,6 @@ from pinlater.server.storage.options import Options, has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 SPECIAL = CHANGED | OPTIONS

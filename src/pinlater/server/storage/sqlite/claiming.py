@@ -11,6 +11,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
@@ -19,7 +20,6 @@ from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 # An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.
