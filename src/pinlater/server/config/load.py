@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinlater.domain.invalid_settings import InvalidSettings
 from pinlater.server.config.checks import check_together, warnings_about
 from pinlater.server.config.environment import OTHER_VARIABLES, read_environment
 from pinlater.server.config.errors import SettingsError
@@ -127,16 +128,15 @@ def _read(key: Key, item: Given, problems: list[str]) -> object:
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, Origin], problems: list[str]) -> Settings | None:
-    """The value objects. A table's own check (`ValueError` from its dataclass) is a problem like any other."""
+    """The value objects. A table's own check (`InvalidSettings` from its dataclass) is a problem like any other."""
     parts: dict[str, Any] = {path: value for path, value in values.items() if "." not in path}
     for table, owner in tables().items():
         inner = {path.partition(".")[2]: value for path, value in values.items() if path.startswith(table + ".")}
         shared = {path.partition(".")[2]: values[of] for path, of in SHARED.items() if path.startswith(table + ".")}
         try:
             parts[table] = owner(**inner, **shared)
-        except ValueError as error:
-            named = [name for name in inner if name in str(error).split()]
-            places = [origins[f"{table}.{name}"].place for name in named or inner]
+        except InvalidSettings as error:
+            places = [origins[f"{table}.{name}"].place for name in error.fields]
             problems.append(f"{', '.join(filter(None, places)) or table}: {error}")
             return None
     return Settings(**parts)
