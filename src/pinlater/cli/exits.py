@@ -50,7 +50,7 @@ _state = {"tracebacks": False, "json": False}
 
 
 def tracebacks(wanted: bool | None = None) -> bool:
-    """Whether unexpected errors show their traceback; sets it where an argument is given."""
+    """Whether unexpected errors show their traceback; sets it if an argument is given."""
     if wanted is not None:
         _state["tracebacks"] = wanted
     return _state["tracebacks"]

@@ -19,7 +19,7 @@ _IDLE_WAIT_CONNECTIONS_MAX = 64
 
 
 class ConnectionPool:
-    """Hands out usable connections; makes them as needed, on the next server where one can't be reached."""
+    """Hands out usable connections; makes them as needed, on the next server if one can't be reached."""
 
     def __init__(
         self,

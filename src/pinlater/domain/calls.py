@@ -82,7 +82,7 @@ class AckResult(NamedTuple):
     """What became of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when.
 
     `error` comes with the outcome ERROR, which only calls with `per_item_errors` get: why this item was not carried out, or may not
-    have been. Where it is retryable the same item may be sent again.
+    have been. If it is retryable the same item may be sent again.
     """
 
     descriptor: str

@@ -34,8 +34,8 @@ class ErrorCode(IntEnum):
 class PinLaterError(Exception):
     """Any answer other than success, or none at all.
 
-    `code` is the contract's number, or None where no server answered. `detail` is a word in capitals that programs can compare
-    ('' where the server said none). `retryable` says whether the same call may succeed later; `retry_after_ms` is a hint, or None.
+    `code` is the contract's number, or None if no server answered. `detail` is a word in capitals that programs can compare
+    ('' if the server said none). `retryable` says whether the same call may succeed later; `retry_after_ms` is a hint, or None.
     """
 
     code: ErrorCode | None = None
@@ -291,7 +291,7 @@ class NoHealthyShards(Unavailable):
 
 
 class ShardConnectionFailed(Unavailable):
-    """A shard that the request needs is unreachable or failed; repeating is safe where the contract says so."""
+    """A shard that the request needs is unreachable or failed; repeating is safe if the contract says so."""
 
     code = ErrorCode.SHARD_CONNECTION_FAILED
     detail = "SHARD_UNREACHABLE"

@@ -320,7 +320,7 @@ def _setting(field: str, text: str) -> float | None:
 
 
 def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
-    """Values in force and where they come from; also the queue's own where they are not in force."""
+    """Values in force and where they come from; also the queue's own if they are not in force."""
     in_force = settings.values._asdict()
     if as_json:
         own = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}

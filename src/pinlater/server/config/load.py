@@ -78,7 +78,7 @@ def _read_flags(flags: Mapping[str, object]) -> Source:
 
 
 def _read_file(path: Path) -> Source:
-    """The settings file; its suffix says which of the two languages it is in. Java's is in Latin-1 where it isn't UTF-8."""
+    """The settings file; its suffix says which of the two languages it is in. Java's is in Latin-1 if it isn't UTF-8."""
     readers = {".toml": read_toml, ".properties": read_original}
     reader = readers.get(path.suffix)
     if reader is None:

@@ -55,7 +55,7 @@ class ClaimReturns:
             await asyncio.wait(self._under_way)
 
     async def _release(self, queue: str, part: FromShard, *, charged: bool) -> None:
-        """Tries again for a while. Also where the outcome is unknown: the token names this claim alone, so that a second release of it
+        """Tries again for a while. Also if the outcome is unknown: the token names this claim alone, so that a second release of it
         changes nothing."""
         shard = self._shards.get(part.shard)
         if shard is None:

@@ -69,7 +69,7 @@ class Wakes(asyncio.DatagramProtocol):
         self._peers = peers
 
     def tell(self, queue: str, jobs: int) -> None:
-        """`jobs` jobs of this queue can be claimed now. At once where nothing was told lately, else with what comes in the next moment."""
+        """`jobs` jobs of this queue can be claimed now. At once if nothing was told lately, else with what comes in the next moment."""
         if not self._peers:
             return
         self._waiting[queue] = self._waiting.get(queue, 0) + jobs
@@ -135,7 +135,7 @@ def _signature(payload: bytes, secret: bytes) -> bytes:
 
 
 def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
-    """What a datagram says; None where it isn't one of ours."""
+    """What a datagram says; None if it isn't one of ours."""
     if len(data) > _DATAGRAM_BYTES_MAX:
         return None
     signature, payload = data[:_SIGNATURE_BYTES], data[_SIGNATURE_BYTES:]

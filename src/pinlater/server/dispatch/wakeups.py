@@ -10,7 +10,7 @@ from pinlater.server.storage.values import InsertRequest
 
 
 class Wakeups:
-    """The waiters of all queues. `elsewhere(queue, jobs)` tells the other servers; None where there are none."""
+    """The waiters of all queues. `elsewhere(queue, jobs)` tells the other servers; None if there are none."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -41,7 +41,7 @@ class Source(Protocol):
         ...
 
     def processes(self) -> Collector | None:
-        """Prometheus' numbers of the processes, where it isn't only this one."""
+        """Prometheus' numbers of the processes, if it isn't only this one."""
         ...
 
     async def alive(self) -> Readiness:

@@ -69,7 +69,7 @@ async def address_in_turns(
 
 
 class _Addressed:
-    """The parts of a request so far. Raises `InvalidArgument` where it names more than `most` jobs."""
+    """The parts of a request so far. Raises `InvalidArgument` if it names more than `most` jobs."""
 
     def __init__(self, shards: Shards, queue: str | None, count: int, most: int) -> None:
         if count > most:
@@ -200,7 +200,7 @@ async def on_reachable(
 async def one_after_another(
     shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[int]]
 ) -> int:
-    """The sum of what `act` gives for each shard in reach, where they share a budget. Leaves out as `on_reachable` does."""
+    """The sum of what `act` gives for each shard in reach, if they share a budget. Leaves out as `on_reachable` does."""
     found = reachable(shards, metrics, method)
     total, failures = 0, 0
     for shard in found:

@@ -139,7 +139,7 @@ class Joined:
         return Readiness(not silent, tuple(silent))
 
     async def readiness(self) -> Readiness:
-        """Ready where at least one is; the others with their reasons."""
+        """Ready if at least one is; the others with their reasons."""
         if self._state() != "ready":
             return Readiness(False, (self._state(),))
         answers = await self._ask("none")

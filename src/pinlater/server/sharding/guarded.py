@@ -178,7 +178,7 @@ async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterErr
 
 
 async def ping(shard: Shard, seconds: float, now_ms: int | None = None) -> None:
-    """Raises `Unavailable` where the shard couldn't serve a write now, or doesn't answer in time."""
+    """Raises `Unavailable` if the shard couldn't serve a write now, or doesn't answer in time."""
     await within(shard.ping(now_ms), seconds, _unanswered(shard.name, seconds))
 
 

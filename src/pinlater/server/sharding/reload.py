@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class DesiredShard(NamedTuple):
-    """A shard as the operator wants it. `make` gives it unopened; it is made anew where `address` differs from before.
+    """A shard as the operator wants it. `make` gives it unopened; it is made anew if `address` differs from before.
 
     `address` holds whatever makes it another one: host, port, database, who logs in. It is compared, never logged.
     """
@@ -53,9 +53,9 @@ class MapChange(NamedTuple):
 async def open_shards(
     desired: Sequence[DesiredShard], clock: Clock, random: Random, settings: ShardingSettings | None = None
 ) -> Shards:
-    """The map to start with. Those that can't be opened join out of use; raises the first one's `Unavailable` where none can.
+    """The map to start with. Those that can't be opened join out of use; raises the first one's `Unavailable` if none can.
 
-    Where none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
+    If none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
     """
     settings = settings or ShardingSettings()
     made = list(await asyncio.gather(*(_made(one, clock, random, settings) for one in desired)))

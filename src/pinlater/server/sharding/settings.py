@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShardingSettings:
-    """Milliseconds where the name says so."""
+    """Milliseconds if the name says so."""
 
     call_timeout_ms: int = 5_000
     """A request's call to a shard is given up after this long, and counts as a failure of the shard."""

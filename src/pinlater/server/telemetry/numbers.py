@@ -28,7 +28,7 @@ def look(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) 
 
 
 async def look_in_turns(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
-    """The same where there may be thousands of queues: in pieces between which others get their turn."""
+    """The same for thousands of queues: in pieces between which others get their turn."""
     newer, older = metrics.last_minute() if last_minute else (await metrics.snapshot_in_turns(), None)
     return _numbers(metrics, counts, newer, older)
 

@@ -106,7 +106,7 @@ class ThriftServer:
         return len(self._connections)
 
     async def start(self) -> None:
-        """Listens. Raises `OSError` where the address can't be had."""
+        """Listens. Raises `OSError` if the address can't be had."""
         loop = asyncio.get_running_loop()
         settings = self.settings
         room = make_room(settings.max_connections + settings.max_connections_refused, self._other_connections)
@@ -206,7 +206,7 @@ class ThriftServer:
         self._paused.pop(connection, None)
 
     def stalled(self, connection: ThriftConnection) -> None:
-        """The kernel didn't take all of its answers. Where they are too many, those that have waited longest are cut."""
+        """The kernel didn't take all of its answers. If they are too many, those that have waited longest are cut."""
         self._stalled.setdefault(connection)
         while self.budget.exhausted and self._stalled:
             oldest = next(iter(self._stalled))
@@ -224,7 +224,7 @@ class ThriftServer:
         self._holders[connection] = None
 
     def make_room_for(self, asker: ThriftConnection) -> bool:
-        """Sheds what others hold where the bytes in flight are used up; whether there is space again.
+        """Sheds what others hold if the bytes in flight are used up; whether there is space again.
 
         First what is held too slowly, then what callers hold beyond their share.
         """

@@ -115,7 +115,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
 
 
 async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
-    """Moves the rows; reads the bodies, and where less was there than asked for when there will be more, in the same packet."""
+    """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
     _move(claims, transaction)
     plain = sorted(job_id for one in claims for job_id in one.plain)
     special = sorted(job_id for one in claims for job_id in one.special)
@@ -293,7 +293,7 @@ class _Claim:
             share.moved = len(share.picked)
 
     def looks(self) -> list[bytes]:
-        """What else is to be asked: when the next job is due, where calls got too few."""
+        """What else is to be asked: when the next job is due, if calls got too few."""
         if not (self._a_call_lacks_jobs or self._due_jobs_left):
             return []
         return [
@@ -308,7 +308,7 @@ class _Claim:
     ) -> None:
         """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
 
-        One that is in neither was deleted by another server, where the answer was lost and this server asked again.
+        One that is in neither was deleted by another server, if the answer was lost and this server asked again.
         """
         now_ms = self._now_ms
         until_ms = later(now_ms, self._timeout_ms)

@@ -1,7 +1,7 @@
 """Acks, and the bound on a checkpoint's body.
 
 Most acks are plain: a success without a status, of a job at its first attempt. Those take one round trip a call: the call supposes that
-the claims are as the acks say, and where one is not, the database refuses the transaction, and the call runs again with a look first.
+the claims are as the acks say, and if one is not, the database refuses the transaction, and the call runs again with a look first.
 This way is measured and MySQL's own; all other acks go through `relational/in_hand.py`.
 """
 

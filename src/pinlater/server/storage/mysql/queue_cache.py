@@ -1,7 +1,7 @@
 """The queues of one shard, as this server last read them, and from which run-after on claims have to look.
 
 Other servers change the same tables, so the cache makes calls faster and decides nothing. A transaction takes queues from it by
-`Transaction.queues_named` and `queues_of`, which ask the database for queues that are missing here. Where a queue that it took from here
+`Transaction.queues_named` and `queues_of`, which ask the database for queues that are missing here. If a queue that it took from here
 is deleted, the transaction fails and runs again on what the database says.
 """
 

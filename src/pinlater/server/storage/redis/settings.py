@@ -1,4 +1,4 @@
-"""Settings of the Redis store, and where a shard is. Imports no driver: the settings are read where none is installed, too."""
+"""Settings of the Redis store, and where a shard is. Imports no driver: the settings are read even if none is installed."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
 
 
 def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
-    """The earliest run-after of all that wait. Where nothing is due the counters mostly know it without a look."""
+    """The earliest run-after of all that wait. If nothing is due the counters mostly know it without a look."""
     first = NEVER_MS
     for counter in queue.counters.values():
         if counter.pending == 0:

@@ -1,7 +1,7 @@
 """Group commit on the event loop: the calls that arrive while one commit is under way share the next transaction.
 
 A batch's statements run on the loop, because the driver takes the interpreter's lock anew after every row, which starves a thread
-beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that where the
+beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that if the
 disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
 result after the COMMIT, never before.
 
@@ -9,7 +9,7 @@ A call that raises takes its transaction with it: everything is rolled back, the
 are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
 two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
 
-Where another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
+If another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
 and the loop turns meanwhile.
 
 A long call (an enqueue of thousands of jobs) is carried out in steps, each in a turn of the loop of its own, in a transaction that it
@@ -247,7 +247,7 @@ class Writer:
         self._rest()
 
     def _look_for_others(self) -> None:
-        """Reads the queue cache anew where another connection (an operator's) has changed the file. Costs a microsecond."""
+        """Reads the queue cache anew if another connection (an operator's) has changed the file. Costs a microsecond."""
         [version] = self._cursor.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._queue_cache.reload(self._cursor.execute)
@@ -276,7 +276,7 @@ class Writer:
                 return
 
     def _wait_for_lock(self, error: Exception) -> None:
-        """Another process has the file locked: tries again soon, or refuses what waits where that has lasted too long."""
+        """Another process has the file locked: tries again soon, or refuses what waits if that has lasted too long."""
         now = self._monotonic()
         shortest_s, longest_s = _BUSY_PAUSES_S
         if self._busy_since is None:
@@ -374,7 +374,7 @@ class Writer:
                 call.future.set_exception(error)
 
     def _roll_back(self) -> None:
-        """Undoes file and memory. Where even reading fails, the next transaction begins with another try, or fails with it."""
+        """Undoes file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
         self._stale = True
         try:
             if self._connection.in_transaction:
