@@ -1,4 +1,4 @@
-"""What every face of the client shares: a call goes out over a pooled connection, under a deadline, again where that is safe.
+"""What every face of the client shares: a call goes out over a pooled connection, under a deadline, again if that is safe.
 
 Belongs to one event loop; what may be asked from other threads says so. Must never make a call twice that could then take effect
 twice.
@@ -265,7 +265,7 @@ class Engine:
         return answer
 
     def patience(self, call: Call[T], deadline: float) -> float | None:
-        """Where another server could still be asked, this one gets half of the time that is left. From any thread."""
+        """If another server could still be asked, this one gets half of the time that is left. From any thread."""
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
         now = self._loop_time()
@@ -297,7 +297,7 @@ class Engine:
 
     # --- does this server know request keys? ------------------------------------------------------------------------------
     async def _honours_keys(self) -> bool:
-        """Whether the servers tell a resend by its key. Asks where it isn't known yet; raises what kept it from asking."""
+        """Whether the servers tell a resend by its key. Asks if it isn't known yet; raises what kept it from asking."""
         if self._keys_honoured is None:
             await self._find_out(await self._pool.shared())
         return self._keys_honoured is True

@@ -130,7 +130,7 @@ class Answering:
         self.waiting = 0
 
     async def answer(self, frame: bytes, arrived_s: float, recipient: Recipient) -> bytes:
-        """The framed reply, or `NO_ANSWER`. Raises `WireError` only where the connection is lost with it."""
+        """The framed reply, or `NO_ANSWER`. Raises `WireError` only if the connection is lost with it."""
         try:
             if len(frame) <= self._inline_bytes_max or self._large_frames is None:
                 call = self._decode(frame)
@@ -160,7 +160,7 @@ class Answering:
         return NO_ANSWER if call.oneway else reply
 
     async def _answer_with_care(self, call: Call, route: Route, recipient: Recipient) -> bytes:
-        """A call that waits, searches or needs much memory, or that comes where there are too many."""
+        """A call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.needs_care else None
         waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
@@ -260,7 +260,7 @@ class Answering:
             return encode_exception(call.method, call.seqid, declared_exception(unexpected()))
 
     def _undecodable(self, error: WireError) -> bytes:
-        """Thrift's own exception, with the connection left open, where it is known which call to answer."""
+        """Thrift's own exception, with the connection left open, if it is known which call to answer."""
         if error.name is None:
             raise error
         known = error.kind is not ApplicationErrorKind.UNKNOWN_METHOD
@@ -270,9 +270,9 @@ class Answering:
         return encode_application_error(error.name, error.seqid, error.kind, error.message)
 
     def refuse_unread(self, head: bytes, *, pipelined: bool) -> bytes:
-        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` where its caller waits for none.
+        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` if its caller waits for none.
 
-        Raises `WireError` where it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
+        Raises `WireError` if it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
         """
         header = self._header(head)
         error = TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes)
@@ -288,7 +288,7 @@ class Answering:
         return encode_exception(method, header.seqid, declared_exception(error))
 
     def too_long(self, error: FrameTooLong) -> bytes:
-        """What to tell the caller of a frame beyond the bound; `NO_ANSWER` where it isn't known to be a call."""
+        """What to tell the caller of a frame beyond the bound; `NO_ANSWER` if it isn't known to be a call."""
         try:
             header = self._header(error.start)
         except WireError:

@@ -1,7 +1,7 @@
 """Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest.
 
-In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. Where a
-piece after the first one fails, the caller gets the number of jobs done so far; where its outcome is unknown, the caller gets that error.
+In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. If a
+piece after the first one fails, the caller gets the number of jobs done so far; if its outcome is unknown, the caller gets that error.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]
 
 
 def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
-    """Takes an UNFINISHED key again; False where another job has it."""
+    """Takes an UNFINISHED key again; False if another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True

@@ -61,7 +61,7 @@ async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list
 
 
 async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
-    """Takes an UNFINISHED key again; False where another job has it."""
+    """Takes an UNFINISHED key again; False if another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True
