@@ -1,4 +1,4 @@
-"""Usage errors, servers out of reach, missing extras, and the words of options; no server needed."""
+"""Usage errors, unreachable servers, missing extras, and the words of options; no server needed."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_
 def test_an_incomplete_answer_is_marked_in_table_and_json(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a server of several shards answers while one is out of reach."""
+    """As a server of several shards answers while one is unreachable."""
     stats_of = AsyncClient.queue_stats
 
     async def count_jobs(*_: object, **__: object) -> JobCount:
@@ -283,7 +283,7 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
     monkeypatch.setattr(AsyncClient, "queue_stats", queue_stats)
     counted = pinlater("count", queue)
     assert (counted.code, counted.out) == (0, "7\n")
-    assert counted.err == "incomplete: a shard is out of reach, and its jobs are not counted\n"
+    assert counted.err == "incomplete: a shard is unreachable, and its jobs are not counted\n"
     assert pinlater("count", queue, "--json").json["incomplete"] is True
     stats = pinlater("queue", "stats", queue)
     assert [line.split("\t")[-1] for line in stats.out.splitlines()] == ["incomplete", "yes"]

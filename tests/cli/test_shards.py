@@ -268,7 +268,7 @@ def test_a_change_of_a_queue_says_that_a_shard_out_of_reach_gets_it_later(
     """Else an operator who looks at that shard, or at a worker that was handed its job, has no hint."""
     place.write({"1": {}, "2": out_of_reach()})
     address = serve().address
-    note = "note: a shard is out of reach (/readyz of the server names it); it gets the change when it is back\n"
+    note = "note: a shard is unreachable (/readyz of the server names it); it gets the change when it is back\n"
     for words in (("create", "emails"), ("pause", "emails"), ("config", "emails", "--max-backlog", "9")):
         done = offline("queue", *words, "--server", address)
         assert (done.code, done.err) == (0, note)

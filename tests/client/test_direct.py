@@ -14,7 +14,7 @@ import pytest
 from pinlater.client import Client, JobState, _calls, _direct, errors
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
-from tests.client.proxy import Proxy
+from tests.databases.proxy import Proxy
 
 T = TypeVar("T")
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
@@ -112,7 +112,7 @@ async def test_a_connection_that_hangs_costs_its_call_the_deadline_and_the_next_
     async with FakeServer(getQueueNames=lambda _: ["a"]) as server, Proxy(server.address) as proxy:
         with Client(proxy.address, timeout_ms=300) as client:
             assert await asyncio.gather(*[in_thread(client.queue_names) for _ in range(3)]) == [["a"]] * 3
-            proxy.stall()
+            proxy.swallow_open()
             with pytest.raises(errors.DeadlineExceeded, match=r"within 0\.3 s"):
                 await in_thread(client.queue_names)
             assert await in_thread(client.queue_names) == ["a"]

@@ -24,7 +24,7 @@ from pinlater.client._calls import server_info
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
-from tests.client.proxy import Proxy
+from tests.databases.proxy import Proxy
 
 INFO = t.ServerInfo("9", [], "memory", 1, 1, 3, 1, 1, 1, 1, 1)
 
@@ -59,7 +59,7 @@ async def test_a_connection_that_hangs_costs_its_calls_their_deadline_and_the_ne
     async with Proxy(server.address) as proxy:
         async with AsyncClient(proxy.address, timeout_ms=300, connections=1) as client:
             await client.create_queue("q")
-            proxy.stall()
+            proxy.swallow_open()
             answers = await asyncio.gather(*[client.count("q") for _ in range(5)], return_exceptions=True)
             assert {type(answer) for answer in answers} == {errors.DeadlineExceeded}
             assert await client.count("q") == 0

@@ -31,6 +31,17 @@ class Answers:
         return answer
 
 
+async def test_a_repeat_that_is_refused_says_nothing_of_the_first_try() -> None:
+    busy = t.PinLaterException(500, "busy", detail="TOO_MANY_WAITING", retryable=True)
+    enqueues = Answers(FakeServer.HANG_UP, busy)
+    async with (
+        FakeServer(enqueueJobs=enqueues, getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+    ):
+        with pytest.raises(errors.ConnectionLost):
+            await client.enqueue("q", [b"x"])
+
+
 # --- decisions ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("resend", Resend)
 def test_what_took_no_effect_is_always_made_again(resend: Resend) -> None:

@@ -93,6 +93,13 @@ def test_a_bad_value_names_its_key_and_what_is_possible(tmp_path: Path, text: st
     assert found.startswith(str(tmp_path / "pinlater.toml") + ":")
 
 
+def test_a_complaint_about_a_table_names_where_its_setting_was_set_and_no_other_word_of_it(tmp_path: Path) -> None:
+    """The complaint repeats the value, which has the name of a setting in it that was set in another line."""
+    text = "[telemetry]\nlog_format = 'auto'\nlog_level = 'see log_format above'\n"
+    (found,) = problems(toml(tmp_path, text))
+    assert found.startswith(f"{tmp_path / 'pinlater.toml'}:3: telemetry.log_level: ")
+
+
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [("90000", 90_000), ("90 s", 90_000), ("1.5min", 90_000), ("2 h", 7_200_000), ("7d", 604_800_000)],

@@ -54,7 +54,7 @@ async def test_as_many_jobs_as_a_request_may_have_are_stored_and_answered_again_
 
 
 async def test_as_many_keys_as_a_request_may_have_are_found_taken(desk: Desk) -> None:
-    """The answer names each twin, and is kept whole under the request's key."""
+    """The answer names each duplicate, and is kept whole under the request's key."""
     first = await desk.request(InsertRequest(QUEUE, [with_unique_key(desk, number) for number in range(MANY)]))
     assert isinstance(first, Inserted)
     twins = InsertRequest(

@@ -88,6 +88,10 @@ class Proxy:
         """Nothing arrives, ever; connections that lost something are reset by `heal`."""
         self._do(lambda: self._set_flow(Flow.SWALLOW, self._ways(to_server, to_client)))
 
+    def swallow_open(self) -> None:
+        """Nothing arrives, ever, on the connections that are open now, until `heal` resets them; those to come work."""
+        self._do(self._swallow_open)
+
     def cut(self) -> None:
         """Every open connection is reset. New ones are taken as before."""
         self._do(self._cut)
@@ -134,6 +138,12 @@ class Proxy:
     def _set_flow(self, flow: Flow, ways: list[Direction]) -> None:
         for way in ways:
             way.set_flow(flow)
+
+    def _swallow_open(self) -> None:
+        self._set_flow(Flow.SWALLOW, self._ways(True, True))
+        self._to_server, self._to_client = Direction(), Direction()
+        for link in self._links:
+            link.lossy = True
 
     def _set(self, trap: Trap) -> Trap:
         self._do(lambda: self._traps.append(trap))

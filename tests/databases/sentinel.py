@@ -32,7 +32,7 @@ class Sentinels:
         self._master = master
         self._login = user, password
         self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._started = contextlib.ExitStack()
 
     @property
     def query(self) -> str:
@@ -45,20 +45,20 @@ class Sentinels:
         return [f"127.0.0.1:{port}" for port in self.ports]
 
     def __enter__(self) -> Self:
-        for port in self.ports:
-            self._processes.append(self._launch(port))
-        self.wait_for_master(self._master.port)
-        self._wait(
-            lambda: all(self._knows_everybody(port) for port in self.ports), "the Sentinels don't know each other"
-        )
+        with contextlib.ExitStack() as started:
+            for port in self.ports:
+                started.callback(_kill, self._launch(port))
+            self.wait_for_master(self._master.port)
+            self._wait(
+                lambda: all(self._knows_everybody(port) for port in self.ports), "the Sentinels don't know each other"
+            )
+            self._started = started.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        self._started.close()
 
     def wait_for_master(self, port: int) -> None:
         """Until all of them say that the master is there."""
@@ -101,3 +101,8 @@ class Sentinels:
                 logs = [(self._folder / f"sentinel-{port}" / "log").read_text()[-2000:] for port in self.ports]
                 raise ServerFailed("\n".join([complaint, *logs]))
             time.sleep(_STEP_S)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()

@@ -122,6 +122,18 @@ async def test_a_cut_resets_what_is_open_and_takes_new_connections(proxy: Proxy,
         assert await _asked(ends, b"again") == b"again"
 
 
+async def test_open_connections_can_go_silent_while_new_ones_work(proxy: Proxy) -> None:
+    async with _client(proxy) as old:
+        await _asked(old, b"hello")
+        proxy.swallow_open()
+        old[1].write(b"lost")
+        async with _client(proxy) as new:
+            assert await _asked(new, b"hello") == b"hello"
+            proxy.heal()
+            await _reset(old)
+            assert await _asked(new, b"still here") == b"still here"
+
+
 async def test_refusing_stops_new_connections_only_and_accepting_is_on_the_same_port(proxy: Proxy) -> None:
     async with _client(proxy) as old:
         await _asked(old, b"hello")

@@ -88,7 +88,7 @@ def _fill(database: RedisServer) -> list[str]:
 
 
 async def a_master_becomes_a_replica_for_a_while(stage: Stage) -> None:
-    """READONLY: `REPLICAOF` a master out of reach, and back."""
+    """READONLY: `REPLICAOF` an unreachable master, and back."""
     database: RedisServer = stage.places[HARMED].database
     await asyncio.to_thread(database.execute, "REPLICAOF", "127.0.0.1", "1")
     await stage.lasts(15, without=HARMED)

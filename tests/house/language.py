@@ -44,6 +44,8 @@ FORBIDDEN = {
     "refuse": r"turn(?:s|ed|ing)? away",
     "unexpected error": r"surprises?",
     "unknown outcome": r"doubtful|in doubt",
+    "unreachable": r"out of reach",
+    "duplicate": r"twins?",
 }
 # A name of a file or a module is none of these words, and neither is a part of a longer word.
 _ANY = re.compile(rf"(?<![\w./-])(?:{'|'.join(FORBIDDEN.values())})(?![\w/-]|\.\w)".replace(" ", r"\s+"), re.IGNORECASE)

@@ -74,9 +74,9 @@ async def test_open_metrics_is_negotiated(site: Site) -> None:
 async def test_alive_stays_ok_while_ready_says_why_it_is_not(site: Site) -> None:
     """An orchestrator restarts what is not alive and only withholds requests from what is not ready."""
     assert (await site.get("/readyz")).text == "ready\n"
-    site.readiness = Readiness(False, ("draining", "the store is out of reach"))
+    site.readiness = Readiness(False, ("draining", "the store is unreachable"))
     answer = await site.get("/readyz")
-    assert (answer.status, answer.text) == (503, "not ready: draining; the store is out of reach\n")
+    assert (answer.status, answer.text) == (503, "not ready: draining; the store is unreachable\n")
     assert (await site.get("/healthz")).status == 200
 
 

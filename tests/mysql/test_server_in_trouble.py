@@ -78,7 +78,7 @@ async def test_no_healthy_shards_is_said_while_none_is_left_and_no_longer(
         with pytest.raises(NoHealthyShards, match="Unable to find healthy shard"):
             client.dequeue("emails")
         status, text = page(server, "/readyz")
-        assert (status, "shard 1 is out of reach" in text, "shard 2 is out of reach" in text) == (503, True, True)
+        assert (status, "shard 1 is unreachable" in text, "shard 2 is unreachable" in text) == (503, True, True)
         database.start()
         wait_until(lambda: healthy(server) == {"1": True, "2": True})
         assert set(enqueue(client, 30)) == {"1", "2"}

@@ -1,4 +1,4 @@
-"""What the contract says of several shards, on memory shards in this process: spreading, coverage, homes of keys, shards out of reach."""
+"""What the contract says of several shards, on memory shards in this process: spreading, coverage, homes of keys, unreachable shards."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     lost = sum(row.pending for row in await hidden.shard.count_jobs(["q"]))
     hidden.healthy = False
     assert await wire.count("q", bodyRegexToMatch=regex) == everything - lost
-    assert "out of reach" in caplog.text
+    assert "unreachable" in caplog.text
     counted = await wire.call("countJobs", request=ttypes.PinLaterGetJobCountRequest("q", 0, bodyRegexToMatch=regex))
     assert (counted.jobs, counted.incomplete) == (everything - lost, True)
     [stats] = await wire.call("getQueueStats", queueNames=["q"])

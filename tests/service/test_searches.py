@@ -159,22 +159,22 @@ async def test_where_no_process_can_be_started_searches_are_refused_and_all_else
     monkeypatch.setattr(searches_module, "_command", lambda: ["/nowhere/python"])
     await world.enqueue(b"x")
     with pytest.raises(SearchUnavailable, match="could not be started"):
-        await world.service.looking.count(PENDING._replace(body_regex="x"))
-    assert await world.service.looking.count(PENDING) == 1
+        await world.service.inspecting.count(PENDING._replace(body_regex="x"))
+    assert await world.service.inspecting.count(PENDING) == 1
     assert len((await world.dequeue(1)).jobs) == 1
 
 
 async def test_a_search_over_its_steps_is_refused_before_it_starts(world: World) -> None:
     await world.enqueue(b"ab" * 400, b"ab" * 400)
     budget = ServiceSettings(regex_steps_max=1_000_000)
-    inspect = world.service.looking.scan.__self__  # type: ignore[attr-defined]
+    inspect = world.service.inspecting.scan.__self__  # type: ignore[attr-defined]
     inspect._settings = budget
     costly = PENDING._replace(body_regex="a.{900}c")
-    for refused in (world.service.looking.count(costly), world.service.looking.scan(ScanCommand(costly))):
+    for refused in (world.service.inspecting.count(costly), world.service.inspecting.scan(ScanCommand(costly))):
         with pytest.raises(InvalidArgument, match=r"program of \d+ instructions.*regex_steps_max") as error:
             await refused
         assert error.value.detail == "REGEX_TOO_COSTLY"
-    assert await world.service.looking.count(PENDING._replace(body_regex="ab")) == 2
+    assert await world.service.inspecting.count(PENDING._replace(body_regex="ab")) == 2
 
 
 async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(world: World) -> None:
@@ -183,11 +183,11 @@ async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(w
     for body in (b"e", b"a" * 900, b"c", b"b", b"a"):
         await world.enqueue(body)
         world.clock.advance(ms=10)
-    inspect = world.service.looking.scan.__self__  # type: ignore[attr-defined]
+    inspect = world.service.inspecting.scan.__self__  # type: ignore[attr-defined]
     inspect._settings = ServiceSettings(regex_steps_max=1_000)
     every = PENDING._replace(body_regex="[abce]+")
-    page = await world.service.looking.scan(ScanCommand(every, bodies=True, paged=True))
+    page = await world.service.inspecting.scan(ScanCommand(every, bodies=True, paged=True))
     assert [job.body for _, job in page.jobs] == [b"a", b"b", b"c"]
     assert page.incomplete
     with pytest.raises(InvalidArgument, match="regex_steps_max"):
-        await world.service.looking.scan(ScanCommand(every, continuation=page.continuation, bodies=True, paged=True))
+        await world.service.inspecting.scan(ScanCommand(every, continuation=page.continuation, bodies=True, paged=True))

@@ -164,7 +164,7 @@ def play(
     dead: Sequence[str] = (),
     prepare: Callable[[Farm], None] = lambda farm: None,
 ) -> None:
-    """Runs the scenario on a farm of these shards with the queue `q`. `dead`: those that are out of reach at the start.
+    """Runs the scenario on a farm of these shards with the queue `q`. `dead`: those that are unreachable at the start.
 
     `prepare` comes before they are opened.
     """

@@ -64,12 +64,12 @@ async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(serve
     await server.core.shard_monitor.ping_all()
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 200")
-    assert answer.endswith("ready; shard 2 is out of reach: connection refused\n")
+    assert answer.endswith("ready; shard 2 is unreachable: connection refused\n")
     stores["1"].dead = "no route"
     await server.core.shard_monitor.ping_all()
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 503")
-    assert "shard 1 is out of reach: no route; shard 2 is out of reach: connection refused" in answer
+    assert "shard 1 is unreachable: no route; shard 2 is unreachable: connection refused" in answer
 
 
 async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stores: Stores) -> None:
@@ -89,7 +89,7 @@ async def test_a_server_starts_without_a_shard_that_is_gone(stores: Stores) -> N
     stores["1"].dead = "connection refused"
     app = App(SETTINGS)
     await app.start()
-    assert "shard 1 is out of reach: connection refused" in await page(app, "/readyz")
+    assert "shard 1 is unreachable: connection refused" in await page(app, "/readyz")
     assert 'pinlater_shard_healthy{shard="1"} 0.0' in await page(app, "/metrics")
     await app.stop(0)
 

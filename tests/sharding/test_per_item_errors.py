@@ -57,7 +57,7 @@ async def test_a_dequeue_claims_though_the_shard_of_one_of_its_acks_is_away(farm
     assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
     assert details(dequeued.ack_results) == ["", "SHARD_UNREACHABLE", ""]
     assert [shard_of(job.descriptor) for job in dequeued.jobs] == ["3"]
-    assert await farm.service.looking.count(_SUCCEEDED) == 2
+    assert await farm.service.inspecting.count(_SUCCEEDED) == 2
 
 
 @on_farm()
@@ -66,7 +66,7 @@ async def test_without_per_item_errors_the_dequeue_fails_as_it_ever_did(farm: Fa
     jobs = await claim_one_of_each(farm)
     await farm.put("3")
     farm.lanes("2").put_out_of_use("test")
-    with pytest.raises(ShardConnectionFailed, match=r"Shard 2 is out of reach \(the acks that rode along failed"):
+    with pytest.raises(ShardConnectionFailed, match=r"Shard 2 is unreachable \(the acks that rode along failed"):
         await farm.dequeue(acks=acks_of(jobs, each=False))
     assert await farm.in_progress_on("3") == 0  # acked, and the other was not claimed
     assert await farm.jobs_on("3") == 1
@@ -86,7 +86,7 @@ async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(farm: Farm) -
     await farm.pass_time(400)
     [again] = (await farm.dequeue(acks=acks_of([jobs[1]]))).ack_results
     assert again.outcome is Outcome.ALREADY_FINAL
-    assert await farm.service.looking.count(_SUCCEEDED) == 3
+    assert await farm.service.inspecting.count(_SUCCEEDED) == 3
 
 
 @on_farm()

@@ -190,7 +190,12 @@ async def test_no_healthy_shards_only_when_none_is_left(farm: Farm) -> None:
     await farm.enqueue(b"x")
     assert len((await farm.dequeue()).jobs) == 1
     farm.lanes("3").put_out_of_use("test")
-    for call in (farm.enqueue(b"x"), farm.enqueue(b"x", key="k"), farm.dequeue(), farm.service.looking.count(_PENDING)):
+    for call in (
+        farm.enqueue(b"x"),
+        farm.enqueue(b"x", key="k"),
+        farm.dequeue(),
+        farm.service.inspecting.count(_PENDING),
+    ):
         with pytest.raises(NoHealthyShards):
             await call
 
@@ -365,7 +370,7 @@ async def test_repeating_an_ack_is_safe(farm: Farm) -> None:
     with pytest.raises(OutcomeUnknown):
         await farm.ack(job)
     await farm.ack(job)
-    assert await farm.service.looking.count(JobFilter("q", JobState.SUCCEEDED)) == 1
+    assert await farm.service.inspecting.count(JobFilter("q", JobState.SUCCEEDED)) == 1
 
 
 @on_farm()
@@ -375,7 +380,7 @@ async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> No
     farm.lanes("2").put_out_of_use("test")
     both = [jobs["2"], jobs["3"]]
     calls = (
-        farm.service.looking.lookup(both, bodies=True),
+        farm.service.inspecting.lookup(both, bodies=True),
         farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(jobs["2"], tokens["2"])]),
         farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
         farm.service.claimed_jobs.release(CALLER, "q", [Claim(jobs["2"], tokens["2"])], 0),
@@ -383,7 +388,7 @@ async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> No
         farm.service.bulk.delete_jobs_by_descriptor("q", both),
     )
     for call in calls:
-        with pytest.raises(ShardConnectionFailed, match="Shard 2 is out of reach"):
+        with pytest.raises(ShardConnectionFailed, match="Shard 2 is unreachable"):
             await call
     assert await farm.jobs_on("3") == 0  # what could be done was
 
@@ -403,7 +408,7 @@ async def test_thousands_of_heartbeats_share_a_few_calls(farm: Farm) -> None:
     await asyncio.gather(*(each(job) for job in jobs))
     for method in ("extend_claims", "checkpoint_jobs", "release_jobs"):
         assert farm.store("1").calls[method] <= 3
-    assert {job.body for _, job in await farm.service.looking.lookup(jobs, bodies=True)} == {b"half"}
+    assert {job.body for _, job in await farm.service.inspecting.lookup(jobs, bodies=True)} == {b"half"}
 
 
 # --- everything else --------------------------------------------------------------------------------------------------------------
@@ -414,12 +419,12 @@ async def test_counts_scans_and_deletes_answer_for_the_rest_when_a_shard_fails_o
     for name in "123":
         await farm.put(name)
     farm.store("2").dead = "gone"
-    assert await farm.service.looking.count(_PENDING) == 2
-    scanned = await farm.service.looking.scan(ScanCommand(_PENDING))
+    assert await farm.service.inspecting.count(_PENDING) == 2
+    scanned = await farm.service.inspecting.scan(ScanCommand(_PENDING))
     assert (len(scanned.jobs), scanned.incomplete) == (2, True)
-    assert await farm.service.looking.count(_PENDING._replace(body_regex="x")) == 2
-    assert await farm.service.looking.count_jobs(_PENDING) == JobCount(2, incomplete=True)
-    assert await farm.service.looking.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(2, incomplete=True)
+    assert await farm.service.inspecting.count(_PENDING._replace(body_regex="x")) == 2
+    assert await farm.service.inspecting.count_jobs(_PENDING) == JobCount(2, incomplete=True)
+    assert await farm.service.inspecting.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(2, incomplete=True)
     assert await farm.service.bulk.delete_jobs(_PENDING._replace(priority=1), 10) == 2
     [stats] = await farm.service.queues.queue_stats(["q"])
     assert stats.incomplete
@@ -432,7 +437,7 @@ async def test_a_hung_shard_is_left_out_of_a_count_after_its_time_limit(farm: Fa
     for name in "123":
         await farm.put(name)
     farm.store("2").hangs("count_jobs")
-    assert await farm.within(farm.settings.work_timeout_ms + 400, farm.service.looking.count(_PENDING)) == 2
+    assert await farm.within(farm.settings.work_timeout_ms + 400, farm.service.inspecting.count(_PENDING)) == 2
 
 
 @on_farm()

@@ -38,7 +38,7 @@ async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
     await farm.core.sweeps.time_out_claims()
     await farm.core.rates.sample()
     await farm.service.queue_cache.refresh()
-    await farm.service.looking.count(JobFilter("q", JobState.PENDING))
+    await farm.service.inspecting.count(JobFilter("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
         await farm.lanes("1").shard.list_queues()
     assert not farm.store("1").calls
@@ -71,8 +71,8 @@ def test_transitions_are_logged_and_counted_once_each(caplog: pytest.LogCaptureF
 
     play(scenario)
     texts = [record.message for record in caplog.records]
-    assert texts.count("a shard is out of reach") == 1
-    assert texts.count("a shard is in reach again") == 1
+    assert texts.count("a shard is unreachable") == 1
+    assert texts.count("a shard is reachable again") == 1
 
 
 def test_another_reason_of_a_shard_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,8 +89,8 @@ def test_another_reason_of_a_shard_out_of_reach_is_logged_once(caplog: pytest.Lo
     play(scenario)
     said = [(record.message, getattr(record, "reason", None)) for record in caplog.records if "reach" in record.message]
     assert said == [
-        ("a shard is out of reach", "connection refused"),
-        ("a shard is still out of reach, for another reason", "wrong password"),
+        ("a shard is unreachable", "connection refused"),
+        ("a shard is still unreachable, for another reason", "wrong password"),
     ]
 
 

@@ -67,7 +67,7 @@ async def test_a_network_that_goes_silent_before_a_request(rig: AnyRig, change: 
 
 @pytest.mark.parametrize("carried_out", [True, False])
 async def test_an_outcome_that_nobody_can_be_asked_for_is_unknown(rig: AnyRig, desk: Desk, carried_out: bool) -> None:
-    """The database stays out of reach. When it is back, the change is complete or absent, and work continues."""
+    """The database stays unreachable. When it is back, the change is complete or absent, and work continues."""
     held = await desk.put_and_take()
     await desk.succeed(held.key, token="not that of the claim")  # connects
     lose = rig.proxy.lose_answer if carried_out else rig.proxy.lose_request

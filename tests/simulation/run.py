@@ -37,7 +37,7 @@ P = TypeVar("P", bound=Process)
 # A run that takes longer in its own time has come to a standstill.
 _RUN_S_MAX = 1_000.0
 _DRAIN_S_MAX = 60.0
-# So long after its last error a shard may still be taken for one that is out of reach.
+# So long after its last error a shard may still be taken for one that is unreachable.
 _SETTLE_S = 1.5
 # Of settings, in a run in which they change.
 _CHANGES = 6
@@ -471,7 +471,7 @@ class Run:
             f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused
         ]
         doubled = [key for store in self.cluster.stores for key in store.doubled_keys]
-        self.broken += [f"TWINS two unfinished jobs had the unique key {key}" for key in doubled]
+        self.broken += [f"DUPLICATES two unfinished jobs had the unique key {key}" for key in doubled]
         self.broken += [f"COMPLAINT {text}" for text in self.timeline.complaints]
 
     def _was_overtaken(self, places: Sequence[tuple[str, int]]) -> bool:

@@ -14,10 +14,10 @@ from pinlater.server.dispatch import claiming as dispatch_claiming
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import Ack, Acked, Claimed, ClaimOrder, ClaimRef, JobKey
 from tests.simulation.faults import Faults
 from tests.simulation.run import TINY, Run, Verdict, carry_out, plan_of, simulate
@@ -167,7 +167,7 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
 
 def test_a_unique_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QueueState, "key_holder", lambda *_: None)
-    assert "TWINS" in caught()
+    assert "DUPLICATES" in caught()
 
 
 def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ async def test_calls_that_arrive_during_a_commit_share_the_next(bench: Bench) ->
     await bench.open(IN_THREAD)
     before = bench.shard.commits
     first = asyncio.ensure_future(bench.insert())
-    while not writer_of(bench)._in_thread:
+    while not writer_of(bench)._connection_in_use:
         await asyncio.sleep(0)
     await asyncio.gather(first, *(bench.insert() for _ in range(20)))
     assert bench.shard.commits == before + 2

@@ -39,7 +39,9 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "configureQueue": {"queueName": queue, "config": types.QueueConfig(maxJobsPerSecond=2.5, maxBacklog=7)},
         "pauseQueue": {"queueName": queue},
         "resumeQueue": {"queueName": queue},
-        "retryFailedJobs": {"request": types.PinLaterRetryFailedJobsRequest(queue, priority=2, limit=9)},
+        "retryFailedJobs": {
+            "request": types.PinLaterRetryFailedJobsRequest(queue, priority=2, limit=9, skipCancelled=True)
+        },
         "deleteJobs": {"request": types.PinLaterDeleteJobsRequest(queue, 3, bodyRegexToMatch=SECRET, limit=9)},
         "deleteJobsByDescriptor": {"queueName": queue, "jobDescriptors": names},
         "cancelJobs": {"queueName": queue, "jobDescriptors": names},
@@ -110,6 +112,7 @@ async def test_what_was_asked_is_shown_as_far_as_it_is_no_secret(desk: Desk, lin
     shown = {record.__dict__["method"]: record.__dict__ for record in lines.records}
     assert (shown["configureQueue"]["maxJobsPerSecond"], shown["configureQueue"]["maxBacklog"]) == (2.5, 7)
     assert (shown["retryFailedJobs"]["priority"], shown["retryFailedJobs"]["limit"]) == (2, 9)
+    assert shown["retryFailedJobs"]["skipCancelled"] is True
     assert (shown["deleteJobs"]["state"], shown["deleteJobs"]["by_regex"]) == ("FAILED", True)
     assert shown["cancelJobs"]["named"] == 3
     assert shown["runJobs"]["named"] == 3

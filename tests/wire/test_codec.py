@@ -18,6 +18,7 @@ from pinlater.wire.codec import (
     encode_exception,
     encode_reply,
     encode_reply_in_steps,
+    encode_struct_reply_in_steps,
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.generated import PinLater
@@ -370,6 +371,20 @@ def test_a_reply_that_is_encoded_in_steps_has_the_same_bytes(name: str, value: A
     encoded, steps = in_steps(encode_reply_in_steps(method, 9, value, items_a_step))
     assert encoded == encode_reply(method, 9, value)
     assert steps == -(-7 // items_a_step)
+
+
+@pytest.mark.parametrize("items_a_step", [1, 3, 7])
+@pytest.mark.parametrize("more", [{}, {"continuation": "12.3", "incomplete": True}, {"continuation": None}])
+def test_a_struct_with_a_list_that_is_encoded_in_steps_has_the_same_bytes(
+    more: dict[str, Any], items_a_step: int
+) -> None:
+    method = METHODS_BY_NAME["scanJobs"]
+    jobs = [types.PinLaterJobInfo(f"d{number}", 1, 2, 3) for number in range(7)]
+    value = types.PinLaterScanJobsResponse(jobs, **more)
+    encoded, steps = in_steps(encode_struct_reply_in_steps(method, 9, value, items_a_step))
+    assert encoded == encode_reply(method, 9, value)
+    assert steps == -(-7 // items_a_step)
+    assert value.scannedJobs == jobs
 
 
 class TestInPieces:

@@ -274,14 +274,14 @@ def test_an_invalid_envelope_is_an_ordinary_body(body: bytes) -> None:
 # --- endings ------------------------------------------------------------------------------------------------------------------------
 def test_the_ending_follows_from_the_tasks_exception() -> None:
     retry = retries.linear(1)
-    kinds = [ending_of(error, context(), retry, 0.5) for error in (None, ValueError("v"), Reject("r"), Snooze(0.005))]
+    kinds = [ending_of(error, context(), retry) for error in (None, ValueError("v"), Reject("r"), Snooze(0.005))]
     assert [(ending.kind, ending.delay_ms) for ending in kinds] == [
         (Kind.SUCCEEDED, 0),
         (Kind.FAILED, 2_000),
         (Kind.GIVEN_UP, 0),
         (Kind.SNOOZED, 5),
     ]
-    assert ending_of(ValueError("v"), context(), retries.never(), 0.5).kind is Kind.GIVEN_UP
+    assert ending_of(ValueError("v"), context(), retries.never()).kind is Kind.GIVEN_UP
 
 
 def test_a_snooze_takes_seconds_or_a_timedelta_as_every_delay_does() -> None:
@@ -299,13 +299,13 @@ def test_a_failure_has_a_bounded_type_text_and_trace() -> None:
     try:
         deep(200)
     except KeyError as error:
-        ending = ending_of(error, context(), retries.constant(1), 0.5)
+        ending = ending_of(error, context(), retries.constant(1))
     assert ending.error_type == "KeyError"
     assert ending.error_text.startswith("'the cause'\n")
     assert "raise KeyError" in ending.error_text
     assert len(ending.error_text) <= ERROR_TEXT_CHARS_MAX
     assert ending.status == "KeyError: 'the cause'"
-    assert ending_of(Reject("no"), context(), retries.never(), 0).error_text == "no"
+    assert ending_of(Reject("no"), context(), retries.never()).error_text == "no"
 
 
 def test_any_text_of_a_failure_can_be_sent() -> None:
@@ -316,7 +316,7 @@ def test_any_text_of_a_failure_can_be_sent() -> None:
             raise RuntimeError("no")
 
     def text(error: BaseException) -> str:
-        return ending_of(error, context(), retries.never(), 0).error_text
+        return ending_of(error, context(), retries.never()).error_text
 
     assert text(OSError("no file na\udcefve")) == "no file na\\udcefve"
     assert text(ValueError("\ud800" * 4_000)).startswith("\\ud800")
@@ -327,9 +327,9 @@ def test_any_text_of_a_failure_can_be_sent() -> None:
 def test_a_rescheduled_job_is_not_acked_and_a_failure_wins() -> None:
     here = context()
     here.reschedule(timedelta(seconds=5), {"to": "y"})
-    ending = ending_of(None, here, retries.never(), 0)
+    ending = ending_of(None, here, retries.never())
     assert (ending.kind, ending.rescheduling) == (Kind.RESCHEDULED, (6_000, b'{"to":"y"}'))
-    assert ending_of(ValueError(), here, retries.constant(1), 0).kind is Kind.FAILED
+    assert ending_of(ValueError(), here, retries.constant(1)).kind is Kind.FAILED
 
 
 # --- the context ----------------------------------------------------------------------------------------------------------------------
@@ -378,3 +378,9 @@ async def test_async_methods_work_in_coroutines_and_plain_ones_in_functions() ->
 def test_outside_of_a_job_there_is_no_current_job() -> None:
     with pytest.raises(RuntimeError, match="does not run in a job"):
         current_job()
+
+
+def test_a_single_argument_that_has_a_default_may_be_left_out() -> None:
+    def octets(data: bytes = b"x") -> None: ...
+
+    assert parameters_of(octets).encode(JSON, (), {}) == b"x"

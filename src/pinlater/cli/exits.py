@@ -37,7 +37,7 @@ MEANINGS: dict[int, str] = {
     REFUSED: "Refused: no such queue or job, an invalid argument, a wrong password. The same command fails again.",
     USAGE: "The command line is wrong.",
     UNREACHABLE: "The server can't be reached, or did not answer in time.",
-    BUSY: "The server can't do it now: a limit, a pause, a full queue or store, a shard out of reach. Try again later.",
+    BUSY: "The server can't do it now: a limit, a pause, a full queue or store, an unreachable shard. Try again later.",
     UNEXPECTED_RESULT: "It ran, but the outcome is not the expected one (`demo`, `load`).",
     BUG: "An error of this program. Please report it.",
     RECYCLED: "A `worker` reached its number of jobs, its age or its memory limit. Start it again.",
@@ -50,7 +50,7 @@ _state = {"tracebacks": False, "json": False}
 
 
 def tracebacks(wanted: bool | None = None) -> bool:
-    """Whether unexpected errors show their traceback; sets it where an argument is given."""
+    """Whether unexpected errors show their traceback; sets it if an argument is given."""
     if wanted is not None:
         _state["tracebacks"] = wanted
     return _state["tracebacks"]

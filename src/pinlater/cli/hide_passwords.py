@@ -1,6 +1,6 @@
 """Takes passwords out of what `ps` shows of this process.
 
-Every user of the machine can read a process's command line. Where an operator put a password there all the same, this overwrites its
+Every user of the machine can read a process's command line. If an operator put a password there all the same, this overwrites its
 characters in the memory that the kernel reads them from. Weakness: for some tens of milliseconds after the start they can be read; so the
 docs recommend a file or the environment.
 """
@@ -21,7 +21,7 @@ _ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46
 
 
 def hide_passwords() -> None:
-    """Writes x over each. What the program itself was told stays as it is. Does nothing where there is no /proc to say where."""
+    """Writes x over each. What the program itself was told stays as it is. Does nothing if there is no /proc to say where."""
     try:
         line = Path("/proc/self/cmdline").read_bytes()
         fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()

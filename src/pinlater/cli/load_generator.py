@@ -1,6 +1,6 @@
 """Sends a load and measures it; shared by `load`, `client-tool` and nothing else. Prints nothing.
 
-A closed loop: each of `concurrency` tasks sends its next query when its last was answered. Weakness of every closed loop: where the
+A closed loop: each of `concurrency` tasks sends its next query when its last was answered. Weakness of every closed loop: if the
 server stalls, the load stalls with it, so the latencies show the stall once and not for every query that would have come.
 """
 
@@ -127,7 +127,7 @@ class LoadRun:
         self._stopped = True
 
     async def run(self) -> None:
-        """Sends the load. Raises CallerError where the server refuses it for good; other errors are counted and it goes on."""
+        """Sends the load. Raises CallerError if the server refuses it for good; other errors are counted and it goes on."""
         refusal: CallerError | None = None
         try:
             async with asyncio.TaskGroup() as group:

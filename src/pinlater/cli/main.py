@@ -176,7 +176,7 @@ def _root(
 
 
 def _say_usage(error: Any) -> int:
-    """Prints what the parser found wrong in one line, or the help where the command line is empty. Typer's versions differ in the class."""
+    """Prints what the parser found wrong in one line, or the help if the command line is empty. Typer's versions differ in the class."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:

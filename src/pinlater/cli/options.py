@@ -37,7 +37,7 @@ TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0.001, help="Sec
 
 
 def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
-    """Queues whose names begin so, for the shell; none where the server does not answer at once."""
+    """Queues whose names begin so, for the shell; none if the server does not answer at once."""
     server = context.params.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
 
     async def names() -> list[str]:
@@ -126,7 +126,7 @@ def span_ms(text: str | None, option: str) -> int | None:
 
 
 def moment_ms(text: str | None, option: str = "--at") -> int | None:
-    """Milliseconds since the epoch, from ISO 8601 (UTC where it names no zone), `now`, or such a number of at least 12 digits.
+    """Milliseconds since the epoch, from ISO 8601 (UTC if it names no zone), `now`, or such a number of at least 12 digits.
 
     A smaller number is a usage error: it is a year, a compact date or seconds, and as milliseconds it would be a time before 1974.
     """
@@ -168,14 +168,14 @@ def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
 
 
 def check_queue(queue: str, descriptors: list[str]) -> None:
-    """A usage error where one of the jobs is of another queue than the one that is named beside it."""
+    """A usage error if one of the jobs is of another queue than the one that is named beside it."""
     others = sorted(by_queue(descriptors).keys() - {queue})
     if others:
         raise typer.BadParameter(f"a job of queue {others[0]}, not {queue}", param_hint="--descriptor")
 
 
 def headers_of(texts: list[str]) -> dict[str, str] | None:
-    """`NAME=VALUE` texts as headers; None where there are none."""
+    """`NAME=VALUE` texts as headers; None if there are none."""
     headers = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,6 +1,6 @@
-"""What commands print: JSON, a table on a terminal, or lines with tabs where the output goes elsewhere.
+"""What commands print: JSON, a table on a terminal, or lines with tabs if the output goes elsewhere.
 
-JSON bodies: `body` holds the text where the body is UTF-8; else `body` is null and `body_base64` holds the bytes. Times are
+JSON bodies: `body` holds the text if the body is UTF-8; else `body` is null and `body_base64` holds the bytes. Times are
 milliseconds since the epoch under names that end in `_ms`, and ISO 8601 in tables.
 """
 
@@ -45,7 +45,7 @@ def clear_screen() -> None:
         sys.stdout.write("\x1b[H\x1b[2J")
 
 
-def warn_incomplete(reason: str = "a shard is out of reach, and its jobs are not counted") -> None:
+def warn_incomplete(reason: str = "a shard is unreachable, and its jobs are not counted") -> None:
     """Says on standard error that the answer lacks something."""
     sys.stderr.write(f"incomplete: {reason}\n")
 
@@ -104,7 +104,7 @@ def one_line(text: str) -> str:
 
 
 def iso(moment_ms: int | None) -> str | None:
-    """ISO 8601 in UTC, or None; the number itself where no calendar holds it."""
+    """ISO 8601 in UTC, or None; the number itself if no calendar holds it."""
     if moment_ms is None:
         return None
     try:
@@ -115,7 +115,7 @@ def iso(moment_ms: int | None) -> str | None:
 
 
 def age(span_ms: int | None) -> str | None:
-    """A span for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`; None where it is not known."""
+    """A span for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`; None if it is not known."""
     if span_ms is None:
         return None
     if span_ms < 1_000:
@@ -130,7 +130,7 @@ def age(span_ms: int | None) -> str | None:
 
 
 def body_text(body: bytes) -> str:
-    """A body in a table: text, or `base64:` and its bytes where it isn't UTF-8."""
+    """A body in a table: text, or `base64:` and its bytes if it isn't UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -138,7 +138,7 @@ def body_text(body: bytes) -> str:
 
 
 def body_json(body: bytes | None) -> dict[str, Any]:
-    """A body in JSON; nothing where it wasn't asked for."""
+    """A body in JSON; nothing if it wasn't asked for."""
     if body is None:
         return {}
     try:
@@ -164,12 +164,12 @@ def claimed_json(job: ClaimedJob) -> dict[str, Any]:
 
 
 def task_of(job: JobInfo) -> str | None:
-    """The task that the job is for, where its headers name one."""
+    """The task that the job is for, if its headers name one."""
     return job.headers.get(TASK_HEADER)
 
 
 def holder_of(job: JobInfo) -> str | None:
-    """The source that holds the job, or held it last; None where none does."""
+    """The source that holds the job, or held it last; None if none does."""
     return source_of(job.claim_descriptor or "")
 
 

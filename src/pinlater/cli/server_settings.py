@@ -53,9 +53,9 @@ def store_of(store: str | None, shards: Path | None) -> str | Given | None:
 def load_settings(
     config: Path | None, more: list[str] | None, named: Mapping[str, object], *, driver_needed: bool = True
 ) -> Loaded:
-    """File, environment and flags together. Ends the command with all problems where there are any.
+    """File, environment and flags together. Ends the command with all problems if there are any.
 
-    `named`: the settings with flags of their own, None where a flag is not given. `driver_needed` is False for a command that asks no
+    `named`: the settings with flags of their own, None if a flag is not given. `driver_needed` is False for a command that asks no
     database.
     """
     from pinlater.server.config.errors import SettingsError
@@ -75,7 +75,7 @@ def settings_for(config: Path | None, store: str | Given | None, *, driver_neede
 
 
 def store_file(config: Path | None, store: str | Given | None) -> tuple[Path, FileTools]:
-    """The file of an embedded store, and what can be done with it. Ends the command where the settings name another kind of store."""
+    """The file of an embedded store, and what can be done with it. Ends the command if the settings name another kind of store."""
     from pinlater.server.config.kinds import EMBEDDED
 
     location = settings_for(config, store).store

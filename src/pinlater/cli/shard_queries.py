@@ -23,7 +23,7 @@ _HEALTHY = "shard-healthy-"
 
 
 class Seen(NamedTuple):
-    """A shard and what it said: `look` or, where it can't be asked, `error`."""
+    """A shard and what it said: `look` or, if it can't be asked, `error`."""
 
     place: ShardPlace
     look: Look | None
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 def places_of(settings: Settings) -> Sequence[ShardPlace]:
-    """The shards; ends the command with a line where the store has none to speak of, or the file is broken."""
+    """The shards; ends the command with a line if the store has none to speak of, or the file is broken."""
     from pinlater.server.config.files import FileBroken
     from pinlater.server.config.kinds import SHARDED
     from pinlater.server.config.shard_file import find_shards
@@ -76,7 +76,7 @@ def _kind(settings: Settings) -> ShardedKind:
 
 
 class ServerView(NamedTuple):
-    """What a server says of these shards. `in_use` by shard; None where it can't say, and then `problem` says why."""
+    """What a server says of these shards. `in_use` by shard; None if it can't say, and then `problem` says why."""
 
     address: str
     name: str | None = None
@@ -85,7 +85,7 @@ class ServerView(NamedTuple):
     answered: bool = True
 
     def of(self, shard: str) -> bool | None:
-        """Whether the server has that shard in use; None where it does not say."""
+        """Whether the server has that shard in use; None if it does not say."""
         return None if self.in_use is None else self.in_use.get(shard)
 
 

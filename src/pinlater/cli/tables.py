@@ -58,7 +58,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen)
 
 
 def blocks_or_table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, head: str = "") -> list[str]:
-    """A table where it fits; else a block for each row, headed by `head` and its first cell. Leaves out what no row has on a terminal."""
+    """A table if it fits; else a block for each row, headed by `head` and its first cell. Leaves out what no row has on a terminal."""
     if screen.columns is None or not rows:
         return table(columns, rows, screen)
     said = [column for column in range(len(columns)) if not column or any(row[column] not in _EMPTY for row in rows)]
@@ -74,7 +74,7 @@ def blocks_or_table(columns: Sequence[str], rows: Sequence[Sequence[str]], scree
 
 
 def fields(named: Sequence[tuple[str, str]], screen: Screen, indent: str = "") -> list[str]:
-    """A line for each name and value, more where a value wraps. Without a terminal, name and value with a tab between."""
+    """A line for each name and value, more if a value wraps. Without a terminal, name and value with a tab between."""
     if screen.columns is None:
         return _with_tabs(("field", "value"), named)
     width = max((len(name) for name, _ in named), default=0)

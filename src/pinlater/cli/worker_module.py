@@ -13,7 +13,7 @@ from pinlater.worker import Worker
 
 
 def split_name(application: str) -> tuple[str, str]:
-    """`MODULE:NAME` in its two parts. A usage error where it has another form."""
+    """`MODULE:NAME` in its two parts. A usage error if it has another form."""
     module_name, colon, name = application.partition(":")
     if not colon or not module_name or not name:
         raise typer.BadParameter(f"{application!r} is not MODULE:NAME", param_hint="MODULE:NAME")

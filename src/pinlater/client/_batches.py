@@ -58,7 +58,7 @@ class Bounds(NamedTuple):
     waiting_max: int
 
     def check(self) -> Bounds:
-        """Raises ValueError where they make no sense."""
+        """Raises ValueError if they make no sense."""
         if not 1 <= self.jobs_max <= _JOBS_MAX or min(self) < 1:
             raise ValueError(f"jobs_max must be 1 to {_JOBS_MAX}; bytes_max, in_flight_max and waiting_max at least 1")
         return self
@@ -88,7 +88,7 @@ class Waiting(Generic[F]):
         return len(waiting)
 
     def next_batch(self, queue: str) -> list[Entry[F]]:
-        """What the next request takes along; nothing where nothing waits."""
+        """What the next request takes along; nothing if nothing waits."""
         waiting = self._queues.get(queue, ())
         batch: list[Entry[F]] = []
         room = self._bounds.bytes_max
@@ -106,7 +106,7 @@ class Waiting(Generic[F]):
 def halves(batch: list[Entry[F]], error: Exception, *, unsent: bool = False) -> list[list[Entry[F]]]:
     """What to send once more: a job that is refused must harm no other, and a refused request has stored nothing.
 
-    Nothing where the error says the same of every job, or of the one that there is. `unsent`: the request could not even be made, so
+    Nothing if the error says the same of every job, or of the one that there is. `unsent`: the request could not even be made, so
     that an error of any kind may be one job's.
     """
     if not (unsent or isinstance(error, CallerError)) or isinstance(error, _OF_THE_QUEUE) or len(batch) < 2:

@@ -77,7 +77,7 @@ def enqueue(
 
 
 def check_job(job: values.Job | bytes, name: str = "job") -> None:
-    """Raises TypeError or CallerError where no request could carry this job: a value has the wrong type, or is out of its range."""
+    """Raises TypeError or CallerError if no request could carry this job: a value has the wrong type, or is out of its range."""
     if isinstance(job, values.Job) and job[1:] != _ONLY_A_BODY:
         check_encodable(_job(name, job), "A job")
     else:

@@ -95,7 +95,7 @@ class ClientConnection(asyncio.Protocol):
             raise
 
     def unread(self) -> Any:
-        """The answer to the newest call, where it has come and the event loop did not get to handing it out; else None.
+        """The answer to the newest call, if it has come and the event loop did not get to handing it out; else None.
 
         For another thread, while the loop is blocked: it looks and takes nothing away. Weakness: an answer is seen only when the
         system's buffer holds all of it, some hundred kilobytes at least.
@@ -199,7 +199,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _peeked(opened: Any) -> bytes:
-    """What has arrived and was not read yet. Raises OSError where that is nothing."""
+    """What has arrived and was not read yet. Raises OSError if that is nothing."""
     with socket.socket(fileno=os.dup(-1 if opened is None else opened.fileno())) as ours:
         size = _PEEK_BYTES
         while True:

@@ -73,7 +73,7 @@ class Line:
         until: float,
         meanwhile: Callable[[], None] | None,
     ) -> Any:
-        """The answer, an exception where that is what came. Raises ConnectionLost, and TimeoutError at `until`.
+        """The answer, an exception if that is what came. Raises ConnectionLost, and TimeoutError at `until`.
 
         `meanwhile` is called between the two.
         """

@@ -1,4 +1,4 @@
-"""What every face of the client shares: a call goes out over a pooled connection, under a deadline, again where that is safe.
+"""What every face of the client shares: a call goes out over a pooled connection, under a deadline, again if that is safe.
 
 Belongs to one event loop; what may be asked from other threads says so. Must never make a call twice that could then take effect
 twice.
@@ -31,12 +31,21 @@ from pinlater.client._retries import (
     was_refused,
 )
 from pinlater.client._servers import ServerChoice, ServerSource
-from pinlater.client.errors import DeadlineExceeded, PinLaterError, ServerUnreachable, UnknownMethod
+from pinlater.client.errors import (
+    ClientClosed,
+    DeadlineExceeded,
+    PinLaterError,
+    ServerUnreachable,
+    TooManyWaiting,
+    UnknownMethod,
+)
 
 T = TypeVar("T")
 _SUSPICIOUS_S = 0.5
 _NAMED_MAX = 5
 _log = logging.getLogger("pinlater.client")
+# Errors that say of the try that got them that nothing was done, and nothing of earlier ones.
+_OF_ITS_OWN_TRY = (TooManyWaiting, ClientClosed)
 
 
 def is_suspicious(waited_s: float) -> bool:
@@ -217,7 +226,7 @@ class Engine:
                 tries.failures += 1
                 tries.counted += not (unsent and waits)
                 again = decide(call.resend, error, tries.counted, self._retries)
-                if again is Again.NO and lost is not None and unsent:
+                if again is Again.NO and lost is not None and (unsent or isinstance(error, _OF_ITS_OWN_TRY)):
                     raise lost from error  # the first try may have taken effect, whatever the last one says
                 if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
                     raise
@@ -256,7 +265,7 @@ class Engine:
         return answer
 
     def patience(self, call: Call[T], deadline: float) -> float | None:
-        """Where another server could still be asked, this one gets half of the time that is left. From any thread."""
+        """If another server could still be asked, this one gets half of the time that is left. From any thread."""
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
         now = self._loop_time()
@@ -288,7 +297,7 @@ class Engine:
 
     # --- does this server know request keys? ------------------------------------------------------------------------------
     async def _honours_keys(self) -> bool:
-        """Whether the servers tell a resend by its key. Asks where it isn't known yet; raises what kept it from asking."""
+        """Whether the servers tell a resend by its key. Asks if it isn't known yet; raises what kept it from asking."""
         if self._keys_honoured is None:
             await self._find_out(await self._pool.shared())
         return self._keys_honoured is True

@@ -32,7 +32,7 @@ _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 def default_source() -> str:
-    """Who calls, where nothing else is said: `<host>-<process id>`."""
+    """Who calls, if nothing else is said: `<host>-<process id>`."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -93,7 +93,7 @@ class Face:
         request_key: str | None = None,
         repeat: bool = False,
     ) -> Call[values.Enqueued]:
-        """An enqueue, for `submit`: with a key of its own where none is given, as this client was told."""
+        """An enqueue, for `submit`: with a key of its own if none is given, as this client was told."""
         if request_key is None and self._request_keys:
             request_key = _calls.new_request_key(self._clock.now_ms())
         return _calls.enqueue(queue, jobs, request_key, repeat)

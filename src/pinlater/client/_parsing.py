@@ -1,4 +1,4 @@
-"""From the wire's types to the client's values. Pure; lenient where an original server leaves things out."""
+"""From the wire's types to the client's values. Pure; lenient if an original server leaves things out."""
 
 from __future__ import annotations
 

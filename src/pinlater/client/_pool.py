@@ -19,7 +19,7 @@ _IDLE_WAIT_CONNECTIONS_MAX = 64
 
 
 class ConnectionPool:
-    """Hands out usable connections; makes them as needed, on the next server where one can't be reached."""
+    """Hands out usable connections; makes them as needed, on the next server if one can't be reached."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class ConnectionPool:
         raise ClientClosed("The client is closed")
 
     def renew(self) -> None:
-        """Makes no new call over any connection of now: one of them does not answer, and who knows about the others. Calls under way
-        go on."""
+        """Makes no new call over any connection that is open now: one of them does not answer, and the others may not either. Calls
+        under way go on."""
         for connection in self._shared:
             if connection is not None:
                 connection.retire()

@@ -1,7 +1,7 @@
 """When a call that failed is made again, and after how long. Plain decisions; `_engine` acts on them.
 
 A call that was not sent, or that a server refused because it is stopping, took no effect: it goes to the next server whatever it
-is, and is tried until its deadline. One whose answer did not come may have taken effect: it is made again only where that changes
+is, and is tried until its deadline. One whose answer did not come may have taken effect: it is made again only if that changes
 nothing (a look, a setting, an enqueue that carries a request key).
 """
 
@@ -73,14 +73,14 @@ def repeats_end_at(began_at: float) -> float:
 
 
 def give_up_at(now: float, end: float) -> float:
-    """When to give up a try that is made at `now`, where others must be possible until `end`: each gets half of the time that is left."""
+    """When to give up a try that is made at `now`, if others must be possible until `end`: each gets half of the time that is left."""
     return now + (end - now) / 2
 
 
 def pause_s(failures: int, retry_after_ms: int | None, other_servers: bool, spread: float) -> float:
     """How long to wait before the next try. `spread` in [0, 1) keeps clients from returning as one.
 
-    The first try after a failure is made at once where there is another server; a server's own hint counts where there is none.
+    The first try after a failure is made at once if there is another server; a server's own hint counts if there is none.
     """
     if other_servers and failures == 1:
         return 0.0

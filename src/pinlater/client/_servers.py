@@ -115,7 +115,7 @@ class FixedServers(NamedTuple):
 class ServerSetFile:
     """A file with one `host:port` in each line (empty lines and `#` comments aside), looked at again at most once a second.
 
-    One that can't be read or names no server keeps the last good list, and says so once. Raises ValueError where there is no good one yet.
+    One that can't be read or names no server keeps the last good list, and says so once. Raises ValueError if there is no good one yet.
     """
 
     def __init__(self, path: str | PathLike[str], monotonic: Callable[[], float]) -> None:
@@ -164,7 +164,7 @@ class ServerChoice:
     """The order in which servers are tried: those thought well first, in an order of this client's own, then the others.
 
     A server that failed is avoided for a time, which doubles with each further failure after its end, up to half a minute. A failure
-    within that time adds nothing, so it grows with the length of an outage and not with the number of calls. Where all servers are
+    within that time adds nothing, so it grows with the length of an outage and not with the number of calls. If all servers are
     avoided they are tried all the same. May be asked and told from any thread.
     """
 
@@ -215,7 +215,7 @@ class ServerChoice:
             self._round = (self._monotonic() + _ROUND_S, error.message)
 
     def check_round(self) -> None:
-        """Raises ServerUnreachable where the next round over all servers is not due yet."""
+        """Raises ServerUnreachable if the next round over all servers is not due yet."""
         with self._lock:
             if self._round is not None and self._monotonic() < self._round[0]:
                 raise ServerUnreachable(self._round[1])

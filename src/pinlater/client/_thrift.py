@@ -18,7 +18,7 @@ __all__ = ["AnswerDecoder", "FrameReader", "WireError", "check_encodable", "enco
 
 
 def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...]) -> bytes:
-    """A framed call. Raises CallerError where a value has the wrong type or is out of its range."""
+    """A framed call. Raises CallerError if a value has the wrong type or is out of its range."""
     names = METHODS_BY_NAME[method].arguments_class.__slots__[1:]  # type: ignore[attr-defined]
     context = types.RequestContext(source=source)
     try:
@@ -28,7 +28,7 @@ def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...
 
 
 def check_encodable(value: Any, what: str) -> None:
-    """Raises CallerError where a request with this struct, a generated type, could not be encoded. `what` it is, for the message."""
+    """Raises CallerError if a request with this struct, a generated type, could not be encoded. `what` it is, for the message."""
     try:
         codec.check_encodable(value)
     except WireError as error:

@@ -2,7 +2,7 @@
 
 No timer: a lone job goes out at once, and batches grow with the load. A job that can't be sent, or that the server refuses, must harm
 no other: what no request could carry is refused as it is handed in, and a refused batch is sent once more in halves, each under a key of
-its own, which is safe since a refused request stores nothing. Each waiting caller gets an answer; where the batcher itself ends, an error.
+its own, which is safe since a refused request stores nothing. Each waiting caller gets an answer; if the batcher itself ends, an error.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AsyncEnqueueBatcher:
     async def enqueue(self, queue: str, job: values.Job | bytes) -> Placed:
         """Stores the job; it is safe when this returns. Cancelled before it was sent, the job is not stored.
 
-        Raises TypeError or CallerError at once where the job can't be sent as it is.
+        Raises TypeError or CallerError at once if the job can't be sent as it is.
         """
         check_job(job)
         if self._waiting.count >= self._bounds.waiting_max:

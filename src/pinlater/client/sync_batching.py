@@ -81,8 +81,8 @@ class EnqueueBatcher:
     def submit(self, queue: str, job: values.Job | bytes) -> Future[Placed]:
         """Hands a job in without waiting for it: its future says what became of it, and calls back in the client's thread.
 
-        Raises `ClientClosed` after `close`, `TooManyWaiting` where it would have to block an event loop, and TypeError or `CallerError`
-        where the job can't be sent as it is.
+        Raises `ClientClosed` after `close`, `TooManyWaiting` if it would have to block an event loop, and TypeError or `CallerError`
+        if the job can't be sent as it is.
         """
         check_job(job)
         if not self._is_flushed_at_the_end:
@@ -166,7 +166,7 @@ class EnqueueBatcher:
         self._go_on(sender)
 
     def _go_on(self, sender: _Sender) -> None:
-        """Chooses what to send next; where there is nothing the sender ends in the same step, so that no caller counts on it."""
+        """Chooses what to send next; if there is nothing the sender ends in the same step, so that no caller counts on it."""
         if sender.rest:
             sender.batch = sender.rest.pop()
             return

@@ -1,7 +1,7 @@
 """The synchronous client, made from `async_client`: one method for each of the service's, values in and values out.
 
 What a call may raise is in `errors`. A call that no server took goes to the next one. A call whose answer did not come may have
-taken effect: it is made again where that is safe, and raises ConnectionLost or DeadlineExceeded where it isn't. Every enqueue carries
+taken effect: it is made again if that is safe, and raises ConnectionLost or DeadlineExceeded if it isn't. Every enqueue carries
 a request key, which makes it safe.
 """
 
@@ -23,17 +23,17 @@ class Client(SyncFace):
 
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
     when it changes; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010. Each client has an order of its own.
-    `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`. Where no
+    `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`. If no
     server accepts connections, or the one that does is stopping, a call is tried until then, unless `wait_for_servers` is false.
     `retries` is how often a call is made again after any other failure; 0 makes each call once.
     `connections` are shared by calls that failed or are more than 64 at a time; others have one each.
-    Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections where
+    Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections if
     TCP is not what is wanted, as `pinlater.testing` does.
     """
 
     # --- queues -----------------------------------------------------------------------------------------------------------
     def create_queue(self, name: str) -> None:
-        """Makes the queue; where it exists already nothing happens."""
+        """Makes the queue; if it exists already nothing happens."""
         self._run(_calls.create_queue(name))
 
     def delete_queue(self, name: str, password: str) -> None:
@@ -100,8 +100,8 @@ class Client(SyncFace):
     def ack(self, queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool = False) -> list[values.AckResult]:
         """Ends attempts; says what became of each, in the order of `acks`.
 
-        One that can't be carried out, since its shard is out of reach, say, makes the call raise, whatever became of the others. With
-        `per_item_errors` its result says so instead, where the server knows that; so it is for `checkpoint`, `heartbeat` and `release`.
+        One that can't be carried out, since its shard is unreachable, say, makes the call raise, whatever became of the others. With
+        `per_item_errors` its result says so instead, if the server knows that; so it is for `checkpoint`, `heartbeat` and `release`.
         """
         return self._run(_calls.acknowledge(queue, acks, per_item_errors=per_item_errors))
 
@@ -162,7 +162,7 @@ class Client(SyncFace):
         future: bool = False,
         regex: str | None = None,
     ) -> values.JobCount:
-        """As `count`, and says where a shard out of reach is not counted. An original server raises UnknownMethod."""
+        """As `count`, and says if an unreachable shard is not counted. An original server raises UnknownMethod."""
         return self._run(_calls.count_jobs(queue, state, priority=priority, future=future, regex=regex))
 
     def scan(

@@ -1,6 +1,6 @@
 """What goes into a client's calls and what comes out: plain frozen values that know no Thrift.
 
-Most are the service's own (`domain.calls`). Those defined here are what a client makes of the wire's answers: by descriptor where the
+Most are the service's own (`domain.calls`). Those defined here are what a client makes of the wire's answers: by descriptor if the
 service has ids, and with a default for what an original server does not say.
 
 Times are integer milliseconds since the epoch, durations integer milliseconds, bodies bytes. None means: not said, so that the
@@ -36,7 +36,7 @@ from pinlater.domain.queue import Rates as Rates
 class ClaimedJob(NamedTuple):
     """A job in hand. `token` names the claim in acks, heartbeats, checkpoints and releases ('' from servers without them).
 
-    `attempt` counts from 1; 0 where the server didn't say.
+    `attempt` counts from 1; 0 if the server didn't say.
     """
 
     descriptor: str
@@ -81,7 +81,7 @@ class JobInfo(NamedTuple):
 
     @property
     def progress(self) -> str:
-        """What the job said last of how far it is (`40 % row 2`); '' where it said nothing."""
+        """What the job said last of how far it is (`40 % row 2`); '' if it said nothing."""
         lines = self.custom_status.splitlines()
         return next((line.removeprefix(PROGRESS_MARK) for line in lines if line.startswith(PROGRESS_MARK)), "")
 
@@ -113,7 +113,7 @@ class PriorityCounts(NamedTuple):
 class QueueStats(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
 
-    `incomplete`: a shard was out of reach, and its jobs are not counted.
+    `incomplete`: a shard was unreachable, and its jobs are not counted.
     """
 
     queue: str

@@ -60,7 +60,7 @@ class ByteBudget:
 
     # --- scans --------------------------------------------------------------------------------------------------------------
     def reserve_scan(self, size_bytes: int) -> int:
-        """Reserves what a call may need for pages and its answer; 0 where that does not fit now.
+        """Reserves what a call may need for pages and its answer; 0 if that does not fit now.
 
         Reserves the whole limit for a call that needs more, so that such a call runs alone instead of never. Give back what it returns.
         """

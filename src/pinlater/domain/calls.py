@@ -49,7 +49,7 @@ class Ack(NamedTuple):
 
 
 class AckBatch(NamedTuple):
-    """Acks of one queue, to ride on a dequeue.
+    """Acks of one queue: those of a call (ackJobs, ackDequeuedJobs), or those that come with a dequeue.
 
     Without `per_item_errors` one that can't be carried out refuses the whole dequeue; with it that is told by its own outcome.
     """
@@ -82,7 +82,7 @@ class AckResult(NamedTuple):
     """What became of an ack, checkpoint, heartbeat, release or cancel. With STALE_CLAIM: who holds the job now, and since when.
 
     `error` comes with the outcome ERROR, which only calls with `per_item_errors` get: why this item was not carried out, or may not
-    have been. Where it is retryable the same item may be sent again.
+    have been. If it is retryable the same item may be sent again.
     """
 
     descriptor: str
@@ -99,7 +99,7 @@ class AckResult(NamedTuple):
 
 
 class JobCount(NamedTuple):
-    """How many jobs a filter finds. `incomplete`: a shard was out of reach, and its jobs are not counted."""
+    """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted."""
 
     jobs: int
     incomplete: bool = False

@@ -24,7 +24,7 @@ class JobDescriptor(NamedTuple):
 
 
 def shard_of(text: str) -> str:
-    """The shard that `text` names, without a check of its other parts; '' where it names none."""
+    """The shard that `text` names, without a check of its other parts; '' if it names none."""
     parts = text.split(":", 2)
     return parts[1].removeprefix("s") if len(parts) > 1 else ""
 

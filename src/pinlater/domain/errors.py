@@ -1,11 +1,12 @@
-"""Every error, by whose fault it is: what the service answers with, and what a call of the client raises. One class for each condition.
+"""The errors of service and client, by whose fault they are: one class for each condition that a caller or several packages tell apart.
+A package that alone raises an error defines it, as a subclass of one of these, beside the code that raises it.
 
 `CallerError`: the request can't be carried out as it is, so sending it again won't help. `WorldError`: a network, a server or a store
 failed or is busy, and the same call may succeed later (`retryable` says so).
 
 The eleven codes are the wire contract's and may not grow, because an unknown enum value breaks old clients. What is finer than a code is
-said in `detail`, a word in capitals that programs can compare. The service makes its errors with `of`, which writes the message; a client
-gives the message that came.
+said in `detail`, a word in capitals that programs can compare; docs/reference/protocol.md lists those that a server answers with. The
+service makes its errors with `of`, which writes the message; a client gives the message that came.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class ErrorCode(IntEnum):
 class PinLaterError(Exception):
     """Any answer other than success, or none at all.
 
-    `code` is the contract's number, or None where no server answered. `detail` is a word in capitals that programs can compare
-    ('' where the server said none). `retryable` says whether the same call may succeed later; `retry_after_ms` is a hint, or None.
+    `code` is the contract's number, or None if no server answered. `detail` is a word in capitals that programs can compare
+    ('' if the server said none). `retryable` says whether the same call may succeed later; `retry_after_ms` is a hint, or None.
     """
 
     code: ErrorCode | None = None
@@ -88,7 +89,7 @@ class WorldError(PinLaterError):
 
 
 class Unavailable(WorldError):
-    """A part of the service that the call needs failed, is out of reach, is full or stops. Keeps its `__cause__`."""
+    """A part of the service that the call needs failed, is unreachable, is full or stops. Keeps its `__cause__`."""
 
 
 # --- the caller's fault ------------------------------------------------------------------------------------------------------
@@ -290,7 +291,7 @@ class NoHealthyShards(Unavailable):
 
 
 class ShardConnectionFailed(Unavailable):
-    """A shard that the request needs is out of the server's reach, or failed; repeating is safe where the contract says so."""
+    """A shard that the request needs is unreachable or failed; repeating is safe if the contract says so."""
 
     code = ErrorCode.SHARD_CONNECTION_FAILED
     detail = "SHARD_UNREACHABLE"

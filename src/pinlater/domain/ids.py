@@ -17,7 +17,7 @@ _COUNTER_MASK = (1 << COUNTER_BITS) - 1
 
 
 def made_at_ms(job_id: int) -> int:
-    """When a job with this id was made, by its server's clock; up to a little later where ids were borrowed."""
+    """When a job with this id was made, by its server's clock; up to a little later if ids were borrowed."""
     return (job_id >> _SHIFT) + EPOCH_MS
 
 
@@ -53,7 +53,7 @@ class IdMaker:
 
     @property
     def highest(self) -> int:
-        """No id made so far is above it; 0 where none was."""
+        """No id made so far is above it; 0 if none was."""
         return (((self._tick >> COUNTER_BITS) << _SHIFT) | (1 << _SHIFT) - 1) if self._tick else 0
 
     def make(self, count: int) -> list[int]:

@@ -55,7 +55,7 @@ def _ms(version: str) -> int:
 
 
 class Life(NamedTuple):
-    """When a queue was last made, and when a queue of this name was last deleted before that; 0 where it is not known.
+    """When a queue was last made, and when a queue of this name was last deleted before that; 0 if it is not known.
 
     Both are times of servers' clocks, each later than all that its server saw on the shards in reach.
     """
@@ -103,7 +103,7 @@ class Queue(NamedTuple):
         return queue
 
     def newest(self, other: Queue) -> Queue:
-        """Two shards' rows of one queue as one: the newer settings and the newer pause switch, this one's where neither is newer; nothing
+        """Two shards' rows of one queue as one: the newer settings and the newer pause switch, this one's if neither is newer; nothing
         that was set before the last deletion that either knows of."""
         queue = self
         if self.life != other.life:
@@ -126,7 +126,7 @@ class Queue(NamedTuple):
         return queue
 
     def made_after(self, deleted_ms: int) -> Queue:
-        """As a shard makes it that deleted a queue of this name at `deleted_ms` (0: never). Where its life is `over`, it makes none."""
+        """As a shard makes it that deleted a queue of this name at `deleted_ms` (0: never). If its life is `over`, it makes none."""
         return self.with_life(self.life.joined(Life(0, deleted_ms)))
 
 

@@ -51,7 +51,7 @@ class TokenBucket:
         self._tokens = min(self.burst, self._tokens - jobs)
 
     def retry_after_ms(self, now: float) -> int | None:
-        """Milliseconds until `available`, 0 if it is; None where time won't help, because the rate is 0. A day at most."""
+        """Milliseconds until `available`, 0 if it is; None if time won't help, because the rate is 0. A day at most."""
         if self.available(now):
             return 0
         if self._rate <= 0:

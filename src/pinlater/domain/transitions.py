@@ -83,7 +83,7 @@ _ROWS = {
 
 
 def transition_of(event: Event, before: JobState) -> Transition | None:
-    """The row for this event and state; None where the event changes nothing."""
+    """The row for this event and state; None if the event changes nothing."""
     return _ROWS[event][before]
 
 

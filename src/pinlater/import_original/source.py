@@ -44,7 +44,7 @@ class Table(NamedTuple):
 
 
 class OldJob(NamedTuple):
-    """A job that is to be copied. `run_after_ms` is None where the table holds no time."""
+    """A job that is to be copied. `run_after_ms` is None if the table holds no time."""
 
     local_id: int
     attempts_remaining: int

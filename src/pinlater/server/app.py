@@ -163,7 +163,7 @@ class App:
         self.runner = Runner(self.periodic_work.table(), metrics, self._random)
 
     async def _hear_others(self) -> None:
-        """Servers of the same shards wake each other. Where this can't be, they look about once a second."""
+        """Servers of the same shards wake each other. If this can't be, they look about once a second."""
         if not any(shard.shard.capabilities.shared for shard in self.core.shards):
             return
         host, wake_port = self.settings.host, self.settings.dispatch.wake_port
@@ -214,7 +214,7 @@ class App:
 
     @property
     def wakes(self) -> Wakes | None:
-        """Between this server and those; None where no other server shares the shards."""
+        """Between this server and those; None if no other server shares the shards."""
         return self.cluster.wakes
 
     # --- what others ask --------------------------------------------------------------------------------------------------

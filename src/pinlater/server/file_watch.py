@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class FileWatch:
-    """Raises `FileBroken` where a file can't be read at the start. `begin` says who is to take over changes; none does before."""
+    """Raises `FileBroken` if a file can't be read at the start. `begin` says who is to take over changes; none does before."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

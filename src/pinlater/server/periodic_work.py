@@ -66,7 +66,7 @@ class PeriodicWork:
         self._cluster.look_at_calls()
 
     async def _look_at_store(self) -> None:
-        """Readiness follows the store; where others may change queues, their settings are read anew."""
+        """Readiness follows the store; if others may change queues, their settings are read anew."""
         core = self._core
         await self._readiness.look(core.shards)
         if not all(shard.trusted for shard in core.shards):

@@ -33,7 +33,7 @@ class ReadinessWatch:
         if self._store_error is not None:
             return Readiness(False, (self._store_error,))
         lost = tuple(
-            f"shard {shard.name} is out of reach: {shard.health.reason}" for shard in shards if not shard.healthy
+            f"shard {shard.name} is unreachable: {shard.health.reason}" for shard in shards if not shard.healthy
         )
         full = tuple(
             f"shard {shard.name} refuses enqueues: {shard.full_reason}"

@@ -1,7 +1,7 @@
 """Runs an `App` as a process: signals, exit status, and the few limits of the process that matter.
 
 SIGTERM and SIGINT stop it in order; a second one cuts off what is in flight, and the store is closed all the same.
-SIGHUP looks at the files of limits and shards at once. Where it is wanted, the end of standard input counts as a SIGTERM: a
+SIGHUP looks at the files of limits and shards at once. If it is wanted, the end of standard input counts as a SIGTERM: a
 program that starts a
 server holds the other end of that pipe, and however it dies, no server stays behind.
 """

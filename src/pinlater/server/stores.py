@@ -15,7 +15,7 @@ from pinlater.server.storage.interface import Shard
 
 
 def make_shards(settings: Settings) -> Sequence[DesiredShard]:
-    """The shards that the settings name. Raises `FileBroken` where a shard file can't be read."""
+    """The shards that the settings name. Raises `FileBroken` if a shard file can't be read."""
     store = settings.store
     if store.is_sharded:
         return sharded(find_shards(settings), settings)

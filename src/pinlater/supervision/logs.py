@@ -93,7 +93,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, event, the caller's fields, and a traceback where there is one."""
+    """One JSON object a line: time, level, logger, event, the caller's fields, and a traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {

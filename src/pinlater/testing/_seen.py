@@ -43,7 +43,7 @@ class EnqueuedCall(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One attempt that a worker made. `error` is the task's exception where there is one; `error_type` and `error_text` are what
+    """One attempt that a worker made. `error` is the task's exception if there is one; `error_type` and `error_text` are what
     the server keeps of it."""
 
     task: str
@@ -61,7 +61,7 @@ class Ran(NamedTuple):
 
 
 def call_of(task: Task[..., Any], stored: Stored) -> EnqueuedCall | None:
-    """The call, or None where the job is another task's. Raises what the task's codec raises."""
+    """The call, or None if the job is another task's. Raises what the task's codec raises."""
     job = stored.job
     opened = envelope.opened(job.body, job.headers or {})
     if stored.queue != task.queue or opened.task != task.name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class JobFailed(Exception):
-    """A job failed where no exception is at hand: its time was over, or it ran in a process. The text holds what is known."""
+    """A job failed without an exception at hand: its time was over, or it ran in a process. The text holds what is known."""
 
 
 class RealServerReached(Exception):

@@ -296,7 +296,7 @@ class InProcessService:
             continuation = page.continuation
 
     def job(self, descriptor: str) -> JobInfo:
-        """One job as it is now. Raises KeyError where there is none."""
+        """One job as it is now. Raises KeyError if there is none."""
         return self.client.lookup([descriptor], bodies=True)[descriptor]
 
 

@@ -1,6 +1,6 @@
 """What the C codec does not look at: whether required fields came, and whether text was UTF-8.
 
-Both are built once for each struct from its spec, and run over each decoded call, so they are made of C-level loops where lists
+Both are built once for each struct from its spec, and run over each decoded call, so they are made of C-level loops if lists
 are long. The C codec puts U+FFFD in place of bytes that aren't UTF-8; finding one here is a suspicion, not a proof, because a
 text may hold that character itself. The caller then decodes again without UTF-8, and looks closely.
 """
@@ -69,7 +69,7 @@ def _build_missing(
 
 
 def _missing_within(children: Children, value: Any) -> str:
-    """Of these children, where they came."""
+    """Of these children, if they came."""
     for read, look in children:
         child = read(value)
         if child is not None:
@@ -165,7 +165,7 @@ def _build_suspicious(spec: tuple[Any, ...]) -> Callable[[Any], bool]:
 
 
 def _look_for(kind: int, argument: Any) -> Callable[[Any], bool] | None:
-    """How to look for U+FFFD in a value of this type; None where it holds no text."""
+    """How to look for U+FFFD in a value of this type; None if it holds no text."""
     if kind == TType.STRING:
         return None if argument == "BINARY" else _has_replacement
     if kind == TType.STRUCT:

@@ -4,7 +4,7 @@ The work is done by Apache thrift's C codec with its limits set. What it does no
 old kind), missing required fields, text that isn't UTF-8, bytes left over at the end. Whatever is wrong comes out as `WireError`
 and as nothing else.
 
-As in the original, a field whose type is not the declared one is skipped, like an unknown one; where it was required it is missing
+As in the original, a field whose type is not the declared one is skipped, like an unknown one; if it was required it is missing
 then, and the call is refused. Weakness: a wrongly typed *optional* field therefore goes unnoticed.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from copy import copy
 from io import BytesIO
 from struct import Struct
 from struct import error as StructError  # noqa: N812 it is called like nothing
@@ -206,7 +207,7 @@ class Decoder:
         self._source = self._protocol.trans
 
     def header(self, frame: bytes) -> Header:
-        """The header of a message; `WireError` (fatal) where there is none. The name may be as long as the frame."""
+        """The header of a message; `WireError` (fatal) if there is none. The name may be as long as the frame."""
         if len(frame) < 8:
             raise WireError("not Thrift: too short for a message")
         version, kind, size = _strict_head.unpack_from(frame)
@@ -277,7 +278,7 @@ class Decoder:
             raise WireError(f"Text that is not UTF-8 in {field}")
 
     def reply(self, frame: bytes) -> Reply:
-        """The answer to a call. `WireError` where it is none, or one that can't be decoded."""
+        """The answer to a call. `WireError` if it is none, or one that can't be decoded."""
         name, kind, seqid, body_at = self.header(frame)
         shown = name.decode("utf-8", "replace")
         body = frame[body_at:]
@@ -331,7 +332,7 @@ class Decoder:
 
 
 def _shown(name: bytes) -> str:
-    """A name for people: as text, cut where it is long."""
+    """A name for people: as text, cut if it is long."""
     text = name[:_NAME_SHOWN_BYTES].decode("utf-8", "replace")
     return text if len(name) <= _NAME_SHOWN_BYTES else f"{text}…"
 
@@ -349,7 +350,7 @@ def _encode_struct(value: object, pair: list[Any]) -> bytes:
 
 
 def check_encodable(value: Any) -> None:
-    """Raises WireError where this struct, a generated type, can't be encoded."""
+    """Raises WireError if this struct, a generated type, can't be encoded."""
     _encode_struct(value, [type(value), value.thrift_spec])
 
 
@@ -360,9 +361,13 @@ def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
 
 
 def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
-    """A framed reply with a result; `value` is not looked at where the method returns nothing."""
+    """A framed reply with a result; `value` is not looked at if the method returns nothing."""
     body = _encode_struct(_Success(value), method.result_pair) if method.returns else EMPTY_STRUCT
     return _frame(method.reply_head, seqid, body)
+
+
+# Of the success field, and of the list within it.
+_STRUCT_HEAD_BYTES = 3 + 8
 
 
 def encode_reply_in_steps(
@@ -385,6 +390,29 @@ def encode_reply_in_steps(
         pieces.append(encoded[head_bytes:-1])
         yield
     return _frame(method.reply_head, seqid, b"".join((body_head, _i32.pack(len(items)), *pieces, EMPTY_STRUCT)))
+
+
+def encode_struct_reply_in_steps(
+    method: Method, seqid: int, value: Any, items_a_step: int
+) -> Generator[None, None, bytes]:
+    """As `encode_reply`, of a struct that begins with a long list (`Method.list_field`): others may get their turn after each yield.
+
+    A slice is encoded in a struct that else is the same; of that only the items are kept, between the heads of the struct and the list
+    (type and id of each, what the list holds, and how many) and the other fields.
+    """
+    items: list[Any] = getattr(value, method.list_field)
+    rest = copy(value)
+    setattr(rest, method.list_field, [])
+    without_items = _encode_struct(_Success(rest), method.result_pair)
+    tail = without_items[_STRUCT_HEAD_BYTES:]
+    pieces: list[bytes] = []
+    for start in range(0, len(items), items_a_step):
+        setattr(rest, method.list_field, items[start : start + items_a_step])
+        encoded = _encode_struct(_Success(rest), method.result_pair)
+        pieces.append(encoded[_STRUCT_HEAD_BYTES : len(encoded) - len(tail)])
+        yield
+    head = without_items[: _STRUCT_HEAD_BYTES - 4]
+    return _frame(method.reply_head, seqid, b"".join((head, _i32.pack(len(items)), *pieces, tail)))
 
 
 def encode_exception(method: Method, seqid: int, exception: object) -> bytes:

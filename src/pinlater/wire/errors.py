@@ -21,8 +21,8 @@ class ApplicationErrorKind(IntEnum):
 class WireError(Exception):
     """Bytes that are no call or reply of ours.
 
-    Where the message's header could be read, `name` and `seqid` say which call to answer, with a TApplicationException of `kind`,
-    and the connection stays open. Where it could not (`name` is None) the start of the next message is unknown: the connection
+    If the message's header could be read, `name` and `seqid` say which call to answer, with a TApplicationException of `kind`,
+    and the connection stays open. If it could not (`name` is None) the start of the next message is unknown: the connection
     has to be closed. `oneway`: the caller doesn't wait for an answer.
     """
 

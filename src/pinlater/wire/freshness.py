@@ -76,7 +76,7 @@ def _required_module(description: dict[str, Any]) -> str:
 
 
 def _received_module(description: dict[str, Any]) -> str:
-    """Classes for incoming structs: cheap to make, typed, and with each field's default where it was not sent."""
+    """Classes for incoming structs: cheap to make, typed, and with each field's default if it was not sent."""
     lines = [
         '"""What incoming structs are decoded into. Generated from pinlater.thrift by pinlater.wire.freshness. Do not edit.',
         "",

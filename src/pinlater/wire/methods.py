@@ -42,6 +42,7 @@ class Method(NamedTuple):
     check_arguments: Check
     returns: bool
     returns_many: bool  # a list or a map
+    list_field: str  # the first field of the struct that it returns, if that is a list of structs; else ''
     result_pair: list[Any]
     received_result: Shape
     check_result: Check
@@ -118,10 +119,19 @@ def _build(name: str, as_text: ReceivedTypes, as_bytes: ReceivedTypes) -> Method
         returns=result_class.thrift_spec[0] is not None,
         returns_many=result_class.thrift_spec[0] is not None
         and result_class.thrift_spec[0][1] in (TType.LIST, TType.MAP),
+        list_field=_list_field(result_class.thrift_spec[0]),
         result_pair=[result_class, result_class.thrift_spec],
         received_result=result,
         check_result=build_check(result.cls, result.spec, REQUIRED),
     )
+
+
+def _list_field(success: Any) -> str:
+    if success is None or success[1] != TType.STRUCT:
+        return ""
+    first = next(entry for entry in success[3][1] if entry is not None)
+    is_list_of_structs = first[1] == TType.LIST and first[3][0] == TType.STRUCT
+    return str(first[2]) if is_list_of_structs else ""
 
 
 def _build_all() -> dict[bytes, Method]:

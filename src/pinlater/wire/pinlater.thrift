@@ -285,7 +285,7 @@ struct PinLaterScanJobsResponse {
   // Newest first.
   1: required list<PinLaterJobInfo> scannedJobs
   2: optional string continuation = "-1"
-  // A shard out of reach or a bound on time cut the answer short.
+  // An unreachable shard or a bound on time cut the answer short.
   100: optional bool incomplete
 }
 
@@ -394,14 +394,14 @@ struct QueueStats {
   5: required QueueRates rates
   // Long polls that wait on this server now.
   6: required i32 waitingDequeues
-  // A shard was out of reach; its jobs are not counted.
+  // A shard was unreachable; its jobs are not counted.
   7: optional bool incomplete
 }
 
 // How many jobs a filter finds.
 struct JobCount {
   1: required i64 jobs
-  // A shard was out of reach; its jobs are not counted.
+  // A shard was unreachable; its jobs are not counted.
   2: optional bool incomplete
 }
 

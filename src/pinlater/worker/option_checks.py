@@ -23,7 +23,7 @@ _PRIORITY_MAX, _ATTEMPTS_MAX = 127, 2**31 - 1
 
 
 class JobTimes(NamedTuple):
-    """The times of a task's jobs in milliseconds; None where the options name none."""
+    """The times of a task's jobs in milliseconds; None if the options name none."""
 
     delay_ms: int | None
     at_ms: int | None
@@ -32,7 +32,7 @@ class JobTimes(NamedTuple):
 
 
 def check_queue(name: object) -> None:
-    """Raises TypeError or ValueError where no queue can have this name."""
+    """Raises TypeError or ValueError if no queue can have this name."""
     if not isinstance(name, str):
         raise TypeError(f"queue must be a name, not {type(name).__name__}: @worker.task('emails')")
     try:

@@ -271,17 +271,17 @@ class Worker:
             stack.callback(background.stop)
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
-            if run.settings.create_queues:
-                await create_queues(run, chosen)
-            log_start(run, chosen, len(self._registry.crons_of(chosen)))
             await self._run_until_stopped(run, health, chosen)
             log_stop(run)
 
     async def _run_until_stopped(self, run: WorkerRun, health: Health, chosen: Mapping[str, QueueTasks]) -> None:
         timetables = [Timetable(entry, self._clock) for entry in self._registry.crons_of(chosen)]
         async with asyncio.TaskGroup() as group:
-            firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
             marking = group.create_task(health.mark_until_cancelled())
+            firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
+            if run.settings.create_queues:
+                await create_queues(run, chosen)
+            log_start(run, chosen, len(timetables))
             consuming = [group.create_task(consumer.run()) for consumer in run.consumers]
             await run.stop.wait()
             for task in firing:

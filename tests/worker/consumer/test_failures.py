@@ -17,7 +17,7 @@ from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
 from pinlater.worker import JobContext, Snooze, Worker, WorkerSettings, current_job
 from tests.client.fake_server import FakeServer
-from tests.client.proxy import Proxy
+from tests.databases.proxy import Proxy
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import ended, running_processes
 from tests.worker.conftest import eventually
@@ -89,7 +89,7 @@ async def test_a_worker_recovers_from_a_connection_that_hangs_and_keeps_its_clai
                     return (found.claim_deadline_ms or 0) > first
 
                 await eventually(renewed)
-                proxy.stall()
+                proxy.swallow_open()
                 # Its first claim may go into the hanging connection, and comes back with that claim's end.
                 after = Job(
                     b'{"name":"after"}', headers={"pinlater-task": "run"}, claim_timeout_ms=1_000, attempts_allowed=3

@@ -17,7 +17,7 @@ from tests.worker.consumer.test_server_trouble import FAST, info
 
 ON_1, ON_2 = "q:s1:p1:1", "q:s2:p1:2"
 CLAIM_MS = 600
-AWAY = t.PinLaterException(502, "Shard 2 is out of reach", "SHARD_UNREACHABLE", True)
+AWAY = t.PinLaterException(502, "Shard 2 is unreachable", "SHARD_UNREACHABLE", True)
 
 
 class Server:

@@ -29,7 +29,7 @@ def job(name: str, shard: str = "1") -> ClaimedJob:
 
 
 class Server(AsyncClient):
-    """Notes the tokens of each call's items. `away`: shards out of reach; `down`: no server at all; `bad`: tokens that it refuses."""
+    """Notes the tokens of each call's items. `away`: unreachable shards; `down`: no server at all; `bad`: tokens that it refuses."""
 
     def __init__(self, *, per_item: bool) -> None:
         super().__init__("127.0.0.1:1")
@@ -61,7 +61,7 @@ class Server(AsyncClient):
         ]
 
     def away_error(self, descriptor: str) -> PinLaterError:
-        return errors.ShardConnectionFailed(f"{descriptor} is out of reach", detail="SHARD_UNREACHABLE")
+        return errors.ShardConnectionFailed(f"{descriptor} is unreachable", detail="SHARD_UNREACHABLE")
 
     async def ack(self, queue: str, acks: Sequence[Ack], *, per_item_errors: bool = False) -> list[AckResult]:
         assert per_item_errors

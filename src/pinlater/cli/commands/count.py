@@ -17,7 +17,7 @@ def count(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Count jobs. The output says `incomplete` if a shard is out of reach.
+    """Count jobs. The output says `incomplete` if a shard is unreachable.
 
     Example: pinlater count emails --state failed
     """

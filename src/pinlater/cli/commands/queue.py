@@ -232,7 +232,7 @@ def _for_each(
     tell_away: bool = True,
 ) -> None:
     """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
-    refusal are printed too. `tell_away`: says if a shard out of reach gets the change later."""
+    refusal are printed too. `tell_away`: says if an unreachable shard gets the change later."""
     done: dict[str, list[str]] = {}
 
     async def act_on_all(client: AsyncClient) -> None:
@@ -260,7 +260,7 @@ async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) ->
         return
     if away:
         sys.stderr.write(
-            "note: a shard is out of reach (/readyz of the server names it); it gets the change when it is back\n"
+            "note: a shard is unreachable (/readyz of the server names it); it gets the change when it is back\n"
         )
 
 
@@ -320,7 +320,7 @@ def _setting(field: str, text: str) -> float | None:
 
 
 def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> None:
-    """Values in force and where they come from; also the queue's own where they are not in force."""
+    """Values in force and where they come from; also the queue's own if they are not in force."""
     in_force = settings.values._asdict()
     if as_json:
         own = {"queue": queue.name, "paused": queue.paused, **queue.config._asdict()}

@@ -92,7 +92,7 @@ def print_changed(what: str, changed: Changed, as_json: bool) -> None:
     """The number, and a warning if not all jobs of the queue were looked at."""
     print_number(what, changed.number, as_json)
     if changed.incomplete:
-        output.warn_incomplete("a shard is out of reach, or one scan cannot read all jobs: repeat the command")
+        output.warn_incomplete("a shard is unreachable, or one scan cannot read all jobs: repeat the command")
 
 
 def print_number(what: str, number: int, as_json: bool) -> None:

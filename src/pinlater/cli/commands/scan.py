@@ -110,7 +110,7 @@ def scan(
     if more:
         typer.echo(f"more: --after {more}", err=True)
     if found.incomplete:
-        output.warn_incomplete("a shard is out of reach, or one scan cannot read all jobs")
+        output.warn_incomplete("a shard is unreachable, or one scan cannot read all jobs")
     elif cut:
         output.warn_incomplete(
             "--limit was reached, there may be more: raise it, or scan one queue to get a continuation"

@@ -100,7 +100,7 @@ def status(
 
 
 def _configured_http(loaded: Loaded) -> str | None:
-    """The HTTP address that file, environment or flags name; None where it would be the default, which may be any server's."""
+    """The HTTP address that file, environment or flags name; None if it would be the default, which may be any server's."""
     if loaded.origins["http.port"].source == "default":
         return None
     settings = loaded.settings.http
@@ -201,7 +201,7 @@ async def _wait_until_empty(chosen: Sequence[ShardPlace], settings: Settings, *,
 
 
 def _left(seen: Sequence[Seen]) -> str:
-    parts = [f"{shard.place.name}: " + ("out of reach" if shard.look is None else _live(shard.look)) for shard in seen]
+    parts = [f"{shard.place.name}: " + ("unreachable" if shard.look is None else _live(shard.look)) for shard in seen]
     return ", ".join(parts)
 
 
@@ -296,7 +296,7 @@ async def _forget_keys(chosen: Sequence[ShardPlace], settings: Settings) -> int:
 
 
 def _chosen(name: str, places: Sequence[ShardPlace], settings: Settings) -> list[ShardPlace]:
-    """All shards of the replica set that `name` means; ends the command where there is none, or only a part of one is meant."""
+    """All shards of the replica set that `name` means; ends the command if there is none, or only a part of one is meant."""
     if settings.store.shard_file is None:
         exits.fail("a store named by a URL has one shard; only a shard file has several to choose from", exits.REFUSED)
     found = next((place for place in places if name in (place.name, place.key)), None)

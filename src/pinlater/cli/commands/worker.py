@@ -119,7 +119,7 @@ def _run_one(
     set_up_logs: Callable[[], None],
     control: ControlChannel | None,
 ) -> int:
-    """Runs the Worker in this process, with its settings and these changes where they are not None. Returns the exit code."""
+    """Runs the Worker in this process, with its settings and these changes if they are not None. Returns the exit code."""
     try:
         client = None if server is None else options.client_for(server, options.TIMEOUT_S, connections=2)
         settings = dataclasses.replace(found.settings, **{k: v for k, v in changes.items() if v is not None})

@@ -14,7 +14,7 @@ _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
 
 
 class Found(NamedTuple):
-    """Numbers by worker and queue. `incomplete`: a shard was out of reach, or more jobs are held than one look counts."""
+    """Numbers by worker and queue. `incomplete`: a shard was unreachable, or more jobs are held than one look counts."""
 
     holds: Counter[tuple[str, str]]
     waits: Counter[tuple[str, str]]
@@ -54,7 +54,7 @@ def workers(
         return
     output.print_table(columns, rows)
     if found.incomplete:
-        output.warn_incomplete("a shard was out of reach, or more jobs are held than one look counts")
+        output.warn_incomplete("a shard was unreachable, or more jobs are held than one look counts")
 
 
 async def _holders(client: AsyncClient, queues: list[str]) -> tuple[Counter[tuple[str, str]], bool]:

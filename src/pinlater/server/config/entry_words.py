@@ -1,6 +1,6 @@
 """Words of a shard file's entry, of either kind: taken out, checked, and complained about by the entry's name, never by what they hold.
 
-A misspelt word is an error where it is near a known one (a `dequeuOnly` must not be overlooked); others are let be, since such files
+A misspelt word is an error if it is near a known one (a `dequeuOnly` must not be overlooked); others are let be, since such files
 also serve other programs.
 """
 
@@ -48,7 +48,7 @@ def master_of(key: str, master: Any) -> tuple[str, int]:
 
 
 def optional_text(key: str, value: Mapping[str, Any], name: str) -> str | None:
-    """None where it is left out or null. Empty text is a user's or socket's absence, and a password."""
+    """None if it is left out or null. Empty text is a user's or socket's absence, and a password."""
     found = value.get(name)
     if found is None:
         return None
@@ -60,7 +60,7 @@ def optional_text(key: str, value: Mapping[str, Any], name: str) -> str | None:
 
 
 def optional_flag(key: str, value: Mapping[str, Any], name: str) -> bool | None:
-    """None where it is left out or null."""
+    """None if it is left out or null."""
     found = value.get(name)
     if found is not None and not isinstance(found, bool):
         raise ValueError(f"{key!r}: {name} is not true or false")

@@ -1,6 +1,6 @@
 """Files that are read again while the server runs; here queues' rate limits and the set of live servers, in `shard_file` the shards.
 
-The maintenance runner calls `refresh` every 10 s, in a thread where the file could be slow. A broken file never changes anything:
+The maintenance runner calls `refresh` every 10 s, in a thread if the file could be slow. A broken file never changes anything:
 it is logged once for each content, and the last good values stay. The file is read each time and compared by content; its time
 stamp alone would miss an edit within one tick of the file system's clock, and reload a file that was only touched.
 """

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinlater.domain.invalid_settings import InvalidSettings
 from pinlater.server.config.checks import check_together, warnings_about
 from pinlater.server.config.environment import OTHER_VARIABLES, read_environment
 from pinlater.server.config.errors import SettingsError
@@ -77,7 +78,7 @@ def _read_flags(flags: Mapping[str, object]) -> Source:
 
 
 def _read_file(path: Path) -> Source:
-    """The settings file; its suffix says which of the two languages it is in. Java's is in Latin-1 where it isn't UTF-8."""
+    """The settings file; its suffix says which of the two languages it is in. Java's is in Latin-1 if it isn't UTF-8."""
     readers = {".toml": read_toml, ".properties": read_original}
     reader = readers.get(path.suffix)
     if reader is None:
@@ -94,9 +95,9 @@ def _read_file(path: Path) -> Source:
 
 
 def _layer(sources: Iterable[Source], problems: list[str]) -> tuple[dict[str, object], dict[str, Origin]]:
-    """The strongest value of each key; a key that is not set may take the value of another.
+    """The value of each key from the first source that sets it, and where it came from; a key that is not set may take another's value.
 
-    Values that lose are checked too, but for a store, which may be one that we don't have.
+    Values of the later sources are checked too, except for a store, because one that is not used need not exist here.
     """
     values: dict[str, object] = {}
     origins: dict[str, Origin] = {}
@@ -127,16 +128,15 @@ def _read(key: Key, item: Given, problems: list[str]) -> object:
 
 
 def _build(values: Mapping[str, object], origins: Mapping[str, Origin], problems: list[str]) -> Settings | None:
-    """The value objects. A table's own check (`ValueError` from its dataclass) is a problem like any other."""
+    """The value objects. A table's own check (`InvalidSettings` from its dataclass) is a problem like any other."""
     parts: dict[str, Any] = {path: value for path, value in values.items() if "." not in path}
     for table, owner in tables().items():
         inner = {path.partition(".")[2]: value for path, value in values.items() if path.startswith(table + ".")}
         shared = {path.partition(".")[2]: values[of] for path, of in SHARED.items() if path.startswith(table + ".")}
         try:
             parts[table] = owner(**inner, **shared)
-        except ValueError as error:
-            named = [name for name in inner if name in str(error).split()]
-            places = [origins[f"{table}.{name}"].place for name in named or inner]
+        except InvalidSettings as error:
+            places = [origins[f"{table}.{name}"].place for name in error.fields]
             problems.append(f"{', '.join(filter(None, places)) or table}: {error}")
             return None
     return Settings(**parts)

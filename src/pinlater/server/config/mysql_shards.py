@@ -3,7 +3,7 @@
     {"pinlaterdb001": {"master": {"host": "10.0.0.1", "port": 3306}, "slave": …, "user": "…", "passwd": "…", "dequeueOnly": false}}
 
 A key is a prefix and the replica set's number; every one of its databases is a shard. `slave` is not used. Ours also understands
-`socket` and `tls`, and takes user and password from the settings where an entry has none.
+`socket` and `tls`, and takes user and password from the settings if an entry has none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each key is for, where the dataclass doesn't say it beside the field. Used by the reference page only."""
+"""What each key is for, if the dataclass doesn't say it beside the field. Used by the reference page only."""
 
 from __future__ import annotations
 

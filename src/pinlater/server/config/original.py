@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?", re.ASCII)
 
 
 class Same(NamedTuple):
-    """A key that is a setting of ours: its path, and, where the units differ, theirs and how many of ours one of it is.
+    """A key that is a setting of ours: its path, and, if the units differ, theirs and how many of ours one of it is.
 
     `also`: a second one of ours, of another kind of store.
     """

@@ -1,4 +1,4 @@
-"""A single Redis or Valkey, named by a URL: `redis://USER@HOST:PORT/DB`, `rediss://` where connections are encrypted.
+"""A single Redis or Valkey, named by a URL: `redis://USER@HOST:PORT/DB`, `rediss://` if connections are encrypted.
 
 In the place of the host there may be a socket (`?socket=PATH`) or Sentinels with the master's name (`?sentinel=HOST:PORT&master=NAME`).
 """

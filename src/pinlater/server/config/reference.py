@@ -1,7 +1,7 @@
 """Writes the reference page of the settings from the dataclasses: `python -m pinlater.server.config.reference`.
 
 What a key is for is read from the source, beside the field: text below it, a comment behind it, or comment lines above it;
-where there is none, `notes` has it. A test fails when the page is stale or a key is not explained.
+if there is none, `notes` has it. A test fails when the page is stale or a key is not explained.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keys of the settings, read off the dataclasses: name, type, default, range, variable and flag of each.
 
 A dataclass says what the type alone can't in its fields' metadata: `least` and `most` (inclusive), `choices`, `secret`. Without
-them: a whole number is at least 1 (0 where the default is 0), a port is 0 to 65535, a duration at most ten years.
+them: a whole number is at least 1 (0 if the default is 0), a port is 0 to 65535, a duration at most ten years.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Key(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """`ms`, `seconds` or `bytes`, as the name says; empty where it says none."""
+        """`ms`, `seconds` or `bytes`, as the name says; empty if it says none."""
         words = self.field.split("_")
         if "bytes" in words:
             return "bytes"

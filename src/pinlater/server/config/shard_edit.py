@@ -30,7 +30,7 @@ class Member(NamedTuple):
 
 
 def with_dequeue_only(text: str, key: str, dequeue_only: bool) -> str:
-    """`text` with the entry's flag set. Raises ValueError where there is no such entry."""
+    """`text` with the entry's flag set. Raises ValueError if there is no such entry."""
     siblings, place = _entries(text, key)
     entry = siblings[place]
     wanted = _understood(text)
@@ -55,7 +55,7 @@ def with_dequeue_only(text: str, key: str, dequeue_only: bool) -> str:
 
 
 def without_entry(text: str, key: str) -> str:
-    """`text` without the entry. Raises ValueError where there is no such entry."""
+    """`text` without the entry. Raises ValueError if there is no such entry."""
     siblings, place = _entries(text, key)
     entry = siblings[place]
     if place:
@@ -73,9 +73,9 @@ def without_entry(text: str, key: str) -> str:
 
 
 def replace_text(path: Path, before: str, after: str) -> None:
-    """Puts `after` in the file's place, with its mode, group and, where that is allowed, owner, flushed to disk. A link stays one.
+    """Puts `after` in the file's place, with its mode, group and, if that is allowed, owner, flushed to disk. A link stays one.
 
-    Raises OSError, also where the group can't be kept, and ValueError where another program has changed the file since `before` was read.
+    Raises OSError, also if the group can't be kept, and ValueError if another program has changed the file since `before` was read.
     """
     target = path.resolve(strict=True)
     status = target.stat()
@@ -100,7 +100,7 @@ def replace_text(path: Path, before: str, after: str) -> None:
 
 
 def _keep_readers(descriptor: int, status: os.stat_result) -> None:
-    """Gives the new file the group, the mode and, as root, the owner of the old one. Raises PermissionError where the group can't be kept:
+    """Gives the new file the group, the mode and, as root, the owner of the old one. Raises PermissionError if the group can't be kept:
     a server that reads the file by its group could not read it any more."""
     if os.fstat(descriptor).st_gid != status.st_gid:
         os.fchown(descriptor, -1, status.st_gid)
@@ -110,7 +110,7 @@ def _keep_readers(descriptor: int, status: os.stat_result) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The file's text, its line ends as they are. Raises OSError, ValueError where it isn't UTF-8."""
+    """The file's text, its line ends as they are. Raises OSError, ValueError if it isn't UTF-8."""
     return path.read_bytes().decode()
 
 

@@ -18,7 +18,7 @@ from pinlater.server.config.shard_place import ShardPlace
 
 
 class ShardSource:
-    """The shards that the settings name, and whether they have changed since. Raises `FileBroken` where they can't be told at the start."""
+    """The shards that the settings name, and whether they have changed since. Raises `FileBroken` if they can't be told at the start."""
 
     def __init__(self, settings: Settings) -> None:
         self._kind, self._url = _entries(settings), settings.store.url
@@ -56,7 +56,7 @@ def find_shards(settings: Settings) -> Sequence[ShardPlace]:
 
 
 def kind_of_file(path: Path) -> str:
-    """The kind of store that a shard file is of; the first where that can't be told, and reading the file then says why."""
+    """The kind of store that a shard file is of; the first if that can't be told, and reading the file then says why."""
     kinds = iter(SHARDED.values())
     try:
         document = json.loads(read_bytes(path))

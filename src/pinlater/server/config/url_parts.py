@@ -1,6 +1,6 @@
 """What URLs of every kind of store have in common: who logs in, signs that are encoded, options behind the `?`.
 
-No error shows a value: where a password is not encoded, parts of it may stand anywhere in the URL.
+No error shows a value: if a password is not encoded, parts of it may stand anywhere in the URL.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def decoded(text: str, what: str, encode: str) -> str:
 
 
 def single(options: Mapping[str, Sequence[str]], name: str) -> str | None:
-    """The value of an option that may come once. Raises `ValueError` where it comes twice."""
+    """The value of an option that may come once. Raises `ValueError` if it comes twice."""
     values = options.get(name, ())
     if len(values) > 1:
         raise ValueError(f"has the option {name} twice")
@@ -78,7 +78,7 @@ def single(options: Mapping[str, Sequence[str]], name: str) -> str | None:
 
 
 def named_socket(options: Mapping[str, Sequence[str]]) -> str | None:
-    """The option `socket`. Raises `ValueError` where it names none."""
+    """The option `socket`. Raises `ValueError` if it names none."""
     socket = single(options, "socket")
     if socket == "":
         raise ValueError("names no socket behind socket=")

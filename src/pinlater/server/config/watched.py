@@ -12,7 +12,7 @@ from pinlater.server.config.shard_place import ShardPlace
 
 
 class WatchedFiles:
-    """Those that the settings name. Raises `FileBroken` where one can't be read at the start; later its old values stay."""
+    """Those that the settings name. Raises `FileBroken` if one can't be read at the start; later its old values stay."""
 
     def __init__(self, settings: Settings) -> None:
         self._limits = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
@@ -36,7 +36,7 @@ class WatchedFiles:
 
     @property
     def places(self) -> Sequence[ShardPlace] | None:
-        """Where the shards are; None where the store has but one."""
+        """Where the shards are; None if the store has but one."""
         return None if self._shards is None else self._shards.places
 
     async def refresh(self) -> bool:

@@ -17,7 +17,7 @@ from pinlater.domain.rate_limit import TokenBucket, effective_rate
 
 
 class Block(NamedTuple):
-    """Why a queue may not be dequeued now. `retry_after_ms` is None where only a change of settings helps."""
+    """Why a queue may not be dequeued now. `retry_after_ms` is None if only a change of settings helps."""
 
     paused: bool
     retry_after_ms: int | None
@@ -116,7 +116,7 @@ class RateLimits:
         return queue not in self._accounts and queue not in self._paused
 
     async def admit(self, queue: str, wanted: int) -> Permit | Block | None:
-        """Leave to claim up to `wanted` jobs, None where none is needed; waits only for claims under way that decide it."""
+        """Leave to claim up to `wanted` jobs, None if none is needed; waits only for claims under way that decide it."""
         account = self._accounts.get(queue)
         if account is None:
             return self.block(queue)

@@ -17,7 +17,7 @@ from pinlater.server.storage.values import ClaimRef, JobKey
 
 logger = logging.getLogger(__name__)
 
-# A shard that is out of reach is mostly back within a minute; a claim that is not released waits for its time-out.
+# A shard that is unreachable is mostly back within a minute; a claim that is not released waits for its time-out.
 _RELEASE_PAUSES_S = (0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -55,7 +55,7 @@ class ClaimReturns:
             await asyncio.wait(self._under_way)
 
     async def _release(self, queue: str, part: FromShard, *, charged: bool) -> None:
-        """Tries again for a while. Also where the outcome is unknown: the token names this claim alone, so that a second release of it
+        """Tries again for a while. Also if the outcome is unknown: the token names this claim alone, so that a second release of it
         changes nothing."""
         shard = self._shards.get(part.shard)
         if shard is None:

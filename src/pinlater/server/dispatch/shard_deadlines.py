@@ -19,7 +19,7 @@ _HALF_A_MS = 0.0005  # a loop's time is in milliseconds, and a sum of floats not
 
 
 class ShardDeadlines:
-    """Fails answers of one shard that do not come in time: after `stall_s`, or sooner where their callers have something else to do."""
+    """Fails answers of one shard that do not come in time: after `stall_s`, or sooner if their callers have something else to do."""
 
     def __init__(self, shard: str, slow_s: float, stall_s: float) -> None:
         self._shard = shard
@@ -28,7 +28,7 @@ class ShardDeadlines:
         self._stall: Overdue[None] = Overdue(stall_s, self._fail)
 
     def begin(self, answer: asyncio.Future[Any], waiters: Waiters | None, limit: int, *, anything: bool) -> None:
-        """Starts the deadline of `answer`. A dequeue among `waiters` gives up after `slow_s`: at once where other shards gave it
+        """Starts the deadline of `answer`. A dequeue among `waiters` gives up after `slow_s`: at once if other shards gave it
         `anything`, else as soon as the waiters are woken (`JobsCame`)."""
         if waiters is None:
             self._stall.add(answer, None)

@@ -1,8 +1,8 @@
 """Servers of the same shards wake each other's waiting dequeues: one takes an enqueue, a dequeue waits at another.
 
 A wake says which queues got how many jobs, nothing of the jobs themselves. It is one datagram, signed with a secret that the servers
-find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`others`), about a second.
-A stranger who replays a datagram can only make a server look in vain.
+find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`change_poller`),
+about a second. A stranger who replays a datagram can only make a server look in vain.
 
 Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job.
 """
@@ -69,7 +69,7 @@ class Wakes(asyncio.DatagramProtocol):
         self._peers = peers
 
     def tell(self, queue: str, jobs: int) -> None:
-        """`jobs` jobs of this queue can be claimed now. At once where nothing was told lately, else with what comes in the next moment."""
+        """`jobs` jobs of this queue can be claimed now. At once if nothing was told lately, else with what comes in the next moment."""
         if not self._peers:
             return
         self._waiting[queue] = self._waiting.get(queue, 0) + jobs
@@ -135,7 +135,7 @@ def _signature(payload: bytes, secret: bytes) -> bytes:
 
 
 def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
-    """What a datagram says; None where it isn't one of ours."""
+    """What a datagram says; None if it isn't one of ours."""
     if len(data) > _DATAGRAM_BYTES_MAX:
         return None
     signature, payload = data[:_SIGNATURE_BYTES], data[_SIGNATURE_BYTES:]

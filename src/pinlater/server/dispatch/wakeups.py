@@ -10,7 +10,7 @@ from pinlater.server.storage.values import InsertRequest
 
 
 class Wakeups:
-    """The waiters of all queues. `elsewhere(queue, jobs)` tells the other servers; None where there are none."""
+    """The waiters of all queues. `elsewhere(queue, jobs)` tells the other servers; None if there are none."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,14 +54,16 @@ class Wakeups:
             waiters.due_at(due_at_ms)
 
     def inserting(self, shard: str, request: InsertRequest, now_ms: int) -> bool:
-        """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue."""
+        """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue here.
+
+        Other servers are told of the jobs that are due; of the others they learn from the store.
+        """
         waiters = self._by_queue.get(request.queue)
-        if waiters is None:
-            if self.elsewhere is not None:
-                self.elsewhere(request.queue, len(request.jobs))
+        if waiters is None and self.elsewhere is None:
             return False
-        any_wait = len(waiters) > 0
-        waiters.newest_on = shard
+        any_wait = bool(waiters)
+        if waiters is not None:
+            waiters.newest_on = shard
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
         return any_wait

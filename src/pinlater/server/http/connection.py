@@ -92,7 +92,7 @@ class HttpConnection:
         self._writer.transport.abort()
 
     def finish(self) -> None:
-        """Ends it after the request that is being answered; at once where there is none."""
+        """Ends it after the request that is being answered; at once if there is none."""
         self._finishing = True
         if self.idle:
             self.abort()

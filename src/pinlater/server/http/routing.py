@@ -24,7 +24,7 @@ class Router:
         self._prefixes: dict[str, Route] = {}
 
     def add(self, path: str, handler: Handler, methods: Iterable[str] = ("GET",)) -> None:
-        """Answers `path`. Raises ValueError where it is taken."""
+        """Answers `path`. Raises ValueError if it is taken."""
         if path in self._exact:
             raise ValueError(f"{path} has a handler already")
         self._exact[path] = _route(handler, methods)

@@ -1,7 +1,7 @@
 """The listener: accepts connections up to a bound, routes requests, and stops in order.
 
 When the bound is reached, the server closes the oldest connection that waits for its client: it is idle, its request isn't whole,
-or it doesn't read its answer. So a thousand silent or slow clients never keep a health check out. Where all are being answered, a few
+or it doesn't read its answer. So a thousand silent or slow clients never keep a health check out. If all are being answered, a few
 more are let in for health checks only; beyond those the new one is closed.
 """
 
@@ -55,7 +55,7 @@ class HttpServer:
         self.port = settings.port
 
     async def start(self) -> None:
-        """Listens. Raises OSError where the address can't be had."""
+        """Listens. Raises OSError if the address can't be had."""
         self._server = await asyncio.start_server(self._accept, self._settings.host, self._settings.port)
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._metrics.gauge(
@@ -103,7 +103,7 @@ class HttpServer:
         task.add_done_callback(lambda done: self._ended(connection, done))
 
     def _places_left(self) -> int:
-        """How many more may be open, those for health checks included; closes one where none but those is left."""
+        """How many more may be open, those for health checks included; closes one if none but those is left."""
         most = self._settings.max_connections + PLACES_FOR_CHECKS
         if len(self._connections) >= self._settings.max_connections:
             oldest = next((connection for connection in self._connections if connection.waits_for_client), None)

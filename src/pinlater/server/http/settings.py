@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pinlater.domain.invalid_settings import InvalidSettings
+
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
@@ -26,7 +28,7 @@ class HttpSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
-            raise ValueError(f"http port {self.port} is not in 0..65535")
+            raise InvalidSettings(f"http port {self.port} is not in 0..65535", "port")
         for name in ("max_connections", "max_header_bytes", "header_timeout_s", "idle_timeout_s", "write_timeout_s"):
             if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0")
+                raise InvalidSettings(f"{name} must be above 0", name)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Readiness(NamedTuple):
-    """Whether this server should get requests now, and if not, why: starting, draining, the store out of reach.
+    """Whether this server should get requests now, and if not, why: starting, draining, an unreachable store.
 
     With reasons though it should: what it does without, one shard of several.
     """
@@ -41,7 +41,7 @@ class Source(Protocol):
         ...
 
     def processes(self) -> Collector | None:
-        """Prometheus' numbers of the processes, where it isn't only this one."""
+        """Prometheus' numbers of the processes, if it isn't only this one."""
         ...
 
     async def alive(self) -> Readiness:

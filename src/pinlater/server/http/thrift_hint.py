@@ -11,7 +11,7 @@ TEXT = "this is PinLater's HTTP port; Thrift has a port of its own (9010 by defa
 
 
 def thrift_answer(received: bytes) -> bytes | None:
-    """The answer to a connection's first bytes where they begin a framed Thrift call; None for everything else."""
+    """The answer to a connection's first bytes if they begin a framed Thrift call; None for everything else."""
     message = received[_LENGTH_BYTES:]
     if not message.startswith(_STRICT_HEAD):
         return None

@@ -39,7 +39,7 @@ class RateSampler:
         self.counts: list[QueueCounts] = []
 
     async def sample(self) -> float | None:
-        """Takes one. What a shard out of reach said last still counts, so that totals don't fall and rise by all it holds.
+        """Takes one. What an unreachable shard said last still counts, so that totals don't fall and rise by all it holds.
 
         Raises the `Unavailable` of a shard that failed, when the sample is taken.
         """

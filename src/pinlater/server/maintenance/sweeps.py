@@ -106,7 +106,7 @@ class Sweeps:
         return await self._pause_after(sweep, self._settings.batch_max)
 
     async def _pause_after(self, sweep: Callable[[Maintenance], Awaitable[int]], limit: int) -> float | None:
-        """Sweeps, and says when to do so again: soon where some shard had its fill of `limit` rows, None for the usual interval."""
+        """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""
         began = self._clock.monotonic()
         if await self._most_on_a_shard(sweep) < limit:
             return None

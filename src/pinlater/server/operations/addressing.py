@@ -75,7 +75,7 @@ async def address_in_turns(
 
 
 class _Addressed:
-    """The parts of a request so far. Raises `InvalidArgument` where it names more than `most` jobs."""
+    """The parts of a request so far. Raises `InvalidArgument` if it names more than `most` jobs."""
 
     def __init__(self, shards: Shards, queue: str | None, count: int, most: int) -> None:
         if count > most:
@@ -122,7 +122,7 @@ async def on_each_shard(
 ) -> list[Value]:
     """Puts what `act` answers for each shard into `answers`, at the request's positions.
 
-    A shard out of reach fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe. So does
+    An unreachable shard fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe. So does
     what was done of a part of more than `KEYS_A_CALL` jobs, which is carried out piece by piece.
     """
     if len(parts) == 1:
@@ -177,9 +177,7 @@ def reachable(shards: Shards, metrics: Metrics, method: str) -> list[ShardLanes]
 def left_out(metrics: Metrics, method: str, names: Sequence[str], reason: str = "") -> None:
     """Logs and counts that `method` answers without these shards."""
     metrics.count("shards_left_out", len(names))
-    logger.warning(
-        "%s answers without the shards that are out of reach", method, extra={"shards": list(names), "reason": reason}
-    )
+    logger.warning("%s answers without the unreachable shards", method, extra={"shards": list(names), "reason": reason})
 
 
 async def on_reachable(
@@ -208,7 +206,7 @@ async def on_reachable(
 async def one_after_another(
     shards: Shards, metrics: Metrics, method: str, act: Callable[[ShardLanes], Awaitable[int]]
 ) -> int:
-    """The sum of what `act` gives for each shard in reach, where they share a budget. Leaves out as `on_reachable` does."""
+    """The sum of what `act` gives for each shard in reach, if they share a budget. Leaves out as `on_reachable` does."""
     found = reachable(shards, metrics, method)
     total, failures = 0, 0
     for shard in found:

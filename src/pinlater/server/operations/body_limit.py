@@ -1,4 +1,4 @@
-"""How long a body may be: what the settings say, or less where a shard that takes enqueues holds less.
+"""How long a body may be: what the settings say, or less if a shard that takes enqueues holds less.
 
 One limit for all shards, so that it never depends on chance whether a body is taken. Looked up now and then and not at each enqueue;
 what comes in between a change and the next look meets the shard's own check.

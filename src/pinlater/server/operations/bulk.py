@@ -172,7 +172,7 @@ class Bulk:
 
 
 def check_attempts(attempts: int) -> None:
-    """Raises `InvalidArgument` where a job that goes back to the queue would get none."""
+    """Raises `InvalidArgument` if a job that goes back to the queue would get none."""
     if not 1 <= attempts <= 2**31 - 1:
         raise InvalidArgument(f"attemptsToAllow must be at least 1, not {attempts}")
 

@@ -127,7 +127,7 @@ class ClaimedJobs:
         *,
         per_item_errors: bool,
     ) -> Awaitable[Sequence[Acked | PinLaterError]]:
-        """What a lane of each shard answers, at the request's positions. Errors are raised, or are values where `per_item_errors`."""
+        """What a lane of each shard answers, at the request's positions. Errors are raised, or are values if `per_item_errors`."""
         answers: list[Acked | PinLaterError] = [NOT_FOUND] * count
         if per_item_errors:
             return self._per_item.carry_out(parts, lane_of, orders, answers, then_claims=False)
@@ -292,7 +292,7 @@ class ClaimedJobs:
         return await ack_results(descriptors, answers)
 
     async def _in_hand(self, queue: str, descriptors: Sequence[str]) -> Sequence[OnShard]:
-        """The jobs named, by shard; nothing has happened where it raises."""
+        """The jobs named, by shard; nothing has happened if it raises."""
         parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         return parts

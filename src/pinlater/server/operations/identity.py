@@ -10,7 +10,7 @@ SOURCE_CHARS_MAX = 200
 
 
 def kept_source(source: str) -> str:
-    """A source as claims keep it and checkpoints compare it: as it is, or, where it is too long, its begin and a digest.
+    """A source as claims keep it and checkpoints compare it: as it is, or, if it is too long, its begin and a digest.
 
     Cutting alone would make two long sources equal that are not.
     """

@@ -1,4 +1,4 @@
-"""Rows of several shards and priorities in one order, newest first: read page by page, and searched where there is a regex."""
+"""Rows of several shards and priorities in one order, newest first: read page by page, and searched if there is a regex."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", r
 
 
 class Found(NamedTuple):
-    """A row of a scan, the shard it came from, and whether the regex, where there is one, is in its body."""
+    """A row of a scan, the shard it came from, and whether the regex, if there is one, is in its body."""
 
     shard: str
     row: PageRow
@@ -59,7 +59,7 @@ def page_of(
 
 
 class _Stream:
-    """The rows of one shard and priority, page by page, searched a page at a time where there is a regex."""
+    """The rows of one shard and priority, page by page, searched a page at a time if there is a regex."""
 
     def __init__(self, shard: ShardLanes, first: Page, regex: BodyRegex | None) -> None:
         self.shard = shard
@@ -71,7 +71,7 @@ class _Stream:
         self._ended = False
 
     async def next(self) -> Found | None:
-        """The next row; None where there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
+        """The next row; None if there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
         while not self._found:
             if not self._unsearched and not await self._read():
                 return None
@@ -149,7 +149,7 @@ class MergedRows:
         return place if self._alone else f"{place}.{last.shard}"
 
     async def rows(self) -> AsyncIterator[Found]:
-        """Ends early where a budget of the regex ends. Raises `Unavailable` where every shard fails."""
+        """Ends early if a budget of the regex ends. Raises `Unavailable` if every shard fails."""
         await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
         while self._heap and not self.unsearched:
             _, _, _, number, found = heapq.heappop(self._heap)

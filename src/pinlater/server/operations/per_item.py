@@ -2,7 +2,7 @@
 
 A shard that is away, or slow, holds up neither the items of other shards nor a claim that follows: it is waited for no longer than it takes
 to see that it is slow. What was sent by then may be carried out all the same, so the outcome is unknown; claim tokens make it safe to send
-it again. Where nothing else would be held up the call waits as long as any other.
+it again. If nothing else would be held up the call waits as long as any other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What this server knows of the queues: their settings, from the store, at most a few seconds old.
 
-The store decides whether a queue exists; this cache only spares it the question. Where another server may have just made it, an unknown
+The store decides whether a queue exists; this cache only spares it the question. If another server may have just made it, an unknown
 name is looked for in the store, by one look after another that all who wait for one share: callers with wrong names can't keep it busy.
 
 There may be thousands of queues. What this server itself makes or deletes is noted here one by one; all are read anew in pieces between
@@ -60,7 +60,7 @@ class QueueCache:
         return self._queues.get(name)
 
     async def require(self, name: str) -> Queue:
-        """The queue; raises `QueueNotFound`. Looks into the store where another server may have made it."""
+        """The queue; raises `QueueNotFound`. Looks into the store if another server may have made it."""
         queue = self._queues.get(name)
         if queue is not None:
             return queue
@@ -114,7 +114,7 @@ class QueueCache:
     async def refresh(self) -> None:
         """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
 
-        What the shards in reach have together counts. Raises `Unavailable` where none answers, and all stays as it was. A look that ends
+        What the shards in reach have together counts. Raises `Unavailable` if none answers, and all stays as it was. A look that ends
         after one that began later changes nothing.
         """
         self._serial += 1
@@ -165,7 +165,7 @@ class QueueCache:
     async def _bring_settings(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> None:
         """Gives the newest settings to shards that have older ones: they were away, or the change failed there.
 
-        Only where two looks say so: another server may be about to change the shards one after the other, and one of an older version
+        Only if two looks say so: another server may be about to change the shards one after the other, and one of an older version
         keeps no versions.
         """
         behind: set[tuple[str, Queue]] = set()

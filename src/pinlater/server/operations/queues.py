@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TypeVar
 
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import (
     InvalidArgument,
     OutcomeUnknown,
@@ -59,10 +60,10 @@ class Queues:
         self._rates = rates
 
     async def create_queue(self, name: str) -> None:
-        """Makes it on every shard; where it exists nothing happens. Shards out of reach get it when they are back.
+        """Makes it on every shard; if it exists nothing happens. Unreachable shards get it when they are back.
 
-        A shard on which it was deleted since makes it only with a life that is later, which it is given where this call is young: one
-        that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then, and `RequestTooOld` where it stood
+        A shard on which it was deleted since makes it only with a life that is later, which it is given if this call is young: one
+        that stood still must not bring back what was deleted meanwhile. Raises `OutcomeUnknown` then, and `RequestTooOld` if it stood
         still before it began to make any.
         """
         check_queue_name(name)
@@ -87,7 +88,7 @@ class Queues:
         self._queue_cache.add(queue)
 
     async def _create(self, name: str, life: Life) -> Queue:
-        """What the shards in reach have then; its life is `over` where one of them has deleted it since."""
+        """What the shards in reach have then; its life is `over` if one of them has deleted it since."""
 
         async def create(shard: ShardLanes) -> Queue:
             [queue] = await shard.shard.create_queues([name], self._clock.now_ms(), life=life)
@@ -98,15 +99,15 @@ class Queues:
         return reduce(Queue.newest, refused or found)
 
     def _later_than(self, queue: Queue | None) -> int:
-        """Now, or later where the queue carries times of a clock that is ahead."""
+        """Now, or later if the queue carries times of a clock that is ahead."""
         return max(self._clock.now_ms(), 0 if queue is None else queue.newest_ms + 1)
 
     async def delete_queue(self, name: str, password: str) -> None:
         """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
 
-        A shard out of reach keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
-        later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` where this call stood still
-        and the queue was made again meanwhile; `RequestTooOld` where it stood still before it began to delete.
+        An unreachable shard keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
+        later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` if this call stood still
+        and the queue was made again meanwhile; `RequestTooOld` if it stood still before it began to delete.
         """
         began_s = self._clock.monotonic()
         if not await self._passwords.check(password):
@@ -144,7 +145,7 @@ class Queues:
         return sorted(self._queue_cache.queues)
 
     async def configure_queue(self, name: str, config: QueueConfig) -> None:
-        """Replaces the queue's settings. Other servers follow within 5 s; shards out of reach, when they are back.
+        """Replaces the queue's settings. Other servers follow within 5 s; unreachable shards, when they are back.
 
         Of two changes at once all shards keep the same one.
         """
@@ -156,7 +157,7 @@ class Queues:
         await self._queue_cache.refresh()
 
     async def queue_config(self, name: str) -> Queue:
-        """The queue's settings, None where the server's default holds."""
+        """The queue's settings, None if the server's default holds."""
         return await self._queue_cache.require(name)
 
     async def set_paused(self, name: str, paused: bool) -> None:
@@ -167,9 +168,9 @@ class Queues:
         await self._queue_cache.refresh()
 
     async def _next_version(self, name: str) -> str:
-        """Later than every version that a shard in reach has, also where their servers' clocks are ahead of this one's.
+        """Later than every version that a shard in reach has, also if their servers' clocks are ahead of this one's.
 
-        Raises `RequestTooOld` where the call has stood still: it must not undo, or do to another queue, what came since.
+        Raises `RequestTooOld` if the call has stood still: it must not undo, or do to another queue, what came since.
         """
         began_s = self._clock.monotonic()
         await self._queue_cache.refresh()
@@ -178,7 +179,7 @@ class Queues:
         return queue.versions.following(self._later_than(queue), self._shards.random.getrandbits(64))
 
     def _refuse_old(self, began_s: float) -> None:
-        """Raises `RequestTooOld` where a call that has changed nothing yet stood still meanwhile."""
+        """Raises `RequestTooOld` if a call that has changed nothing yet stood still meanwhile."""
         if self._is_old(began_s):
             raise RequestTooOld
 
@@ -239,7 +240,8 @@ class Queues:
         queue = self._queue_cache.get(name)
         due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
-        oldest = max(0, now_ms - min(due)) if due and min(due) <= now_ms else None
+        # A job's run-after may be any number, and the age must be one that the wire can say.
+        oldest = min(I64_MAX, max(0, now_ms - min(due))) if due and min(due) <= now_ms else None
         return QueueStats(
             name,
             queue is not None and queue.paused,

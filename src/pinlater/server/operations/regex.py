@@ -77,7 +77,7 @@ class BodyRegex:
         return InvalidArgument(f"{why}; narrow it by a priority, or look at fewer jobs", detail="REGEX_TOO_COSTLY")
 
     async def found(self, rows: Sequence[PageRow]) -> list[bool]:
-        """For each row whether the pattern is in its body. Where a budget ends on the way, for those before it only."""
+        """For each row whether the pattern is in its body. If a budget ends on the way, for those before it only."""
         found: list[bool] = []
         for bodies in self._pieces(rows):
             if self._searched and self.exhausted:

@@ -2,7 +2,7 @@
 
 The server runs this file as a program of its own, because RE2 can't be interrupted: an operating system can kill a process, and
 nothing can stop a thread. Order and answer are frames of a length and their content. The process ends when the server closes the line,
-and the kernel ends it where one search outlasts the time that its order allows, so that a killed server leaves nothing running for long.
+and the kernel ends it if one search outlasts the time that its order allows, so that a killed server leaves nothing running for long.
 
 This module imports the standard library and RE2 only: it has to start fast.
 """
@@ -81,7 +81,7 @@ class _Searcher:
 
 
 def _read(line: socket.socket, size: int) -> bytes | None:
-    """Exactly `size` bytes; None where the server is gone."""
+    """Exactly `size` bytes; None if the server is gone."""
     content = bytearray(size)
     view = memoryview(content)
     while view:
@@ -93,7 +93,7 @@ def _read(line: socket.socket, size: int) -> bytes | None:
 
 
 def run_behind_the_server() -> None:
-    """Lowers the priority of this process, where the system lets it: our systemd unit, for one, does not."""
+    """Lowers the priority of this process, if the system lets it: our systemd unit, for one, does not."""
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
 

@@ -4,7 +4,7 @@ Processes are started when a search needs one, at most `processes_max`, and end 
 time, or whose caller has gone, is ended by killing its process. What a search costs is bounded before it starts: the instructions of
 the regex's program times the bytes to search, which is the most that RE2 does, count against `steps_max` for all searches under way.
 
-Weakness: where the system lets us start no process there are no searches; they are refused, and everything else goes on.
+Weakness: if the system lets us start no process there are no searches; they are refused, and everything else goes on.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class _SearchProcess:
         self._reader, self._writer = await asyncio.open_connection(sock=self._line)
 
     async def ask(self, order: Sequence[bytes]) -> bytes:
-        """The answer to an order. Raises EOFError or OSError where the process is gone."""
+        """The answer to an order. Raises EOFError or OSError if the process is gone."""
         reader, writer = self._reader, self._writer
         if reader is None or writer is None:
             raise ConnectionError("not connected")

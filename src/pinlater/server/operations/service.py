@@ -81,8 +81,8 @@ class Service:
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
         self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
         self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
-        self.looking = Inspect(shards, queue_cache, metrics, clock, settings, self.searches)
-        self.bulk = Bulk(shards, queue_cache, self.looking, dispatcher, metrics, clock, settings)
+        self.inspecting = Inspect(shards, queue_cache, metrics, clock, settings, self.searches)
+        self.bulk = Bulk(shards, queue_cache, self.inspecting, dispatcher, metrics, clock, settings)
 
     async def close(self) -> None:
         """Ends the search processes. The shards are not its own."""

@@ -20,7 +20,7 @@ class QueueSettings:
         self._settings = settings
 
     async def in_force(self, name: str) -> SettingsInForce:
-        """The values as this server goes by them; None where nothing is set. Raises `QueueNotFound`."""
+        """The values as this server goes by them; None if nothing is set. Raises `QueueNotFound`."""
         config = (await self._queue_cache.require(name)).config
         values = config._asdict()
         origins = {field: OF_THE_QUEUE for field, value in values.items() if value is not None}

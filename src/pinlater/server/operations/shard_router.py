@@ -1,14 +1,14 @@
-"""An enqueue where there are several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
+"""An enqueue on several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
 
-- Plain jobs go together to a shard at random (by `Enqueue`); where it fails in a way that has surely stored nothing, to another one.
+- Plain jobs go together to a shard at random (by `Enqueue`); if it fails in a way that has surely stored nothing, to another one.
 - A request with a key goes to the first shard in use of the key's order. A repeat is looked for first, on every shard that can hold it.
 - A job with a unique key goes to the key's home and nowhere else, after other shards that may hold the key from before a change of the
   map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever
   it was put, and whatever else has been stored.
 
 A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
-repeat that comes to another server while the first try is still under way on this one does not find it yet. Where both servers store it
-on the same shard the store recognises it; where this server has passed that shard by (full, stalled, away) and the other one does not,
+repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
+on the same shard the store recognises it; if this server has passed that shard by (full, stalled, away) and the other one does not,
 both store it.
 """
 
@@ -128,7 +128,7 @@ class ShardRouter:
         return await self._enqueue_unique(queue, jobs, now_ms, parts, request, found)
 
     async def _find(self, queue: Queue, whole: Part, parts: Sequence[Part], fingerprint: bytes) -> list[Stored]:
-        """What is known of the request, on all shards that can hold it. Raises where that can't be said, and `RequestKeyConflict`."""
+        """What is known of the request, on all shards that can hold it. Raises if that can't be said, and `RequestKeyConflict`."""
         wanted = [whole, *(part for part in parts if part.key != whole.key)]
         refs = [RequestRef(queue.name, part.key or "", fingerprint) for part in wanted]
         shards = self._shards.that_may_hold_requests()
@@ -260,7 +260,7 @@ class ShardRouter:
         request: KeyedRequest | None,
         found: list[Stored],
     ) -> Enqueued:
-        """Stores the parts, all at once. Where one fails the error says which of the request's jobs are stored."""
+        """Stores the parts, all at once. If one fails the error says which of the request's jobs are stored."""
         if len(parts) == 1 and not found:
             return self._answer(queue, jobs, [await self._store(queue, jobs, now_ms, parts[0], request)])
         results = await asyncio.gather(
@@ -280,7 +280,7 @@ class ShardRouter:
     async def _store(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, part: Part, request: KeyedRequest | None
     ) -> Stored:
-        """One part, on its home; one without a home on another shard where the first has surely stored nothing."""
+        """One part, on its home; one without a home on another shard if the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
         if part.home is not None:
             home = self._shards.get(part.home)

@@ -1,4 +1,4 @@
-"""What goes into the operations and what comes out, where a client does not see the same (`domain.calls`): plain values that know neither
+"""What goes into the operations and what comes out, if a client does not see the same (`domain.calls`): plain values that know neither
 Thrift nor SQL.
 
 A dequeue's jobs are still together by shard and claim here, a scan's jobs are what the store knows of them, and a queue's counts keep

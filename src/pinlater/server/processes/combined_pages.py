@@ -30,7 +30,7 @@ _unpack: msgspec.msgpack.Decoder[Numbers | None] = msgspec.msgpack.Decoder(Numbe
 
 
 class Joined:
-    """Implements `http_server.status.Source`. `state` is what the whole does: starting, ready, draining."""
+    """Implements `http.status.Source`. `state` is what the whole does: starting, ready, draining."""
 
     def __init__(self, slots: Sequence[ServerSlot], metrics: Metrics, clock: Clock, state: Callable[[], str]) -> None:
         self._slots = slots
@@ -139,7 +139,7 @@ class Joined:
         return Readiness(not silent, tuple(silent))
 
     async def readiness(self) -> Readiness:
-        """Ready where at least one is; the others with their reasons."""
+        """Ready if at least one is; the others with their reasons."""
         if self._state() != "ready":
             return Readiness(False, (self._state(),))
         answers = await self._ask("none")

@@ -74,7 +74,7 @@ def plan_frame(plan: Plan, version: str = __version__) -> bytes:
 
 
 def receive_plan(line: socket.socket) -> Plan:
-    """Waits for the first frame. Raises EOFError where the parent is gone, `OtherVersion` where it means another program."""
+    """Waits for the first frame. Raises EOFError if the parent is gone, `OtherVersion` if it means another program."""
     (length,) = LENGTH.unpack(_receive(line, LENGTH.size))
     version, _, pickled = _receive(line, length).partition(b"\n")
     if version.decode() != __version__:

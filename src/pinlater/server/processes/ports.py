@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def reserved(host: str, port: int) -> Iterator[int]:
-    """The port, which is `port` unless that is 0. Raises OSError where it is taken, or the host is unknown."""
+    """The port, which is `port` unless that is 0. Raises OSError if it is taken, or the host is unknown."""
     with contextlib.ExitStack() as stack:
         for family, kind, protocol, _, address in _addresses(host, port):
             where = (address[0], port, *address[2:])

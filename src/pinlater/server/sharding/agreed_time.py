@@ -1,6 +1,6 @@
 """One time for all servers of the same shards: that of the databases, asked for once, at the start.
 
-From then on a server goes on by its own monotonic clock, so that a jump of anybody's wall clock moves no claim. Where a database's clock
+From then on a server goes on by its own monotonic clock, so that a jump of anybody's wall clock moves no claim. If a database's clock
 has jumped since, the time of the servers that are there already counts, which they tell it with their signs of life. Databases whose
 clocks differ from each other are each as good as the other, so the one in the middle counts.
 """
@@ -18,7 +18,7 @@ _LOOKS = 3
 
 
 async def ahead_ms(shards: Shards, clock: Clock) -> int:
-    """How far the shards' time is ahead of `clock` (less than 0: behind); 0 where they have none, or none answers."""
+    """How far the shards' time is ahead of `clock` (less than 0: behind); 0 if they have none, or none answers."""
     stores = [shard.shared for shard in shards.in_reach() if shard.shared is not None]
     found = await asyncio.gather(*(_ahead_ms(store, clock) for store in stores))
     known = sorted(ahead for ahead in found if ahead is not None)

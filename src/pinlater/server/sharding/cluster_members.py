@@ -39,7 +39,7 @@ class ClusterMembers:
         return max(1, len(self.known))
 
     async def look(self) -> bool:
-        """Asks the shards in reach; whether the number has changed. Raises what a shard raised where none answered."""
+        """Asks the shards in reach; whether the number has changed. Raises what a shard raised if none answered."""
         before = self.servers
         stores = {shard: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
         answers = await asyncio.gather(*(store.members() for store in stores.values()), return_exceptions=True)

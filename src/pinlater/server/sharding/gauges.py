@@ -36,7 +36,7 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
         each(lambda shard: shard.healthy),
         prometheus="pinlater_shard_healthy",
         label="shard",
-        help="1 while the shard is in use, 0 while it is out of reach",
+        help="1 while the shard is in use, 0 while it is unreachable",
         join="min",
     )
     metrics.labelled_gauge(
@@ -72,7 +72,7 @@ def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
         rows(lambda row: row.pending + row.in_progress),
         prometheus="pinlater_shard_jobs_live",
         label="shard",
-        help="Jobs that wait or run, by shard; absent while it is out of reach",
+        help="Jobs that wait or run, by shard; absent while it is unreachable",
         join="max",
     )
     metrics.labelled_gauge(
@@ -80,7 +80,7 @@ def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
         rows(lambda row: row.succeeded + row.failed),
         prometheus="pinlater_shard_jobs_finished",
         label="shard",
-        help="Finished jobs that are still kept, by shard; absent while it is out of reach",
+        help="Finished jobs that are still kept, by shard; absent while it is unreachable",
         join="max",
     )
 

@@ -39,7 +39,7 @@ def slow_to_answer(shard: str) -> ShardConnectionFailed:
 
 def out_of_reach(name: str) -> ShardConnectionFailed:
     """What a call that needs a shard out of use is answered."""
-    return ShardConnectionFailed(f"Shard {name} is out of reach", retry_after_ms=1000)
+    return ShardConnectionFailed(f"Shard {name} is unreachable", retry_after_ms=1000)
 
 
 def _guarded(
@@ -180,7 +180,7 @@ async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterErr
 
 
 async def ping(shard: Shard, seconds: float, now_ms: int | None = None) -> None:
-    """Raises `Unavailable` where the shard couldn't serve a write now, or doesn't answer in time."""
+    """Raises `Unavailable` if the shard couldn't serve a write now, or doesn't answer in time."""
     await within(shard.ping(now_ms), seconds, _unanswered(shard.name, seconds))
 
 

@@ -44,7 +44,7 @@ class Lane(Generic[Item, Result]):
     `observe` is told how each call ended: None, or the error of all of it. `monotonic` (seconds) measures calls.
     `whole_up_to`: up to this many waiting items go into one call; of more it takes half, so that the store works on some while the
     answers to others go out (default: all of them).
-    `reads_on`: at a call's end what has arrived meanwhile is read first. It fills the next call where the store works elsewhere; where it
+    `reads_on`: at a call's end what has arrived meanwhile is read first. It fills the next call if the store works elsewhere; if it
     works in this process it only costs a turn.
     """
 
@@ -99,7 +99,7 @@ class Lane(Generic[Item, Result]):
         return (0 if self._under_way is None else 2) + (0 if self._waiting else 1)
 
     def busy_for(self) -> float:
-        """For how many seconds the call under way has been; 0.0 where there is none."""
+        """For how many seconds the call under way has been; 0.0 if there is none."""
         return 0.0 if self._under_way is None else self._monotonic() - self._began_at
 
     @property
@@ -149,7 +149,7 @@ class Lane(Generic[Item, Result]):
             await asyncio.wait(self._late, timeout=1)
 
     def give_up(self, error: PinLaterError, *, cancel_after_s: float = 60.0) -> bool:
-        """Answers the callers of the call under way with `error` and goes on without it; False where there is none.
+        """Answers the callers of the call under way with `error` and goes on without it; False if there is none.
 
         The call itself may still end well for so long; then it is cancelled.
         """
@@ -253,7 +253,7 @@ class Lane(Generic[Item, Result]):
                     self._orphan(batch, results)
 
     def _ended(self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: PinLaterError | None) -> bool:
-        """Whether the call's callers still wait for it: False where it was given up."""
+        """Whether the call's callers still wait for it: False if it was given up."""
         if self._under_way is not batch:
             return False
         self._under_way = None

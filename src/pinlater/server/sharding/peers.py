@@ -68,7 +68,7 @@ class Peers:
         self.peers = dict(self.by_address.values())
 
     async def _find(self, address: str) -> None:
-        """What a name stands for, asked for once: nothing that is sent may wait for that. Asked again next time where it has no answer."""
+        """What a name stands for, asked for once: nothing that is sent may wait for that. Asked again next time if it has no answer."""
         host, _, port = address.rpartition(":")
         if not (host and port.isdecimal() and int(port) < 65_536):
             return

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class DesiredShard(NamedTuple):
-    """A shard as the operator wants it. `make` gives it unopened; it is made anew where `address` differs from before.
+    """A shard as the operator wants it. `make` gives it unopened; it is made anew if `address` differs from before.
 
     `address` holds whatever makes it another one: host, port, database, who logs in. It is compared, never logged.
     """
@@ -53,9 +53,9 @@ class MapChange(NamedTuple):
 async def open_shards(
     desired: Sequence[DesiredShard], clock: Clock, random: Random, settings: ShardingSettings | None = None
 ) -> Shards:
-    """The map to start with. Those that can't be opened join out of use; raises the first one's `Unavailable` where none can.
+    """The map to start with. Those that can't be opened join out of use; raises the first one's `Unavailable` if none can.
 
-    Where none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
+    If none is open in time but some are under way (a schema is brought forward) it waits for the first of them.
     """
     settings = settings or ShardingSettings()
     made = list(await asyncio.gather(*(_made(one, clock, random, settings) for one in desired)))
@@ -73,7 +73,7 @@ async def open_shards(
     for shard, error in made:
         shard.is_new = error is not None
         if error is not None:
-            logger.error("a shard is out of reach", extra={"shard": shard.name, "reason": error.message})
+            logger.error("a shard is unreachable", extra={"shard": shard.name, "reason": error.message})
     return Shards([shard for shard, _ in made], random, settings)
 
 
@@ -226,7 +226,7 @@ class Reload:
             )
             logger.log(level, "a shard taken out of the map is kept", extra={"shard": name, "reason": reason})
         for name, reason in change.unopened.items():
-            logger.error("a shard is out of reach", extra={"shard": name, "reason": reason})
+            logger.error("a shard is unreachable", extra={"shard": name, "reason": reason})
         done = {name: value for name, value in change._asdict().items() if value and name not in {"kept", "unopened"}}
         if done:
             logger.info("the shard map has changed", extra=done)

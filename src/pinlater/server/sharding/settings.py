@@ -1,4 +1,4 @@
-"""Settings of sharding: time limits, when a shard counts as out of reach, and how it is tried again.
+"""Settings of sharding: time limits, when a shard counts as unreachable, and how it is tried again.
 
 They hold for stores that other servers share (databases over a network). An embedded store is one disk without an alternative:
 it is waited for, as long as it takes.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShardingSettings:
-    """Milliseconds where the name says so."""
+    """Milliseconds if the name says so."""
 
     call_timeout_ms: int = 5_000
     """A request's call to a shard is given up after this long, and counts as a failure of the shard."""

@@ -395,13 +395,13 @@ class ShardLanes:
         if self.healthy and not self.health.healthy:
             self.put_out_of_use(self.health.reason)
             self.hooks.count(f"shard_unhealthy_{self.name}")
-            logger.error("a shard is out of reach", extra={"shard": self.name, "reason": self.health.reason})
+            logger.error("a shard is unreachable", extra={"shard": self.name, "reason": self.health.reason})
         elif not self.healthy and not self.health.healthy:
             self._log_new_reason()
         elif not self.healthy and self.health.healthy:
             self.healthy = True
             self.hooks.count(f"shard_recovered_{self.name}")
-            logger.info("a shard is in reach again", extra={"shard": self.name})
+            logger.info("a shard is reachable again", extra={"shard": self.name})
             self.hooks.back()
 
     def _log_new_reason(self) -> None:
@@ -410,7 +410,7 @@ class ShardLanes:
         if reason != self._reason_logged:
             self._reason_logged = reason
             logger.error(
-                "a shard is still out of reach, for another reason", extra={"shard": self.name, "reason": reason}
+                "a shard is still unreachable, for another reason", extra={"shard": self.name, "reason": reason}
             )
 
     def put_out_of_use(self, reason: str) -> None:

@@ -1,6 +1,6 @@
 """Looks after the shards: gives up calls that take too long, tries shards that are out of use, and brings those up to date that are back.
 
-One look costs no I/O where all is well. Probes run beside it, each on its own, so that a hung shard holds up no other's.
+One look costs no I/O if all is well. Probes run beside it, each on its own, so that a hung shard holds up no other's.
 """
 
 from __future__ import annotations
@@ -129,10 +129,10 @@ async def open_shard(shard: ShardLanes) -> None:
 
 
 async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool = True) -> None:
-    """A shard that is new or was away gets the queues that the others have now, with their settings where those are newer. It loses none.
+    """A shard that is new or was away gets the queues that the others have now, with their settings if those are newer. It loses none.
 
-    With `settings` False queues that it has keep theirs where it is not known which are newer (earlier servers kept no versions).
-    Where no other shard can be asked, a shard that was away stays as it is: what this server remembers is older, and would bring back
+    With `settings` False queues that it has keep theirs if it is not known which are newer (earlier servers kept no versions).
+    If no other shard can be asked, a shard that was away stays as it is: what this server remembers is older, and would bring back
     deleted queues and undo changes of settings. Only a new shard gets that.
     The shard takes no queue that it has deleted since it was made, so however old what was read here is, it brings none back.
 
@@ -171,7 +171,7 @@ def is_behind(has: Queue, known: Queue) -> bool:
 
 
 async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:
-    """The queues of all other shards in reach together, each with its newest settings; None where none of these answers."""
+    """The queues of all other shards in reach together, each with its newest settings; None if none of these answers."""
     others = [other for other in shards.in_reach() if other is not shard]
     answers = await asyncio.gather(*(other.shard.list_queues() for other in others), return_exceptions=True)
     known: dict[str, Queue] = {}

@@ -60,7 +60,7 @@ class UniquePlaces:
         return [shard for shard in shards if shard is not home and self._may_hold(shard.name, queue)]
 
     def _may_hold(self, shard: str, queue: str) -> bool:
-        """Also where the shard was asked too early: others might have put keys there since."""
+        """Also if the shard was asked too early: others might have put keys there since."""
         held = self._held.get(shard)
         if held is None or self._since_ms is None or held.learned_ms < self._since_ms + _MARGIN_MS:
             return True

@@ -64,7 +64,7 @@ class Changes:
         return self._queues[job.queue_id]
 
     def apply(self, job: JobRecord, happening: Happening) -> JobRecord | None:
-        """The job after the event; None where the event does not apply to its state."""
+        """The job after the event; None if the event does not apply to its state."""
         change = decide(job, happening, self.now_ms, self._rule)
         if change is None:
             return None

@@ -119,7 +119,7 @@ class Context(Struct, frozen=True):
 
 
 def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Change | None:
-    """None where the table has no row for the event and the job's state. Claims are fenced by the caller (`outcomes.py`)."""
+    """None if the table has no row for the event and the job's state. Claims are fenced by the caller (`outcomes.py`)."""
     transition = transition_of(event_of(job, happening), job.state)
     if transition is None:
         return None

@@ -6,8 +6,8 @@ One call is one transaction: all of it is stored when the call returns, or none 
 What a store may rely on: values were checked by the service (names, priorities, sizes, ranges), ids are new and ascending.
 What it must decide itself, inside its transaction: whether a queue exists, which worker holds a claim, whether a key is taken, whether
 a queue is full. Results come back in the order of the arguments. An item that can't be done is answered with a `PinLaterError`
-*value* in its place and harms no other; a call raises only `Unavailable`s (the shard is out of reach, full, broken) and bugs.
-Where a store can't know whether a raised call was stored (the connection went between COMMIT and its answer) it raises
+*value* in its place and harms no other; a call raises only `Unavailable`s (the shard is unreachable, full, broken) and bugs.
+If a store can't know whether a raised call was stored (the connection went between COMMIT and its answer) it raises
 `OutcomeUnknown`; of every other error callers believe that nothing was, and may put the jobs elsewhere.
 
 Regular expressions, merging over priorities and shards, rate limits, waiting and waking are not the store's business.
@@ -101,7 +101,7 @@ class JobStore(Protocol):
         ...
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
-        """Deletes these; only those in `state`, where one is given. Returns how many."""
+        """Deletes these; only those in `state`, if one is given. Returns how many."""
         ...
 
     # --- looking ----------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class JobStore(Protocol):
         ...
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        """One page. Fewer rows than the limit does not mean the end where bodies were asked for; no rows does."""
+        """One page. Fewer rows than the limit does not mean the end if bodies were asked for; no rows does."""
         ...
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
@@ -160,13 +160,13 @@ class QueueStore(Protocol):
     ) -> None:
         """Replaces the settings and/or the pause switch; None leaves as is. Raises `QueueNotFound`.
 
-        Kept with `version`, and only where that is later than the version of what is replaced (`Queue.changed`).
+        Kept with `version`, and only if that is later than the version of what is replaced (`Queue.changed`).
         """
         ...
 
 
 class KeyLookup(Protocol):
-    """Request keys and unique keys: asked only where there are several shards, so that a key counts on all of them."""
+    """Request keys and unique keys: asked only if there are several shards, so that a key counts on all of them."""
 
     async def find_requests(
         self, requests: Sequence[RequestRef], now_ms: int
@@ -185,7 +185,7 @@ class KeyLookup(Protocol):
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         """The queues that have unique keys here, by name; keys that time has freed may still count.
 
-        Asked at the start and, where rows from before the last change of the shard map are left, about once a minute: it may cost
+        Asked at the start and, if rows from before the last change of the shard map are left, about once a minute: it may cost
         a walk over the keys (or an index), but must hold nothing up.
         """
         ...
@@ -196,7 +196,7 @@ class KeyLookup(Protocol):
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         """Keeps which shards take enqueues (a text of at most 64 KiB, compared by equality), and answers since when it is so:
-        `now_ms` where another text was kept before or none, else the time that was kept with it."""
+        `now_ms` if another text was kept before or none, else the time that was kept with it."""
         ...
 
 
@@ -204,7 +204,7 @@ class Maintenance(Protocol):
     """Periodic work. Each call is bounded by `limit` rows; one that can know there is nothing to do costs no I/O."""
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
-        """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many (none where a store
+        """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many (none if a store
         counts by time, and has nothing to move)."""
         ...
 
@@ -236,7 +236,7 @@ class SharedStore(Protocol):
     """What only a store has that several servers use at the same time (`Capabilities.shared`)."""
 
     async def time_ms(self) -> int:
-        """The time of the database, or of the servers that use it now where theirs differs, so that all servers agree on one."""
+        """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
         ...
 
     async def announce(self, address: str) -> str:
@@ -268,7 +268,7 @@ class Shard(JobStore, QueueStore, KeyLookup, Maintenance, Protocol):
     capabilities: Capabilities
 
     async def open(self, now_ms: int) -> None:
-        """Connects, migrates where needed, takes what must be exclusive. Raises `Unavailable` with a clear text."""
+        """Connects, migrates if needed, takes what must be exclusive. Raises `Unavailable` with a clear text."""
         ...
 
     async def close(self) -> None:
@@ -284,9 +284,9 @@ class Shard(JobStore, QueueStore, KeyLookup, Maintenance, Protocol):
 
     @property
     def slot(self) -> int:
-        """This server's slot for ids (0..1023), leased in the store by `open`; 0 where only one server can use the shard.
+        """This server's slot for ids (0..1023), leased in the store by `open`; 0 if only one server can use the shard.
 
-        It changes where the lease lapsed and another server took it. An insert with ids of a slot that was lost so is refused with a
+        It changes if the lease lapsed and another server took it. An insert with ids of a slot that was lost so is refused with a
         `ShardConnectionFailed` value; `highest_id` is as of the newest lease.
         """
         ...

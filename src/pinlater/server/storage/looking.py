@@ -10,7 +10,7 @@ from pinlater.server.storage.options import options_of
 
 
 class LookupRow(NamedTuple):
-    """The columns of the statement `lookup_jobs`, in its order. `p_`: of the job's progress, None where it never changed."""
+    """The columns of the statement `lookup_jobs`, in its order. `p_`: of the job's progress, None if it never changed."""
 
     id: int
     queue: str

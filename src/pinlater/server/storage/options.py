@@ -36,7 +36,7 @@ def has_expired(options: Options, now_ms: int) -> bool:
 
 
 def options_text(job: NewJob, rule: StatusRule = MYSQL_STATUS) -> str | None:
-    """What to store; None where the job has nothing of it."""
+    """What to store; None if the job has nothing of it."""
     found: dict[str, object] = {}
     if job.custom_status:
         found["status"] = rule.at_enqueue(job.custom_status)

@@ -27,7 +27,7 @@ def finish(changes: Changes, acks: Sequence[Ack]) -> list[Acked]:
 
 
 def checkpoint(changes: Changes, checkpoints: Sequence[Checkpoint]) -> list[Acked]:
-    """Fenced by the token, or by the source where there is no token."""
+    """Fenced by the token, or by the source if there is no token."""
 
     def allowed(job: JobRecord, progress: Checkpoint) -> bool:
         if progress.token is not None:
@@ -95,7 +95,7 @@ def _apply(
     happening: Callable[[Item], Happening],
     allowed: Callable[[JobRecord, Item], bool],
 ) -> list[Acked]:
-    """Applies the event of each item to its job where that is IN_PROGRESS and `allowed` accepts the claim."""
+    """Applies the event of each item to its job if that is IN_PROGRESS and `allowed` accepts the claim."""
     results = []
     for item in items:
         job = changes.find(item.key)

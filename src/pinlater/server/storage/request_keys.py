@@ -23,7 +23,7 @@ class KeyedAnswer(NamedTuple):
     existing: str | None
 
     def to(self, key: str, fingerprint: bytes, now_ms: int) -> Inserted | PinLaterError | None:
-        """The answer for a request of that key and content; None where the key's time is over."""
+        """The answer for a request of that key and content; None if the key's time is over."""
         if self.seen_at_ms + REQUEST_KEY_KEPT_MS < now_ms:
             return None
         if self.fingerprint != fingerprint:
@@ -47,7 +47,7 @@ class InsertAge:
         self._asked_at_s = time.perf_counter()
 
     def check(self, requests: Sequence[InsertRequest]) -> None:
-        """To be called before the database is told. Raises `RequestTooOld` where that is long after (this process stood still, or waited
+        """To be called before the database is told. Raises `RequestTooOld` if that is long after (this process stood still, or waited
         for its connection), and one of the requests has a key, which may be forgotten."""
         late = time.perf_counter() - self._asked_at_s > BEGUN_WITHIN_MS / 1000
         if late and any(request.request_key is not None for request in requests):

@@ -22,7 +22,7 @@ class TlsFiles(Protocol):
 
     @property
     def tls_key(self) -> Path | None:
-        """Its key, where it is elsewhere."""
+        """Its key, if it is elsewhere."""
 
     @property
     def tls_check_hostname(self) -> bool:
@@ -30,7 +30,7 @@ class TlsFiles(Protocol):
 
 
 def make_context(settings: TlsFiles) -> ssl.SSLContext:
-    """Raises OSError with the file's name where one is missing or is not what it should be."""
+    """Raises OSError with the file's name if one is missing or is not what it should be."""
     with _naming(settings.tls_ca):
         context = ssl.create_default_context(cafile=None if settings.tls_ca is None else str(settings.tls_ca))
     context.check_hostname = settings.tls_check_hostname

@@ -148,8 +148,8 @@ class ClaimOrder(NamedTuple):
 class Claimed(NamedTuple):
     """`jobs[i]` is what the order's call i got: priority first, then run-after, then id.
 
-    `next_due_ms` is the earliest run-after of the jobs that still wait, where a call got fewer than it asked for (else None): when
-    to look again. It may be in the past where a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
+    `next_due_ms` is the earliest run-after of the jobs that still wait, if a call got fewer than it asked for (else None): when
+    to look again. It may be in the past if a call was cut by its bytes. `expired` counts jobs that became FAILED instead.
     `cut_short`: a due job stayed because of `bytes_together_max`; calls that got none may come again at once.
     """
 
@@ -175,9 +175,9 @@ class Ack(NamedTuple):
 class Acked(NamedTuple):
     """What became of an ack, checkpoint, heartbeat, release or cancel.
 
-    `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after where it is PENDING now.
-    With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None where no client holds it.
-    `deadline_ms` is the claim's new deadline where it was renewed.
+    `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after if it is PENDING now.
+    With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None if no client holds it.
+    `deadline_ms` is the claim's new deadline if it was renewed.
     """
 
     outcome: Outcome

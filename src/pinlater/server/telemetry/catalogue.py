@@ -28,7 +28,7 @@ class QueueHistogram(NamedTuple):
 
 
 class OtherMetric(NamedTuple):
-    """A metric that is not one of a queue's own attributes. `ostrich` is empty where it is in /metrics only."""
+    """A metric that is not one of a queue's own attributes. `ostrich` is empty if it is in /metrics only."""
 
     ostrich: str
     prometheus: str

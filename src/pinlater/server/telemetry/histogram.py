@@ -54,7 +54,7 @@ class Distribution:
         return self.sum / self.count if self.count else 0.0
 
     def quantiles(self, shares: Iterable[float]) -> list[float]:
-        """The values that these shares of the records lie at or below; `shares` ascend. Zeros where nothing was recorded."""
+        """The values that these shares of the records lie at or below; `shares` ascend. Zeros if nothing was recorded."""
         found: list[float] = []
         entries = iter(self.buckets)
         bucket, seen = 0, 0
@@ -165,7 +165,7 @@ class Histogram:
             self._minimum = step
 
     def mark(self, before: Mark | None = None) -> Mark:
-        """Where the histogram stands now; `before` itself where nothing came since, so that idle ones cost nothing."""
+        """Where the histogram stands now; `before` itself if nothing came since, so that idle ones cost nothing."""
         if before is not None and before.count == self.count:
             return before
         counts = self._counts

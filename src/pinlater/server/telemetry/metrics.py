@@ -113,7 +113,7 @@ class Metrics:
         self._gauges[name] = Gauge(name, prometheus, label, help, join), read
 
     def remove_gauge(self, name: str) -> None:
-        """Shows it no longer; nothing happens where there is none."""
+        """Shows it no longer; nothing happens if there is none."""
         self._gauges.pop(name, None)
 
     def label(self, name: str, value: str) -> None:
@@ -132,7 +132,7 @@ class Metrics:
         return take_snapshot(now_s, mark_queues(self._queues.items(), before), self._methods, self._counters, before)
 
     async def snapshot_in_turns(self, now_s: float = 0.0) -> Snapshot:
-        """The same where there may be thousands of queues: in pieces between which others get their turn."""
+        """The same for thousands of queues: in pieces between which others get their turn."""
         before = self._ring[-1] if self._ring else None
         queues = list(self._queues.items())
         marked: dict[str, QueueMark] = {}

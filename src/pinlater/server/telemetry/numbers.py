@@ -13,7 +13,7 @@ NOTHING = Reading({}, {}, {})
 
 
 class Numbers(NamedTuple):
-    """What happened in a process, or in several, and how it stands there. `counts` is what is in the store."""
+    """What one process or several have counted (`reading`), their gauges and labels now, and the `counts` of jobs in the store."""
 
     reading: Reading = NOTHING
     gauges: Sequence[GaugeReading] = ()
@@ -22,13 +22,13 @@ class Numbers(NamedTuple):
 
 
 def look(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
-    """Reads everything now, on the event loop's thread; the result, to be called in any, does what costs."""
+    """Reads everything now, on the event loop's thread. The result is to be called, in any thread: it does the expensive part."""
     newer, older = metrics.last_minute() if last_minute else (metrics.snapshot(), None)
     return _numbers(metrics, counts, newer, older)
 
 
 async def look_in_turns(metrics: Metrics, counts: Sequence[QueueCounts], *, last_minute: bool) -> Callable[[], Numbers]:
-    """The same where there may be thousands of queues: in pieces between which others get their turn."""
+    """The same for thousands of queues: in pieces between which others get their turn."""
     newer, older = metrics.last_minute() if last_minute else (await metrics.snapshot_in_turns(), None)
     return _numbers(metrics, counts, newer, older)
 

@@ -53,7 +53,7 @@ class PinLaterCollector(Collector):
 
 
 def render(page: Page, accept: str = "") -> tuple[bytes, str]:
-    """The page and its content type: Prometheus' text, or OpenMetrics where the `Accept` header asks for it."""
+    """The page and its content type: Prometheus' text, or OpenMetrics if the `Accept` header asks for it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PinLaterCollector(page))
     registry.register(page.processes or _process_collector())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pinlater.domain.invalid_settings import InvalidSettings
+
 QUEUE_SERIES_MAX = 500
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("auto", "text", "json")
@@ -24,12 +26,16 @@ class TelemetrySettings:
 
     def __post_init__(self) -> None:
         if self.log_level not in LOG_LEVELS:
-            raise ValueError(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+            raise InvalidSettings(f"log_level {self.log_level!r} is not one of {', '.join(LOG_LEVELS)}", "log_level")
         if self.log_format not in LOG_FORMATS:
-            raise ValueError(f"log_format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
+            raise InvalidSettings(
+                f"log_format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}", "log_format"
+            )
         if self.loop_lag_interval_ms < 1:
-            raise ValueError(f"loop_lag_interval_ms {self.loop_lag_interval_ms} is below 1")
+            raise InvalidSettings(
+                f"loop_lag_interval_ms {self.loop_lag_interval_ms} is below 1", "loop_lag_interval_ms"
+            )
         if self.queue_metrics_max < 1:
-            raise ValueError(f"queue_metrics_max {self.queue_metrics_max} is below 1")
+            raise InvalidSettings(f"queue_metrics_max {self.queue_metrics_max} is below 1", "queue_metrics_max")
         if self.queue_series_max < 1:
-            raise ValueError(f"queue_series_max {self.queue_series_max} is below 1")
+            raise InvalidSettings(f"queue_series_max {self.queue_series_max} is below 1", "queue_series_max")

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, where the API is installed and an SDK is configured; otherwise one attribute to look at.
+"""OpenTelemetry spans, if the API is installed and an SDK is configured; otherwise one attribute to look at.
 
 The context travels in the job's headers as a W3C `traceparent`: the producer puts it there, the server that hands out the job
 and the worker that runs it link to it. A link, not a parent: one dequeue hands out jobs of many traces, perhaps days later.
@@ -82,7 +82,7 @@ class Tracing:
             span.add_link(link.context)
 
     def inject(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        """`headers` with the current span's `traceparent`; as they are where a producer put its own there, or nothing is traced."""
+        """`headers` with the current span's `traceparent`; as they are if a producer put its own there, or nothing is traced."""
         if not self.enabled or (headers is not None and TRACEPARENT in headers):
             return headers
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -93,7 +93,7 @@ class Tracing:
 
 
 def extract(headers: Mapping[str, str] | None) -> Link | None:
-    """A link to the trace that a job's headers name; None where they name none that is valid, or without the API."""
+    """A link to the trace that a job's headers name; None if they name none that is valid, or without the API."""
     if not headers or TRACEPARENT not in headers:
         return None
     try:

@@ -15,7 +15,7 @@ from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.turns import ITEMS_A_TURN, step_by_step
+from pinlater.server.operations.turns import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.server.thrift import audit
 from pinlater.server.thrift.answers import Delivery
@@ -40,6 +40,7 @@ from pinlater.wire.codec import (
     encode_exception,
     encode_reply,
     encode_reply_in_steps,
+    encode_struct_reply_in_steps,
 )
 from pinlater.wire.errors import ApplicationErrorKind, WireError
 from pinlater.wire.framing import LENGTH_BYTES, FrameTooLong
@@ -129,7 +130,7 @@ class Answering:
         self.waiting = 0
 
     async def answer(self, frame: bytes, arrived_s: float, recipient: Recipient) -> bytes:
-        """The framed reply, or `NO_ANSWER`. Raises `WireError` only where the connection is lost with it."""
+        """The framed reply, or `NO_ANSWER`. Raises `WireError` only if the connection is lost with it."""
         try:
             if len(frame) <= self._inline_bytes_max or self._large_frames is None:
                 call = self._decode(frame)
@@ -159,7 +160,7 @@ class Answering:
         return NO_ANSWER if call.oneway else reply
 
     async def _answer_with_care(self, call: Call, route: Route, recipient: Recipient) -> bytes:
-        """A call that waits, searches or needs much memory, or that comes where there are too many."""
+        """A call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.needs_care else None
         waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
@@ -212,6 +213,8 @@ class Answering:
             if call.method.returns_many and len(answer) > ITEMS_A_TURN:
                 steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
                 reply = await step_by_step(steps)
+            elif call.method.list_field and len(getattr(answer, call.method.list_field)) > JOBS_A_TURN:
+                reply = await step_by_step(encode_struct_reply_in_steps(call.method, call.seqid, answer, JOBS_A_TURN))
             else:
                 reply = encode_reply(call.method, call.seqid, answer)
             if len(reply) > self._answer_bytes_max:
@@ -257,7 +260,7 @@ class Answering:
             return encode_exception(call.method, call.seqid, declared_exception(unexpected()))
 
     def _undecodable(self, error: WireError) -> bytes:
-        """Thrift's own exception, with the connection left open, where it is known which call to answer."""
+        """Thrift's own exception, with the connection left open, if it is known which call to answer."""
         if error.name is None:
             raise error
         known = error.kind is not ApplicationErrorKind.UNKNOWN_METHOD
@@ -267,9 +270,9 @@ class Answering:
         return encode_application_error(error.name, error.seqid, error.kind, error.message)
 
     def refuse_unread(self, head: bytes, *, pipelined: bool) -> bytes:
-        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` where its caller waits for none.
+        """The answer to a frame that was thrown away but for its beginning; `NO_ANSWER` if its caller waits for none.
 
-        Raises `WireError` where it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
+        Raises `WireError` if it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
         """
         header = self._header(head)
         error = TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes)
@@ -285,7 +288,7 @@ class Answering:
         return encode_exception(method, header.seqid, declared_exception(error))
 
     def too_long(self, error: FrameTooLong) -> bytes:
-        """What to tell the caller of a frame beyond the bound; `NO_ANSWER` where it isn't known to be a call."""
+        """What to tell the caller of a frame beyond the bound; `NO_ANSWER` if it isn't known to be a call."""
         try:
             header = self._header(error.start)
         except WireError:

@@ -122,9 +122,13 @@ def looked_up(jobs: Sequence[tuple[str, StoredJob]]) -> list[tuple[str, types.Pi
     return [(descriptor, job_info(descriptor, job)) for descriptor, job in jobs]
 
 
-def scanned(value: Scanned) -> types.PinLaterScanJobsResponse:
-    """A page of a scan."""
-    jobs = [job_info(descriptor, job) for descriptor, job in value.jobs]
+def job_infos(jobs: Sequence[tuple[str, StoredJob]]) -> list[types.PinLaterJobInfo]:
+    """All that is known of these jobs, which are given with their descriptors."""
+    return [job_info(descriptor, job) for descriptor, job in jobs]
+
+
+def scanned(value: Scanned, jobs: list[types.PinLaterJobInfo]) -> types.PinLaterScanJobsResponse:
+    """A page of a scan; `jobs`: those of `value`."""
     return types.PinLaterScanJobsResponse(jobs, value.continuation, value.incomplete or None)
 
 

@@ -40,7 +40,12 @@ class Audited(NamedTuple):
 
 def _retry_failed_jobs(call: Any) -> Fields:
     request = call.request
-    return {"queue": request.queueName, "priority": request.priority, "limit": request.limit}
+    return {
+        "queue": request.queueName,
+        "priority": request.priority,
+        "limit": request.limit,
+        **_given(request, "attemptsToAllow", "runAfterTimestampMillis", "skipCancelled"),
+    }
 
 
 def _delete_jobs(call: Any) -> Fields:
@@ -54,8 +59,17 @@ def _delete_jobs(call: Any) -> Fields:
     }
 
 
+def _given(request: Any, *fields: str) -> Fields:
+    return {field: value for field in fields if (value := getattr(request, field)) is not None}
+
+
 def _run_jobs(call: Any) -> Fields:
-    return {"queue": call.request.queueName, "named": len(call.request.jobDescriptors)}
+    request = call.request
+    return {
+        "queue": request.queueName,
+        "named": len(request.jobDescriptors),
+        **_given(request, "attemptsToAllow", "runAfterTimestampMillis"),
+    }
 
 
 def _named_jobs(call: Any) -> Fields:

@@ -9,7 +9,7 @@ counted in the server's budget; what doesn't fit is thrown away as it comes and 
 give way to others' requests (`shed`).
 
 Nothing is read while reading is paused, not even that the peer has gone. So the sweep asks the kernel, and goes on reading, only to
-refuse what comes, where requests wait behind a long poll: the news that the peer has gone may be behind them.
+refuse what comes, if requests wait behind a long poll: the news that the peer has gone may be behind them.
 
 Weakness: an answer that was handed to the kernel counts as delivered; a peer that dies before reading it keeps its claims until
 they time out. What is still in this process when the connection is lost is given back. A peer that only closed its sending side still
@@ -153,7 +153,7 @@ class ThriftConnection(asyncio.Protocol):
 
     # --- requests that come -----------------------------------------------------------------------------------------------
     def _accept(self, frames: list[bytes]) -> None:
-        """Queues requests, and starts answering where no request is under way."""
+        """Queues requests, and starts answering if no request is under way."""
         now_s = self.active_at_s = self._server.monotonic()
         requests = self._requests
         for frame in frames:
@@ -190,7 +190,7 @@ class ThriftConnection(asyncio.Protocol):
             self._pause_reading()
 
     def _refuse_partial(self) -> None:
-        """Throws away the frame that is being received, and what is to come of it, where it may not stay."""
+        """Throws away the frame that is being received, and what is to come of it, if it may not stay."""
         partial_bytes = self._requests.partial_bytes
         if self._may_stay(partial_bytes) or partial_bytes < HEAD_BYTES:
             return
@@ -251,7 +251,7 @@ class ThriftConnection(asyncio.Protocol):
             start_reading(self._transport)
 
     def fileno(self) -> int:
-        """Its socket's descriptor; -1 where it is closed."""
+        """Its socket's descriptor; -1 if it is closed."""
         return descriptor_of(self._transport)
 
     def look_at_peer(self, events: int) -> None:
@@ -415,7 +415,7 @@ class ThriftConnection(asyncio.Protocol):
             self._transport.close()
 
     def drain(self) -> None:
-        """Answers what has come, then closes; at once where nothing is under way. Reads no further."""
+        """Answers what has come, then closes; at once if nothing is under way. Reads no further."""
         self._draining = True
         stop_reading(self._transport)
         if self._task is None:

@@ -19,7 +19,7 @@ JOB_BYTES = 4 * 1024  # of a job without its body
 
 
 def costs(settings: ThriftSettings) -> dict[str, Cost]:
-    """The estimate for each method that has one, in bytes; 0 where a call needs none."""
+    """The estimate for each method that has one, in bytes; 0 if a call needs none."""
     bytes_max = answer_bytes_max(settings.max_frame_bytes)
     with_body = settings.max_body_bytes + JOB_BYTES
 

@@ -7,7 +7,7 @@ from pinlater.wire.generated import ttypes as types
 
 
 def code_of(error: PinLaterError) -> ErrorCode:
-    """The code that an error is answered with: UNKNOWN where what is finer is in its `detail` alone."""
+    """The code that an error is answered with: UNKNOWN if what is finer is in its `detail` alone."""
     return ErrorCode.UNKNOWN if error.code is None else error.code
 
 

@@ -24,7 +24,7 @@ class TooFewOpenFiles(OSError):
 def make_room(connections: int, others: int = 0) -> int:
     """Raises the process's soft limit of open files, as far as it may, towards `connections`; returns how many fit.
 
-    `others`: how many descriptors the connections of other listeners may take. Raises `TooFewOpenFiles` where fewer than
+    `others`: how many descriptors the connections of other listeners may take. Raises `TooFewOpenFiles` if fewer than
     `CONNECTIONS_MIN` connections would fit: with fewer files, clients of one listener would keep those of the others out.
     """
     reserved = RESERVED + others

@@ -18,6 +18,7 @@ from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.connection import ThriftConnection
+from pinlater.server.thrift.gauges import show_thrift
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
 from pinlater.server.thrift.open_files import make_room
@@ -105,7 +106,7 @@ class ThriftServer:
         return len(self._connections)
 
     async def start(self) -> None:
-        """Listens. Raises `OSError` where the address can't be had."""
+        """Listens. Raises `OSError` if the address can't be had."""
         loop = asyncio.get_running_loop()
         settings = self.settings
         room = make_room(settings.max_connections + settings.max_connections_refused, self._other_connections)
@@ -123,37 +124,7 @@ class ThriftServer:
             backlog=self.settings.backlog,
             reuse_port=self._shared_port or None,
         )
-        self.metrics.gauge(
-            "thrift-connections",
-            lambda: len(self._connections),
-            prometheus="pinlater_connections",
-            help="Open connections",
-        )
-        self.metrics.gauge(
-            "thrift-requests-running",
-            lambda: self.answering.running,
-            prometheus="pinlater_requests_running",
-            help="Requests under way, long polls excepted",
-        )
-        self.metrics.gauge(
-            "thrift-long-polls",
-            lambda: self.answering.waiting,
-            prometheus="pinlater_long_polls",
-            help="Dequeues with waitMillis under way",
-        )
-        self.metrics.labelled_gauge(
-            "memory-in-flight-",
-            self.budget.by_kind,
-            prometheus="pinlater_memory_in_flight_bytes",
-            label="kind",
-            help="Bytes held of requests not answered yet, answers not sent yet, and scans under way",
-        )
-        self.metrics.gauge(
-            "memory-in-flight-limit",
-            lambda: self.budget.limit_bytes,
-            prometheus="pinlater_memory_in_flight_limit_bytes",
-            help="The most that these may be together (setting max_buffered_bytes)",
-        )
+        show_thrift(self.metrics, lambda: self.connections, self.answering, self.budget)
         self._schedule_sweep(loop)
         self.standstill.begin()
         self._beat_and_go_on(loop)
@@ -235,7 +206,7 @@ class ThriftServer:
         self._paused.pop(connection, None)
 
     def stalled(self, connection: ThriftConnection) -> None:
-        """The kernel didn't take all of its answers. Where they are too many, those that have waited longest are cut."""
+        """The kernel didn't take all of its answers. If they are too many, those that have waited longest are cut."""
         self._stalled.setdefault(connection)
         while self.budget.exhausted and self._stalled:
             oldest = next(iter(self._stalled))
@@ -253,7 +224,7 @@ class ThriftServer:
         self._holders[connection] = None
 
     def make_room_for(self, asker: ThriftConnection) -> bool:
-        """Sheds what others hold where the bytes in flight are used up; whether there is space again.
+        """Sheds what others hold if the bytes in flight are used up; whether there is space again.
 
         First what is held too slowly, then what callers hold beyond their share.
         """

@@ -1,7 +1,7 @@
 """Which requests give way when the bytes in flight are used up: a caller that sends slowly, or much, keeps no other out.
 
 Only requests that no operation works on yet can give way: frames that are not whole, and frames behind a long poll. Each is answered
-with an error in its turn, and its connection stays; but a connection with many small requests behind a long poll is cut where its
+with an error in its turn, and its connection stays; but a connection with many small requests behind a long poll is cut if its
 address holds more than its share.
 
 Weakness: an address stands for a caller. Callers behind one proxy share what one address may hold, and a caller with many addresses

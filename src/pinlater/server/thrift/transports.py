@@ -18,7 +18,7 @@ def keep_alive(transport: asyncio.Transport) -> None:
 
 
 def descriptor_of(transport: asyncio.Transport | None) -> int:
-    """The socket's descriptor; -1 where it is closed."""
+    """The socket's descriptor; -1 if it is closed."""
     if transport is None or transport.is_closing():
         return -1
     peer: socket.socket | None = transport.get_extra_info("socket")

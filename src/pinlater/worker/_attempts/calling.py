@@ -7,7 +7,6 @@ fork; a forked child that returns from the function exits at once.
 from __future__ import annotations
 
 import os
-import random
 import types
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
@@ -87,5 +86,4 @@ def _arguments(task: Task[..., Any], attempt: Attempt, context: JobContext) -> d
 
 
 def _result(error: BaseException | None, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
-    spread = random.random()  # noqa: S311 - spreads retries, guards nothing
-    return AttemptResult(ending_of(error, context, attempt.retry_of(task), spread), error)
+    return AttemptResult(ending_of(error, context, attempt.retry_of(task)), error)

@@ -5,6 +5,7 @@ The retry policy is applied here, because an exception can't leave a child proce
 
 from __future__ import annotations
 
+import random
 import traceback
 from enum import Enum
 from types import TracebackType
@@ -43,8 +44,8 @@ class Ending(NamedTuple):
     rescheduling: Rescheduling | None = None
 
 
-def ending_of(error: BaseException | None, context: JobContext, retry: RetryPolicy, spread: float) -> Ending:
-    """How an attempt ended whose function returned (`error` is None) or raised. `spread` in [0, 1) is random."""
+def ending_of(error: BaseException | None, context: JobContext, retry: RetryPolicy) -> Ending:
+    """How an attempt ended whose function returned (`error` is None) or raised."""
     if error is None:
         if context.rescheduling is not None:
             return Ending(Kind.RESCHEDULED, rescheduling=context.rescheduling)
@@ -55,12 +56,14 @@ def ending_of(error: BaseException | None, context: JobContext, retry: RetryPoli
         return _failed(error, None)
     if isinstance(error, RetryAfter):
         return _failed(error, error.delay_ms)
-    return _failed(error, delay_of(retry, context.attempt, error, spread))
+    return failure(error, context.attempt, retry)
 
 
-def failure(error: BaseException, delay_ms: int | None) -> Ending:
-    """A failed attempt whose function did not raise: its time limit passed or its process died. `delay_ms` None: no retry."""
-    return _failed(error, delay_ms)
+def failure(error: BaseException, attempt: int, retry: RetryPolicy) -> Ending:
+    """How attempt number `attempt` (from 1) failed; `retry` says when the next one is, if at all. Its function need not have raised: its
+    time limit may have passed, or its process have died."""
+    spread = random.random()  # noqa: S311 - spreads retries, guards nothing
+    return _failed(error, delay_of(retry, attempt, error, spread))
 
 
 def _failed(error: BaseException, delay_ms: int | None) -> Ending:

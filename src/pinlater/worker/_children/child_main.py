@@ -22,7 +22,7 @@ from pinlater.worker._attempts.attempt import Attempt
 from pinlater.worker._attempts.calling import call
 from pinlater.worker._attempts.endings import Ending, failure
 from pinlater.worker.context import ServerCalls, attempt_number
-from pinlater.worker.retries import delay_of, linear
+from pinlater.worker.retries import linear
 from pinlater.worker.tasks import Task
 from pinlater.worker.tracing import with_parent_span
 
@@ -87,7 +87,7 @@ def _run(pickled: bytes, server: ServerCalls) -> Ending:
         retry, attempt = to_run.attempt.default_retry, attempt_number(to_run.attempt.job)
         task = _find(to_run)
     except Exception as error:  # noqa: BLE001 - importing runs users' code
-        return failure(error, delay_of(retry, attempt, error, 0.5))
+        return failure(error, attempt, retry)
     with with_parent_span(to_run.attempt.trace):
         return call(task, to_run.attempt, to_run.attempt.context_of(task, server)).ending
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import random
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ from pinlater.worker.context import attempt_number
 from pinlater.worker.envelope import Opened
 from pinlater.worker.errors import ProcessDied, TimeLimitExceeded
 from pinlater.worker.logs import fields_of
-from pinlater.worker.retries import RetryPolicy, delay_of
+from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tasks import RunsIn, Task
 
 _log = logging.getLogger("pinlater.worker")
@@ -180,8 +179,7 @@ class Executor:
         return self._failed(held.job, error, (task.options.retry if task else None) or self._run.retry)
 
     def _failed(self, job: ClaimedJob, error: Exception, retry: RetryPolicy) -> AttemptResult:
-        spread = random.random()  # noqa: S311 - spreads retries, guards nothing
-        return AttemptResult(failure(error, delay_of(retry, attempt_number(job), error, spread)), error)
+        return AttemptResult(failure(error, attempt_number(job), retry), error)
 
     async def _blame_for_crashes(self, job: ClaimedJob, ending: Ending) -> Ending:
         """Gives up a job that has killed too many processes, by the attempts in its history."""

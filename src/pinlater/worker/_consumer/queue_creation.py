@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Iterable
@@ -17,9 +16,20 @@ _log = logging.getLogger("pinlater.worker")
 
 async def create_queues(run: WorkerRun, names: Iterable[str]) -> None:
     """Creates the queues that don't exist. Retries until a server answers or the worker stops; raises what the caller must correct."""
+    creating = asyncio.create_task(_create(run, names))
+    stopping = asyncio.create_task(run.stop.wait())
+    await asyncio.wait({creating, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if creating.done():
+        creating.result()
+    else:
+        creating.cancel()
+
+
+async def _create(run: WorkerRun, names: Iterable[str]) -> None:
     failures = 0
     for name in names:
-        while not run.stop.is_set():
+        while True:
             try:
                 await run.client.create_queue(name)
                 break
@@ -28,6 +38,4 @@ async def create_queues(run: WorkerRun, names: Iterable[str]) -> None:
                 if failures == 1:
                     _log.warning("can't create queues, retrying: %s", error)
             delay_ms = backoff_ms(run.settings, failures, random.random())  # noqa: S311 - spreads load, guards nothing
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay_ms / 1000):
-                    await run.stop.wait()
+            await asyncio.sleep(delay_ms / 1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +19,6 @@ from pinlater.worker._children.pool import ChildPool
 from pinlater.worker.context import JobContext, ServerCalls, set_current
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.middleware import Middleware
-from pinlater.worker.retries import delay_of
 from pinlater.worker.tasks import RunsIn, Task
 from pinlater.worker.tracing import with_trace
 
@@ -72,7 +70,7 @@ class Runner:
             for middleware in self._middleware:
                 await _completed(middleware.before(context))
         except Exception as error:  # noqa: BLE001 - a hook may reject the job as its function may
-            return AttemptResult(ending_of(error, context, attempt.retry_of(task), _spread()), error)
+            return AttemptResult(ending_of(error, context, attempt.retry_of(task)), error)
         return await self._call(task, attempt, context)
 
     async def _call(self, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
@@ -84,8 +82,7 @@ class Runner:
             attempt = attempt._replace(trace=with_trace({}))
             return AttemptResult(await self.children.run(task, attempt, self._checkpoint))
         except ProcessDied as error:
-            delay_ms = delay_of(attempt.retry_of(task), context.attempt, error, _spread())
-            return AttemptResult(failure(error, delay_ms), error)
+            return AttemptResult(failure(error, context.attempt, attempt.retry_of(task)), error)
 
     def _server_calls(self, runs_in: RunsIn) -> ServerCalls:
         if runs_in is RunsIn.LOOP:
@@ -120,7 +117,3 @@ async def _completed(hook: Awaitable[None] | None) -> None:
 
 async def _awaited(answer: Awaitable[AckResult]) -> AckResult:
     return await answer
-
-
-def _spread() -> float:
-    return random.random()  # noqa: S311 - spreads retries, guards nothing

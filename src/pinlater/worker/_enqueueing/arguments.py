@@ -57,9 +57,12 @@ class Parameters(NamedTuple):
             bound = dict(zip(self.names, args, strict=True))  # a tenth of the time that `bind` takes
         else:
             try:
-                bound = self.signature.bind(*args, **kwargs).arguments
+                bound_arguments = self.signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{self.function}() {error}") from None  # Python's own text
+            if self.form in {_Form.OCTETS, _Form.WHOLE}:
+                bound_arguments.apply_defaults()  # the body is the value, and must be there
+            bound = bound_arguments.arguments
         if self.form is _Form.NOTHING:
             return b""
         if self.form is _Form.OCTETS:

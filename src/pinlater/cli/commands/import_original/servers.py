@@ -19,7 +19,7 @@ from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, se
 def old_servers(
     urls: Sequence[str], shard_file: Path | None, host_prefix: str | None, password_file: Path | None
 ) -> list[OldServer]:
-    """The servers, each once. Ends the command where something of it is wrong."""
+    """The servers, each once. Ends the command if something of it is wrong."""
     if not urls and shard_file is None:
         raise typer.BadParameter("name the old database server", param_hint="--from")
     found = [] if shard_file is None else _of_shard_file(shard_file, host_prefix)

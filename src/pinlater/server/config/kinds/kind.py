@@ -17,7 +17,7 @@ class FileTools(Protocol):
     """Work on the file of a store without a server. All raise `Unavailable`."""
 
     def migrate(self, path: Path) -> Migrated:
-        """Takes the file to this program's schema, making it where there is none."""
+        """Takes the file to this program's schema, making it if there is none."""
 
     def backup(self, path: Path, target: Path) -> int:
         """Copies the file, also while a server uses it; the size of the copy in bytes. Raises OSError, too."""
@@ -40,7 +40,7 @@ class EmbeddedKind(Protocol):
 
     @property
     def tools(self) -> FileTools | None:
-        """What commands do with its file; None where it has none."""
+        """What commands do with its file; None if it has none."""
 
     def locate(self, rest: str, base: Path | None) -> Path | None:
         """The file that a location names by `rest`, what is behind its colon. Raises ValueError in words."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pinlater.domain.job import ClaimedJob, JobState
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import Claimed, ClaimOrder
 
 

@@ -30,7 +30,7 @@ def finish(queue: QueueState, job: Record, ack: Ack, now_ms: int) -> Acked:
 
 
 def checkpoint(queue: QueueState, job: Record, progress: Checkpoint, now_ms: int) -> Acked:
-    """Fenced by the token, or by the source where there is none."""
+    """Fenced by the token, or by the source if there is none."""
 
     def allowed(claim: Claim) -> bool:
         if progress.token is not None:

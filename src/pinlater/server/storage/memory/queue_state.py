@@ -167,7 +167,7 @@ class QueueState:
             self.unique_keys[new.unique.key] = KeyHold(new.id, new.priority, new.unique.scope, until_ms)
 
     def retake_key(self, job: Record, now_ms: int) -> bool:
-        """Takes an UNFINISHED key again for a finished job that goes back to the queue; False where another has it."""
+        """Takes an UNFINISHED key again for a finished job that goes back to the queue; False if another has it."""
         if job.unique is None or job.unique.scope is not UniqueScope.UNFINISHED:
             return True
         if self.key_holder(job.unique.key, now_ms) is not None:

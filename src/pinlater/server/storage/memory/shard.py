@@ -11,10 +11,10 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob, JobState, StoredJob, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
     NOT_FOUND,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import ClaimedJob
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
@@ -33,7 +34,6 @@ from pinlater.server.storage.options import Options, has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
 from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 SPECIAL = CHANGED | OPTIONS
@@ -93,7 +93,7 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         if not expired:
             return
         await sweeping.expire(MysqlDialect(transaction), expired, now_ms)
-        unfilled = [one for one in unfilled if one.passed_over and one.left and not one.cut_short]
+        unfilled = [one for one in unfilled if one.met_expired and one.left and not one.bytes_ran_out]
         if not unfilled:
             return
         _move(claims, transaction)
@@ -115,7 +115,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
 
 
 async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
-    """Moves the rows; reads the bodies, and where less was there than asked for when there will be more, in the same packet."""
+    """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
     _move(claims, transaction)
     plain = sorted(job_id for one in claims for job_id in one.plain)
     special = sorted(job_id for one in claims for job_id in one.special)
@@ -158,19 +158,19 @@ class _SpecialJob(NamedTuple):
 class _Share:
     """What one dequeue call gets: rows of `ready` first, jobs in the end."""
 
-    __slots__ = ("bytes_left", "cut", "holder", "jobs", "limit", "moved", "picked")
+    __slots__ = ("bytes_left", "full_by_bytes", "holder", "jobs", "limit", "moved", "picked")
 
     def __init__(self, call: ClaimCall) -> None:
         self.limit, self.holder, self.bytes_left = call
         self.picked: list[tuple[int, int, int, int]] = []  # priority, run-after, id, flags
-        self.cut = False  # by its bytes: it gets no more
+        self.full_by_bytes = False  # it gets no more
         self.moved = 0  # how many of them have left `ready`
         self.jobs: list[ClaimedJob] = []
 
     @property
     def left(self) -> int:
         """How many jobs it can still take."""
-        return 0 if self.cut else max(0, self.limit - len(self.picked))
+        return 0 if self.full_by_bytes else max(0, self.limit - len(self.picked))
 
 
 class _Claim:
@@ -184,10 +184,10 @@ class _Claim:
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
         self._shares = [_Share(call) for call in order.calls]
-        self._cut = False
-        self._short = False
+        self._due_jobs_left = False  # there may be some, since it stopped at a bound: of bytes or of rows read
+        self._a_call_lacks_jobs = False
         self._together = together
-        self.cut_short = False
+        self.bytes_ran_out = False  # those of all orders together, before a due job
         self._floors = transaction.queue_cache.floors(queue)
         self._about: dict[int, ClaimedJob] = {}
         self.taken: list[tuple[int, int, int, int]] = []
@@ -195,7 +195,7 @@ class _Claim:
         self.plain: list[int] = []
         self.special: list[int] = []
         self.expired = 0
-        self.passed_over = False
+        self.met_expired = False  # in the last round
         self._due_ms: int | None = None
 
     @property
@@ -229,12 +229,12 @@ class _Claim:
                 expired.append(job_id)
                 continue
             while share is not None and size > share.bytes_left and share.picked:
-                self._cut = share.cut = True
+                self._due_jobs_left = share.full_by_bytes = True
                 share = next(shares, None)
             if share is None:
                 break
             if self._together.left <= 0:
-                self._cut = self.cut_short = True
+                self._due_jobs_left = self.bytes_ran_out = True
                 break
             self._together.left -= size
             share.picked.append((priority, run_after_ms, job_id, flags))
@@ -247,9 +247,9 @@ class _Claim:
             self._floors[priority] = run_after_ms
             if len(share.picked) >= share.limit:
                 share = next(shares, None)
-        self._short = share is not None
-        self._cut = self._cut or used == _READ_MAX
-        self.passed_over = bool(expired)
+        self._a_call_lacks_jobs = share is not None
+        self._due_jobs_left = self._due_jobs_left or used == _READ_MAX
+        self.met_expired = bool(expired)
         self.expired += len(expired)
         return expired
 
@@ -293,8 +293,8 @@ class _Claim:
             share.moved = len(share.picked)
 
     def looks(self) -> list[bytes]:
-        """What else is to be asked: when the next job is due, where calls got too few."""
-        if not (self._short or self._cut):
+        """What else is to be asked: when the next job is due, if calls got too few."""
+        if not (self._a_call_lacks_jobs or self._due_jobs_left):
             return []
         return [
             _SELECT_FIRST_READY(
@@ -308,7 +308,7 @@ class _Claim:
     ) -> None:
         """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
 
-        One that is in neither was deleted by another server, where the answer was lost and this server asked again.
+        One that is in neither was deleted by another server, if the answer was lost and this server asked again.
         """
         now_ms = self._now_ms
         until_ms = later(now_ms, self._timeout_ms)
@@ -327,12 +327,12 @@ class _Claim:
                             (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
                         )
                     )
-        if self._short or self._cut:
+        if self._a_call_lacks_jobs or self._due_jobs_left:
             due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
             if due:
                 self._due_ms = min(due)
-                if self._due_ms <= now_ms and not self._cut and not self.passed_over:
+                if self._due_ms <= now_ms and not self._due_jobs_left and not self.met_expired:
                     self._due_ms = now_ms + _LOOK_AGAIN_MS
 
     def result(self) -> Claimed:
-        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.cut_short)
+        return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.bytes_ran_out)

@@ -187,7 +187,7 @@ async def connect(
     database: bool = True,
     stats: Stats | None = None,
 ) -> MysqlConnection:
-    """An open connection in READ COMMITTED. Raises `ConnectionLost`, or the driver's error where the database said no."""
+    """An open connection in READ COMMITTED. Raises `ConnectionLost`, or the driver's error if the database said no."""
     limit_s = settings.connect_timeout_ms / 1000
     try:
         async with asyncio.timeout(limit_s):

@@ -84,7 +84,7 @@ class Counters:
         return {queue_id for queue_id, _ in self._changed}
 
     def statement(self, writer: int) -> bytes | None:
-        """Adds them up in the database; None where nothing was counted. In the order of the key."""
+        """Adds them up in the database; None if nothing was counted. In the order of the key."""
         if not self._changed:
             return None
         changed = [self._changed[key] for key in sorted(self._changed)]

@@ -1,7 +1,7 @@
 """Acks, and the bound on a checkpoint's body.
 
 Most acks are plain: a success without a status, of a job at its first attempt. Those take one round trip a call: the call supposes that
-the claims are as the acks say, and where one is not, the database refuses the transaction, and the call runs again with a look first.
+the claims are as the acks say, and if one is not, the database refuses the transaction, and the call runs again with a look first.
 This way is measured and MySQL's own; all other acks go through `relational/in_hand.py`.
 """
 
@@ -17,6 +17,7 @@ from pinlater.server.storage.mysql.statements import Sql, delete_rows, escaped, 
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
+from pinlater.server.storage.relational.plain_acks import split
 from pinlater.server.storage.values import Ack, Acked, Checkpoint
 
 _LOCK_CLAIMS = sql("lock_claims")
@@ -57,7 +58,7 @@ async def _finish_supposed(transaction: Transaction, acks: Sequence[Ack], now_ms
         queue = queues.get(queue_name)
         if succeeded and not addition and queue is not None:
             plain.append((job_id, queue.queue_id, priority, token))
-            _count_succeeded(transaction, queue.queue_id, priority)
+            _count_succeeded(transaction, queue.queue_id, priority, 1)
         else:
             others.append(index)
     if plain:
@@ -84,25 +85,9 @@ async def _finish_looking(transaction: Transaction, acks: Sequence[Ack], now_ms:
     [found] = await transaction.select(_LOCK_CLAIMS(ids=sorted({ack[0][2] for ack in acks})))
     claims = {line[0]: line for line in found.rows}
     queues = transaction.queue_cache.queues
-    plain: list[int] = []
-    others: list[int] = []
-    for index, (key, succeeded, token, addition, *_) in enumerate(acks):
-        queue_name, priority, job_id = key
-        claim = claims.pop(job_id, None)
-        if (
-            claim is not None
-            and succeeded
-            and not addition
-            and not claim[3]
-            and claim[2] == priority
-            and (token is None or token == claim[4])
-            and (queue := queues.get(queue_name)) is not None
-            and queue.queue_id == claim[1]
-        ):
-            plain.append(job_id)
-            _count_succeeded(transaction, queue.queue_id, priority)
-        else:
-            others.append(index)
+    plain, counts, others = split(acks, claims, queues)
+    for (queue_name, priority), count in counts.items():
+        _count_succeeded(transaction, queues[queue_name].queue_id, priority, count)
     if plain:
         plain.sort()
         transaction.change(_FINISH_CLAIMS(now_ms=now_ms, ids=plain))
@@ -110,11 +95,11 @@ async def _finish_looking(transaction: Transaction, acks: Sequence[Ack], now_ms:
     return await _finish_others(transaction, acks, others, [SUCCEEDED] * len(acks), now_ms)
 
 
-def _count_succeeded(transaction: Transaction, queue_id: int, priority: int) -> None:
+def _count_succeeded(transaction: Transaction, queue_id: int, priority: int, jobs: int) -> None:
     counter = transaction.counters.of(queue_id, priority)
-    counter.in_progress -= 1
-    counter.succeeded += 1
-    counter.succeeded_total += 1
+    counter.in_progress -= jobs
+    counter.succeeded += jobs
+    counter.succeeded_total += jobs
 
 
 async def _finish_others(

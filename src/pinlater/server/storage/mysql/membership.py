@@ -1,6 +1,6 @@
 """This server's place among those that use the shard: a slot of its own, kept by signs of life, free again once these stop.
 
-The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's. Where
+The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's. If
 its clock jumps, forwards or back, all signs of life look old until the next ones come; a slot that is taken meanwhile is one more that
 was lost.
 
@@ -110,7 +110,7 @@ class Membership:
     async def renew(self, connection: MysqlConnection, time_ms: Callable[[], int] | None = None) -> bool:
         """A sign of life; with `time_ms`, the time that this server goes by, also how that compares with the database's.
 
-        False where the slot was taken over meanwhile.
+        False if the slot was taken over meanwhile.
         """
         asked_ms = 0 if time_ms is None else time_ms()
         renewed, now = await connection.run([_RENEW_SERVER(slot=self.slot, incarnation=self.incarnation), _NOW()])
@@ -134,7 +134,7 @@ class Membership:
             )
 
     async def agreed_ms(self, connection: MysqlConnection) -> int:
-        """The time that the shard's servers go by; the database's where there are none, or it is the same."""
+        """The time that the shard's servers go by; the database's if there are none, or it is the same."""
         now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
         now_ms = int(now.rows[0][0])
         ahead = sorted(ahead for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms))

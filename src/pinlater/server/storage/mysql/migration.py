@@ -56,7 +56,7 @@ async def version_of(connection: MysqlConnection) -> int:
 
 
 async def create_database(connection: MysqlConnection, name: str) -> None:
-    """Makes it where it does not exist. Where this user may not, the next step says what to do."""
+    """Makes it if it does not exist. If this user may not, the next step says what to do."""
     try:
         await connection.run(
             [f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin".encode()]

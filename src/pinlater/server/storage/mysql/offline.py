@@ -25,9 +25,9 @@ _KEYS_A_PIECE = 10_000
 
 
 async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:
-    """Takes the database to this program's schema, making it where there is none: (version before, version after, what was run).
+    """Takes the database to this program's schema, making it if there is none: (version before, version after, what was run).
 
-    Raises `Unavailable` where that can't be done, or where the database is not for this program.
+    Raises `Unavailable` if that can't be done, or if the database is not for this program.
     """
     patient = replace(settings, statement_timeout_ms=_ALTER_MS)
     async with _connection(endpoint, patient, database=False) as connection:
@@ -40,7 +40,7 @@ async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[in
 
 
 async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings, now_ms: int) -> Look:
-    """Schema, servers, counts and keys. Raises `Unavailable` where it can't be asked."""
+    """Schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
     try:
         async with _connection(endpoint, settings) as connection:
             schema = await migration.version_of(connection)

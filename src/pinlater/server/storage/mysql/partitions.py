@@ -1,11 +1,11 @@
 """The partitions of `jobs`: made ahead of time, and dropped when the jobs in them are gone, which gives their disk back at once.
 
 A partition holds the jobs that were made in some hours. Collecting garbage deletes narrow rows only; bodies wait for their partition's
-end. The few jobs that outlive it (far-off ones, failures that are kept longer) are copied to `kept_jobs` before; where they are many,
+end. The few jobs that outlive it (far-off ones, failures that are kept longer) are copied to `kept_jobs` before; if they are many,
 the partition waits.
 
 Changing partitions needs the table for a moment alone. A long read would make every later transaction wait behind the change, so
-the change gives up after a tenth of a second of waiting (after a full one, where no connection is left to end it) and comes again. One
+the change gives up after a tenth of a second of waiting (after a full one, if no connection is left to end it) and comes again. One
 server at a time does this; it is a matter of space, and nothing depends on when it happens.
 """
 
@@ -136,7 +136,7 @@ class Partitions:
     # --- the table alone --------------------------------------------------------------------------------------------------------
 
     async def _alter(self, connection: MysqlConnection, statement: str) -> bool:
-        """False where another transaction had the table for too long."""
+        """False if another transaction had the table for too long."""
         altering = asyncio.ensure_future(connection.run([statement.encode()]))
         try:
             done, _ = await asyncio.wait([altering], timeout=_LOCK_WAIT_MS / 1000)

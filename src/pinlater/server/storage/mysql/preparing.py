@@ -19,7 +19,7 @@ ALTER_MS = 600_000
 
 
 async def prepare(endpoint: Endpoint, settings: MysqlSettings, stats: Stats, shard: str) -> None:
-    """Raises driver errors as they are, and `Unavailable` where the server or the schema is not for this program."""
+    """Raises driver errors as they are, and `Unavailable` if the server or the schema is not for this program."""
     server = await connect(endpoint, settings, autocommit=True, database=False, stats=stats)
     try:
         await check_server(server, endpoint)

@@ -1,7 +1,7 @@
 """The queues of one shard, as this server last read them, and from which run-after on claims have to look.
 
 Other servers change the same tables, so the cache makes calls faster and decides nothing. A transaction takes queues from it by
-`Transaction.queues_named` and `queues_of`, which ask the database for queues that are missing here. Where a queue that it took from here
+`Transaction.queues_named` and `queues_of`, which ask the database for queues that are missing here. If a queue that it took from here
 is deleted, the transaction fails and runs again on what the database says.
 """
 
@@ -41,8 +41,8 @@ class QueueEntry:
         self.priorities = sorted(set(priorities))
         self.floors: dict[int, int] = {}
         self.floors_since = 0.0
-        self.looked_at = 0.0  # when a claim last began at the very first place, and how long until one does again
-        self.look_every_s = _FLOOR_KEPT_S
+        self.looked_at = 0.0  # when a claim last began without a floor
+        self.look_every_s = _FLOOR_KEPT_S  # how long after that one does so again
         self._from_the_start = False
         self._before: dict[int, int] = {}  # the floors that hold where the claim under way comes to nothing
 

@@ -16,7 +16,7 @@ _FORGOTTEN_MAX = 1_000
 
 
 async def merge(transaction: Transaction, queues: Sequence[Queue], now_ms: int) -> list[Queue]:
-    """As `Shard.merge_queues`. Nothing is locked where there is nothing to do; a refused insert would use a number up, too."""
+    """As `Shard.merge_queues`. Nothing is locked if there is nothing to do; a refused insert would use a number up, too."""
     return [await _merge(transaction, queue, now_ms) for queue in queues]
 
 
@@ -89,7 +89,7 @@ async def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int
 async def configure(
     transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
 ) -> bool:
-    """False where there is no such queue."""
+    """False if there is no such queue."""
     [found] = await transaction.select(sql("lock_queue")(name=name.encode()))
     if not found.rows:
         return False

@@ -38,7 +38,7 @@ class Readers:
         self.connections = 0
 
     async def read(self, look: Callable[[MysqlConnection], Awaitable[T]]) -> T:
-        """What `look` finds. It runs again where an idle connection turns out to be dead, but not where its time is up."""
+        """What `look` finds. It runs again if an idle connection turns out to be dead, but not if its time is up."""
         if self._waiting >= self._waiting_max:
             raise TooManyWaiting(f"{self._waiting} look-ups wait for {self._endpoint} already", retry_after_ms=100)
         self._waiting += 1

@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
 
 
 async def check_server(connection: MysqlConnection, endpoint: Endpoint) -> None:
-    """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, where the server can't be used."""
+    """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, if the server can't be used."""
     [found] = await connection.run([_LOAD_SERVER_SETTINGS()])
     verdict = judge({_text(name): _text(value) for name, value in found.rows})
     if verdict.refused is not None:

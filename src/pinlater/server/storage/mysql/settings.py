@@ -1,10 +1,12 @@
-"""Settings of the MySQL store, and where a shard is. Imports no driver: the settings are read where none is installed, too."""
+"""Settings of the MySQL store, and where a shard is. Imports no driver: the settings are read even if none is installed."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from pinlater.domain.invalid_settings import InvalidSettings
 
 DATABASE_NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}", re.ASCII)
 """What may be the name of a database: it needs no escape between backticks, and no server folds or refuses it."""
@@ -85,15 +87,16 @@ class MysqlSettings:
     def __post_init__(self) -> None:
         for name in ("reader_connections", "connect_timeout_ms", "statement_timeout_ms", "lock_wait_ms", "lease_ms"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive")
+                raise InvalidSettings(f"{name} must be positive", name)
         if not _PREFIX.fullmatch(self.database_prefix):
-            raise ValueError(
-                "database_prefix must be 1 to 40 letters, digits and the signs _ $ - (it begins each database's name)"
+            raise InvalidSettings(
+                "database_prefix must be 1 to 40 letters, digits and the signs _ $ - (it begins each database's name)",
+                "database_prefix",
             )
         if not self.user:
-            raise ValueError("user is empty")
+            raise InvalidSettings("user is empty", "user")
         if self.tls_key is not None and self.tls_cert is None:
-            raise ValueError("tls_key needs tls_cert beside it")
+            raise InvalidSettings("tls_key needs tls_cert beside it", "tls_key", "tls_cert")
 
     @property
     def lock_wait_s(self) -> int:

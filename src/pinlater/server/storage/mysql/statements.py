@@ -126,7 +126,7 @@ def json_rows(values: Iterable[Sequence[int]]) -> Sql:
 def keys_are(column: str, keys: Iterable[tuple[int, bytes]]) -> Sql:
     """A condition for rows with one of these (queue id, key) pairs.
 
-    A list for each queue: of pairs in one list MariaDB makes no ranges where there is a single one, and reads the whole table.
+    A list for each queue: of pairs in one list MariaDB makes no ranges if there is a single one, and reads the whole table.
     """
     by_queue: dict[int, list[bytes]] = {}
     for queue_id, key in sorted(set(keys)):

@@ -6,7 +6,7 @@ from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
 
 
 def wants_tls(endpoint: Endpoint, settings: MysqlSettings) -> bool:
-    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only where the settings ask for it."""
+    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the settings ask for it."""
     if endpoint.tls is not None:
         return endpoint.tls
     return settings.tls and endpoint.socket is None

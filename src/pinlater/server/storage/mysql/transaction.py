@@ -1,4 +1,4 @@
-"""Transactions: what one call does in one, retried where the database says so, and never carried out twice.
+"""Transactions: what one call does in one, retried if the database says so, and never carried out twice.
 
 Every transaction that changes something writes its number into its writer's row, mostly first. When a connection is lost between COMMIT
 and its answer, or the answer is an error that leaves it open, the next connection ends the old one and reads the number: it is the
@@ -6,11 +6,11 @@ transaction's, or the transaction never was. So neither is a reason to do a thin
 
 A connection that was given up may live on in the database, with its locks: nothing is done on the next one before it has ended.
 
-A transaction takes queues from the server's memory and fails where one of them is gone: those that it counts for by the counters' foreign
+A transaction takes queues from the server's memory and fails if one of them is gone: those that it counts for by the counters' foreign
 key, the others by a look that rides with the COMMIT. Then the memory is read anew and the transaction runs again. So what is
 remembered never decides that a queue, or anything in it, is absent.
 
-The numbers lie in the range that came with the server's slot. Where the row has one from beyond, another server has taken the slot,
+The numbers lie in the range that came with the server's slot. If the row has one from beyond, another server has taken the slot,
 and the transaction fails: this server takes another slot and does it again.
 """
 
@@ -207,7 +207,7 @@ class _Misjudged(Exception):
 class Writer:
     """One after the other, transactions on one connection. `number` is this writer's row in `writers` and in the counters.
 
-    `rejoin` takes another slot, where the one is lost with which this writer had its number.
+    `rejoin` takes another slot, if the one is lost with which this writer had its number.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class Writer:
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
 
-        Raises what `work` raises, a `Unavailable` for what the database could not do, `OutcomeUnknown` where the outcome cannot be
+        Raises what `work` raises, a `Unavailable` for what the database could not do, `OutcomeUnknown` if the outcome cannot be
         found out. No new try begins once a statement's time limit has passed since the first began.
         """
         try:
@@ -268,7 +268,7 @@ class Writer:
                 await self._connection.quit()
 
     def mark(self, condition: Sql = _ALWAYS) -> bytes:
-        """The statement that numbers a transaction. It fails where `condition` doesn't hold."""
+        """The statement that numbers a transaction. It fails if `condition` doesn't hold."""
         self._newest += 1
         first, last = self._numbers
         return _MARK_WRITER(writer=self.number, newest=self._newest, first=first, last=last, condition=condition)
@@ -325,7 +325,7 @@ class Writer:
     # --- connections ------------------------------------------------------------------------------------------------------------
 
     async def _usable_connection(self) -> MysqlConnection:
-        """The connection, or a new one where it was lost, or lay idle for so long that the database is about to end it."""
+        """The connection, or a new one if it was lost, or lay idle for so long that the database is about to end it."""
         old = self._connection
         if old is not None and old.usable:
             return old
@@ -342,9 +342,9 @@ class Writer:
         return connection
 
     async def _end(self, old: MysqlConnection, connection: MysqlConnection) -> None:
-        """Ends the old connection in the database, where it still lives: what it had not committed is rolled back then.
+        """Ends the old connection in the database, if it still lives: what it had not committed is rolled back then.
 
-        A COMMIT under way is waited for instead: MySQL ends itself where one is killed that waits for disk space for the binary log.
+        A COMMIT under way is waited for instead: MySQL ends itself if one is killed that waits for disk space for the binary log.
         """
         held = f"'{old.name}'"
         give_up_at = _now() + self._settings.lock_wait_ms / 1000
@@ -371,7 +371,7 @@ class Writer:
 
         A database that refuses connections may be restarting: it is asked again for `connect_timeout_ms`, however often it refuses.
 
-        Raises `OutcomeUnknown` where the database can't be asked in that time, or another server has written over the number.
+        Raises `OutcomeUnknown` if the database can't be asked in that time, or another server has written over the number.
         """
         give_up_at = self._settle_until()
         for attempt in count():
@@ -404,7 +404,7 @@ class Writer:
             )
 
     async def ask_again(self, selects: Sequence[bytes], cause: Exception) -> list[Result]:
-        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` where that can't be asked for as long as
+        """What a transaction that was carried out would have answered. Raises `OutcomeUnknown` if that can't be asked for as long as
         `settle` asks."""
         give_up_at = self._settle_until()
         for attempt in count():

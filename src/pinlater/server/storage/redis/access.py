@@ -1,6 +1,6 @@
 """What every kind of call works with: a writer, the readers, and the queues; and the way of those calls that decide on loaded jobs.
 
-A call goes by the queues' ids as this server remembers them, and every script that is given them refuses where one is another by now:
+A call goes by the queues' ids as this server remembers them, and every script that is given them refuses if one is another by now:
 `StaleQueues`, after which the call runs again on what Redis says. So an answer never rests on memory alone, least of all that something
 isn't there.
 """
@@ -41,7 +41,7 @@ class Access(NamedTuple):
         return [(name, self.queues[name]) for name in dict.fromkeys(names) if name in self.queues]
 
     async def names_of(self, ids: Iterable[bytes]) -> dict[bytes, str]:
-        """The names of these queues; what is missing is in Redis neither. It is asked where one is not remembered."""
+        """The names of these queues; what is missing is in Redis neither. It is asked if one is not remembered."""
         wanted = set(ids)
         if not wanted <= self.queue_cache.names.keys():
             await self.refresh()
@@ -51,7 +51,7 @@ class Access(NamedTuple):
     async def change(
         self, refs: Sequence[bytes], now_ms: int, decide: Callable[[Changes], T], names: Sequence[str]
     ) -> T:
-        """Loads the jobs, decides, writes; anew where one of them has changed in between. `names`: queues that must still be so."""
+        """Loads the jobs, decides, writes; anew if one of them has changed in between. `names`: queues that must still be so."""
         queues = self.ids_of(names)
         for _ in range(_TRIES):
             changes = Changes(now_ms)
@@ -62,7 +62,7 @@ class Access(NamedTuple):
         raise conflict()
 
     async def write(self, changes: Changes, now_ms: int, queues: Queues, plain: object = False) -> Any:
-        """What `change_jobs.lua` answers; {0} without asking where there is nothing to write. `queues` must still be so."""
+        """What `change_jobs.lua` answers; {0} without asking if there is nothing to write. `queues` must still be so."""
         request = changes.request(queues, plain)
         if not changes.moves() and not plain and not changes.writing.commands():
             return [0]

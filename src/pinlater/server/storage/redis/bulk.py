@@ -1,7 +1,7 @@
 """Operators' orders on many jobs: retry what failed, delete named jobs, delete the oldest.
 
-In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. Where a
-piece after the first one fails, the caller gets the number of jobs done so far; where its outcome is unknown, the caller gets that error.
+In pieces of at most a thousand jobs, because Redis serves no other client meanwhile; each piece is done whole or not at all. If a
+piece after the first one fails, the caller gets the number of jobs done so far; if its outcome is unknown, the caller gets that error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 # Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
+_READ_LEAST = 250  # also for a smaller limit: it may pass over thousands of cancelled jobs
 _TRIES = 10
 
 
@@ -39,9 +40,8 @@ async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLater
         return 0
     done = passed = cancelled = 0
     while done < order.limit and passed - cancelled <= _PASSED_OVER_MAX and cancelled < CANCELLED_PASSED_OVER_MAX:
-        limit = min(order.limit - done, _READ_MAX)
         with _after(done) as trouble:
-            seen, requeued, skipped = await _requeue_some(access, order, queue, passed, limit, now_ms)
+            seen, requeued, skipped = await _requeue_some(access, order, queue, passed, order.limit - done, now_ms)
         if trouble:
             break
         done += requeued
@@ -74,10 +74,11 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
 
 
 async def _requeue_some(
-    access: Access, order: Requeue, queue: bytes, passed: int, limit: int, now_ms: int
+    access: Access, order: Requeue, queue: bytes, passed: int, most: int, now_ms: int
 ) -> tuple[int, int, int]:
-    """How many were looked at, how many of them were put back, and how many left out as cancelled."""
+    """Puts back at most `most` jobs. How many were looked at, how many of them were put back, and how many left out as cancelled."""
     line = line_of(queue, order.priority)
+    limit = max(_READ_LEAST, min(most, _READ_MAX))
     for _ in range(_TRIES):
         ids = await access.readers.run("select_first", FAILED + line, "+inf", passed + limit)
         changes = Changes(now_ms)
@@ -88,7 +89,7 @@ async def _requeue_some(
         await _load_keys(access, changes, failed)
         requeued = 0
         for job in failed:
-            if _retake_key(changes, job, now_ms):
+            if requeued < most and _retake_key(changes, job, now_ms):
                 requeued += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
         if await access.write(changes, now_ms, queues) == [0]:
             return len(ids) - passed, requeued, len(all_failed) - len(failed)
@@ -108,7 +109,7 @@ async def _load_keys(access: Access, changes: Changes, jobs: Sequence[JobRecord]
 
 
 def _retake_key(changes: Changes, job: JobRecord, now_ms: int) -> bool:
-    """Takes an UNFINISHED key again; False where another job has it."""
+    """Takes an UNFINISHED key again; False if another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True

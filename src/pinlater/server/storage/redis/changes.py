@@ -1,6 +1,6 @@
 """Loads the jobs of a call and makes the commands that write what became of them.
 
-The script that writes compares the jobs with what the call has loaded. Where one has changed since, it writes nothing, and the call
+The script that writes compares the jobs with what the call has loaded. If one has changed since, it writes nothing, and the call
 decides again.
 """
 
@@ -138,7 +138,7 @@ class Changes(changes.Changes):
     async def load(
         self, readers: Readers, refs: Iterable[bytes], queues: Sequence[tuple[str, bytes]] = ()
     ) -> list[JobRecord]:
-        """The jobs that exist. Raises `StaleQueues` where one of the queues is another now."""
+        """The jobs that exist. Raises `StaleQueues` if one of the queues is another now."""
         wanted = list(dict.fromkeys(refs))
         if not wanted and not queues:
             return []
@@ -191,7 +191,7 @@ class Changes(changes.Changes):
             self._enter_finished(found, job)
 
     def _save(self, found: Found, job: JobRecord) -> None:
-        """The past; and the job itself where it has a new body, or has to say that there is a past."""
+        """The past; and the job itself if it has a new body, or has to say that there is a past."""
         if job.changed:
             self.writing.enter("HSET", b"p", found.ref, pack_past(past_of(job)))
         flags = bytes((found.front[0] | HAS_PAST,))

@@ -10,6 +10,7 @@ from typing import Any
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import ClaimedJob
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.decide import Expire
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import later
@@ -18,7 +19,6 @@ from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import line_of
 from pinlater.server.storage.redis.packing import HEAD, HEAD_BYTES, I64, pack_holder, read_job, read_past
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import Claimed, ClaimOrder
 
 logger = logging.getLogger(__name__)

@@ -107,7 +107,7 @@ class Connection:
 
 
 async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings, stats: Stats) -> Connection:
-    """An open connection. Raises `NotSent`, or `Refused` where Redis said no."""
+    """An open connection. Raises `NotSent`, or `Refused` if Redis said no."""
     limit_s = settings.connect_timeout_ms / 1000
     raw: Any = None
     try:
@@ -168,8 +168,8 @@ def _raw_connection(endpoint: RedisEndpoint, settings: RedisSettings, host: str,
 async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Address:
     """Where to go: as it is written, or where the Sentinels say that the master is.
 
-    They are asked at once. Of the first answers, those of more than half of them where that many answer in time, the one with the latest
-    configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NotSent` where none
+    They are asked at once. Of the first answers, those of more than half of them if that many answer in time, the one with the latest
+    configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NotSent` if none
     knows the master.
     """
     if not endpoint.sentinels:
@@ -195,7 +195,7 @@ async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Ad
 
 
 async def _ask_sentinel(endpoint: RedisEndpoint, settings: RedisSettings, host: str, port: int) -> tuple[int, Address]:
-    """Its configuration's epoch, 0 where its login may not see that, and the master's address. Raises `LookupError` where it knows none."""
+    """Its configuration's epoch, 0 if its login may not see that, and the master's address. Raises `LookupError` if it knows none."""
     place = RedisEndpoint(host, port, settings.sentinel_user, settings.sentinel_password or "", tls=endpoint.tls)
     raw = _raw_connection(place, settings, host, port)
     try:

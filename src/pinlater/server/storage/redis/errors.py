@@ -44,7 +44,7 @@ ELSEWHERE = frozenset({"READONLY", "MASTERDOWN"})
 
 
 def refusal_of(error: driver.ResponseError) -> Refused:
-    """The error with its code; the driver cuts the code off where it has a class for it."""
+    """The error with its code; the driver cuts the code off if it has a class for it."""
     text = str(error)
     for kind, code in _CODES:
         if isinstance(error, kind):

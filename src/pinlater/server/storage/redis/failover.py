@@ -1,7 +1,7 @@
 """Leaves a master that the Sentinels have replaced.
 
 A master that stood still, or was cut off from the Sentinels, takes changes until it is told that it is a replica now, and all of these
-are lost. So the Sentinels are asked once a second, and not only where a connection is made. Weakness: changes of that second are lost all
+are lost. So the Sentinels are asked once a second, and not only if a connection is made. Weakness: changes of that second are lost all
 the same; with `min-replicas-to-write` the master itself refuses them.
 """
 

@@ -49,7 +49,7 @@ class IndexRepair:
         return self._is_missing_jobs or bool(self._urgent)
 
     def compare(self, rows: Sequence[Any]) -> None:
-        """Compares with the counts of all lines before these. Where waiting jobs are lost, all jobs are checked."""
+        """Compares with the counts of all lines before these. If waiting jobs are lost, all jobs are checked."""
         missed = self._waiting.missed(rows)
         if missed:
             logger.error("jobs that wait are gone from their indexes: %d; all jobs are looked through", missed)

@@ -95,9 +95,9 @@ class _Batch:
         return len(self._requests) - 1
 
     async def store(self) -> list[Any]:
-        """The answers; none where there is nothing to be said.
+        """The answers; none if there is nothing to be said.
 
-        A call that ends well says that none before it can be carried out any more, also where it has nothing to send.
+        A call that ends well says that none before it can be carried out any more, also if it has nothing to send.
         """
         if not self._requests:
             await self._access.writer.settle()

@@ -6,7 +6,7 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     meta     HASH   schema, last queue number, how many writers there were, secret, shard map and since when
     q        HASH   queue's name -> queue
     qn       HASH   queue -> its name
-    qc       HASH   queue -> paused ('0' or '1') and settings; nothing where nothing is set
+    qc       HASH   queue -> paused ('0' or '1') and settings; nothing if nothing is set
     qd       ZSET   deleted queues, by when, for a day: name
     pr       HASH   queue -> its priorities, a byte each; and '' -> '', from which its loss is seen
     z        SET    deleted queues whose rows are still to be freed

@@ -1,6 +1,6 @@
 """This server's place among those that use the shard: a slot of its own, kept by signs of life, free again once these stop.
 
-The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are Redis'. Where its clock
+The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are Redis'. If its clock
 jumps, all signs of life look old until the next ones come; a slot that is taken meanwhile is one more that was lost.
 
 The time by which jobs are due and claims end is the servers', who took Redis' over at their start. Each says how far its own is ahead of
@@ -8,7 +8,7 @@ Redis', so that who comes after a jump goes by the same as those that are there.
 server has said it yet.
 
 A server that slept may not know that its slot is another's now. So the writers' keys hold the lease, which is another each time, and
-every script of a writer refuses where it isn't the writer's own.
+every script of a writer refuses if it isn't the writer's own.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Membership:
     async def renew(self, run: Run, time_ms: Callable[[], int] | None = None) -> bool:
         """A sign of life; with `time_ms`, the time that this server goes by, also how that compares with Redis'.
 
-        False where the slot was taken over meanwhile.
+        False if the slot was taken over meanwhile.
         """
         asked_ms = 0 if time_ms is None else time_ms()
         redis_ms = await run("renew", self.lease, self.slot, "")
@@ -106,7 +106,7 @@ class Membership:
             )
 
     async def agreed_ms(self, run: Run) -> int:
-        """The time that the shard's servers go by; Redis' where there are none, or it is the same."""
+        """The time that the shard's servers go by; Redis' if there are none, or it is the same."""
         now_ms, servers = await _servers(run, self._lease_ms)
         ahead = sorted(one.ahead_ms for one in servers if one.member.slot != self.slot and one.ahead_ms is not None)
         if not ahead or abs(ahead[len(ahead) // 2]) < CLOCK_JUMP_MS:

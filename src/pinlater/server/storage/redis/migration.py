@@ -31,12 +31,12 @@ NEWEST = STEPS[-1].number
 
 
 async def version_of(readers: Readers) -> int:
-    """The shard's schema; 0 where there is nothing of ours yet."""
+    """The shard's schema; 0 if there is nothing of ours yet."""
     return int(await readers.run("find_schema") or 0)
 
 
 async def migrate(readers: Readers, steps: Sequence[Step] = STEPS) -> list[str]:
-    """Takes the shard to the newest schema; the names of what was done. Raises `SchemaRefused` where it is too new."""
+    """Takes the shard to the newest schema; the names of what was done. Raises `SchemaRefused` if it is too new."""
     version, newest = await version_of(readers), steps[-1].number
     check(version, str(readers.endpoint), newest)
     done = []
@@ -49,7 +49,7 @@ async def migrate(readers: Readers, steps: Sequence[Step] = STEPS) -> list[str]:
 
 
 def check(version: int, place: str, newest: int = NEWEST) -> None:
-    """Raises `SchemaRefused` where this program may not touch such a shard."""
+    """Raises `SchemaRefused` if this program may not touch such a shard."""
     if version > newest + 1:
         raise SchemaRefused(
             f"{place} has schema {version}; this version of pinlater is written for schema {newest} and runs on {newest} and "

@@ -21,7 +21,7 @@ _KEYS_A_PIECE = 1_000
 async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> tuple[int, int, Sequence[str]]:
     """Takes the shard to this program's schema: (version before, version after, what was done).
 
-    Raises `Unavailable` where that can't be done, or where the shard is not for this program.
+    Raises `Unavailable` if that can't be done, or if the shard is not for this program.
     """
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         before = await migration.version_of(readers)
@@ -30,7 +30,7 @@ async def migrate_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
 
 
 async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: str, now_ms: int) -> Look:
-    """Schema, servers, counts and keys. Raises `Unavailable` where it can't be asked."""
+    """Schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
     async with _readers(endpoint, front_of(settings.tag_of(name)), settings) as readers:
         schema = await migration.version_of(readers)
         if not schema:

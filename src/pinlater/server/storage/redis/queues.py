@@ -1,4 +1,4 @@
-"""Queues: made, deleted, configured. Decided here from what Redis has, and decided anew where that has changed meanwhile."""
+"""Queues: made, deleted, configured. Decided here from what Redis has, and decided anew if that has changed meanwhile."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def configure(
 
 
 def unpacked(name: str, settings: bytes) -> Queue:
-    """A queue from what is kept with it: one byte for paused, then the settings; nothing where it was never changed."""
+    """A queue from what is kept with it: one byte for paused, then the settings; nothing if it was never changed."""
     return queue_of(name, settings[1:].decode() if settings else "{}", settings[:1] == b"1")
 
 

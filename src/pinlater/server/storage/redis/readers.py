@@ -59,7 +59,7 @@ class Readers:
             self._free.release()
 
     async def _try(self, look: Callable[[Connection], Awaitable[Any]]) -> Any:
-        """Again where an idle connection turns out to be dead, or one to a replica, but not where its time is up."""
+        """Again if an idle connection turns out to be dead, or one to a replica, but not if its time is up."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._limit_s
         while self._idle:

@@ -153,12 +153,12 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
 
 
 async def _check(access: Access, queues: Queues) -> None:
-    """Before it is said that there is nothing: raises `StaleQueues` where a queue is another now."""
+    """Before it is said that there is nothing: raises `StaleQueues` if a queue is another now."""
     await load_jobs(access.readers, (), queues=queues)
 
 
 def _sort_ms(job: StoredJob, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
-    """Exactly, also where a score can't be."""
+    """Exactly, also if a score can't be."""
     if job.state is JobState.PENDING:
         return job.run_after_ms
     return next(sort_ms for sort_ms, job_id in order if job_id == ref[5:])

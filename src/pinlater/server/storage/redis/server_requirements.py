@@ -21,7 +21,7 @@ _LOOK_EVERY_S = 1.0
 
 
 async def check_server(readers: Readers, endpoint: RedisEndpoint) -> None:
-    """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, where the server can't be used."""
+    """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, if the server can't be used."""
     found = read_info(await readers.command(b"INFO"))
     version = found.get("redis_version", "")
     numbers = re.match(r"(\d+)\.(\d+)", version)

@@ -1,10 +1,12 @@
-"""Settings of the Redis store, and where a shard is. Imports no driver: the settings are read where none is installed, too."""
+"""Settings of the Redis store, and where a shard is. Imports no driver: the settings are read even if none is installed."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from pinlater.domain.invalid_settings import InvalidSettings
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.:$-]{0,40}", re.ASCII)
 _SHARD = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -93,13 +95,14 @@ class RedisSettings:
     def __post_init__(self) -> None:
         for name in ("reader_connections", "connect_timeout_ms", "command_timeout_ms", "lease_ms"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive")
+                raise InvalidSettings(f"{name} must be positive", name)
         if not _PREFIX.fullmatch(self.key_prefix):
-            raise ValueError(
-                "key_prefix must be at most 40 letters, digits and the signs _ . : $ - (it begins each key)"
+            raise InvalidSettings(
+                "key_prefix must be at most 40 letters, digits and the signs _ . : $ - (it begins each key)",
+                "key_prefix",
             )
         if self.tls_key is not None and self.tls_cert is None:
-            raise ValueError("tls_key needs tls_cert beside it")
+            raise InvalidSettings("tls_key needs tls_cert beside it", "tls_key", "tls_cert")
 
     def tag_of(self, shard: str) -> str:
         """What all keys of a shard begin with, its hash tag in it."""

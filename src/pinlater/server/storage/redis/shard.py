@@ -224,7 +224,7 @@ class RedisShard:
         self._queue_cache.replace([(queue.name, number) for number, queue in found])
 
     async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
-        """Reads the queue cache anew where a name is not in it, or where a queue in it has another id now."""
+        """Reads the queue cache anew if a name is not in it, or if a queue in it has another id now."""
         for _ in range(_BOOK_TRIES):
             queues = await self._queues_named(names)
             try:

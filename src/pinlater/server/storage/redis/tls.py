@@ -8,7 +8,7 @@ from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 
 def wants_tls(endpoint: RedisEndpoint, settings: RedisSettings) -> bool:
-    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only where the settings ask for it."""
+    """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the settings ask for it."""
     if endpoint.tls is not None:
         return endpoint.tls
     return settings.tls and endpoint.socket is None

@@ -1,11 +1,11 @@
 """Changes: one script a call, carried out once however often it has to be sent.
 
 Every call has a number, greater than those before, and its script keeps number and answer in the writer's key, in the same step as the
-change. Where a connection is lost before the answer came, the same call is sent again on the next one: if it was carried out, the
+change. If a connection is lost before the answer came, the same call is sent again on the next one: if it was carried out, the
 script gives its answer again and changes nothing. A call that lingers in a lost connection can't do harm either: once a later
 one was carried out, its number is too low.
 
-The writer's key also holds the lease of the server's slot. Where it is another's, the script refuses, and this server takes another slot.
+The writer's key also holds the lease of the server's slot. If it is another's, the script refuses, and this server takes another slot.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _level(attempt: int) -> int:
 
 
 class Writer:
-    """One after the other, calls on one connection. `rejoin` takes another slot, where the one that this writer had is lost."""
+    """One after the other, calls on one connection. `rejoin` takes another slot, if the one that this writer had is lost."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Writer:
     ) -> Any:
         """What the script answers.
 
-        `if_answered` is called with it where it turns out later that an unknown outcome was a success. `under_any_slot`: the same
+        `if_answered` is called with it if it turns out later that an unknown outcome was a success. `under_any_slot`: the same
         arguments are right after another slot was taken; else that raises `StaleQueues`, too.
 
         Raises `StaleQueues`, `OutcomeUnknown`, and `Unavailable` for what Redis could not do.
@@ -115,7 +115,7 @@ class Writer:
         return 1
 
     async def settle(self) -> None:
-        """Finds out about a call with an unknown outcome, if there is one. Raises `Unavailable` where Redis can't be asked."""
+        """Finds out about a call with an unknown outcome, if there is one. Raises `Unavailable` if Redis can't be asked."""
         if self._unsettled is not None:
             async with self._turn:
                 try:
@@ -178,7 +178,7 @@ class Writer:
 
         A Redis that refuses connections may be restarting: it is asked for `connect_timeout_ms`, however often it refuses.
 
-        Raises `OutcomeUnknown` where Redis can't be asked, or another server has this one's slot by now.
+        Raises `OutcomeUnknown` if Redis can't be asked, or another server has this one's slot by now.
         """
         self._unsettled = (self._newest, if_answered)
         give_up_at = _now() + self._settings.connect_timeout_ms / 1000
@@ -247,9 +247,9 @@ class Writer:
                 if_answered(answered)
 
     async def _was_carried_out(self, connection: Connection, number: int) -> Any:
-        """What it answered; None where it wasn't, and then it never will be, as its number is too low from now on.
+        """What it answered; None if it wasn't, and then it never will be, as its number is too low from now on.
 
-        Raises `OutcomeUnknown` where the number is gone, since another server has the slot.
+        Raises `OutcomeUnknown` if the number is gone, since another server has the slot.
         """
         above = max(self._newest, number) + 1
         found = await connection.run(script("settle"), self._packed, self._head(number), above.to_bytes(8, "big"))

@@ -20,6 +20,7 @@ from pinlater.server.storage.values import CANCELLED_PASSED_OVER_MAX, Acked, Job
 # Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
 _PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
+_READ_LEAST = 250  # also for a smaller limit: it may pass over thousands of cancelled jobs
 FIRST = (-I64_MAX - 1, -1)
 
 
@@ -32,7 +33,7 @@ async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> int | PinLat
     done = seen = cancelled = 0
     after = FIRST
     while done < order.limit and seen < order.limit + _PASSED_OVER_MAX and cancelled < CANCELLED_PASSED_OVER_MAX:
-        limit = min(order.limit, _READ_MAX)
+        limit = max(_READ_LEAST, min(order.limit, _READ_MAX))
         found = await finished(dialect, queue.queue_id, JobState.FAILED, order.priority, limit, after=after)
         jobs, _ = await load(dialect, changes, [job_id for _, job_id in found])
         wanted = [job for job in jobs if not skipped_by(order, job)]
@@ -60,7 +61,7 @@ async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list
 
 
 async def _retake_key(dialect: Dialect, job: JobRecord, now_ms: int) -> bool:
-    """Takes an UNFINISHED key again; False where another job has it."""
+    """Takes an UNFINISHED key again; False if another job has it."""
     unique = job.options.unique
     if unique is None or unique.scope is not UniqueScope.UNFINISHED:
         return True

@@ -92,7 +92,7 @@ class Dialect(Protocol):
         ...
 
     def free_key(self, queue_id: int, key: str, job_id: int) -> None:
-        """Frees a unique key where this job has it and it does not end by time."""
+        """Frees a unique key if this job has it and it does not end by time."""
         ...
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:

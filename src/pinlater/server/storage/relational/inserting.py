@@ -14,7 +14,7 @@ Existing = dict[int, tuple[int, int]]
 
 
 def queue_full(request: InsertRequest, pending: int, existing: Existing) -> QueueFull | None:
-    """The refusal, where the request's new jobs are more than its queue may take."""
+    """The refusal, if the request's new jobs are more than its queue may take."""
     new = len(request.jobs) - len(existing)
     if request.max_backlog is not None and new and pending + new > request.max_backlog:
         return QueueFull.of(request.queue, pending, request.max_backlog)

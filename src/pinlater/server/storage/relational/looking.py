@@ -38,7 +38,7 @@ async def queue_id_of(reader: Reader, name: str) -> int | None:
 async def find_requests(
     reader: Reader, wanted: Sequence[RequestRef], now_ms: int
 ) -> list[Inserted | PinLaterError | None]:
-    """The answer that each keyed request got before; None where there is none."""
+    """The answer that each keyed request got before; None if there is none."""
     found: list[Inserted | PinLaterError | None] = []
     for ref in wanted:
         row = await _of_queue(reader, "find_request_key", ref.queue, ref.request_key)
@@ -57,7 +57,7 @@ async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) 
 
 
 async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[Any, ...] | None:
-    """The row of a key; None also where there is no such queue."""
+    """The row of a key; None also if there is no such queue."""
     queue_id = await queue_id_of(reader, queue)
     rows = [] if queue_id is None else await reader.select(name, queue_id=queue_id, key=key)
     return rows[0] if rows else None

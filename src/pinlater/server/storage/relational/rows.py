@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 class JobRow(NamedTuple):
     """Names the columns of the statement `load_jobs`, in its order; `record_of` reads them.
 
-    `p_`: of `progress`, NULL where the job has no row there.
+    `p_`: of `progress`, NULL if the job has no row there.
     """
 
     id: int

@@ -1,6 +1,6 @@
 """Statements by name, from the `.sql` files of a dialect's `queries/`, which are named after their subjects.
 
-A statement begins with `-- name: its_name(parameters)` (over two lines where they are many), goes on to the next such line, and has
+A statement begins with `-- name: its_name(parameters)` (over two lines if they are many), goes on to the next such line, and has
 `:name` for each parameter.
 """
 

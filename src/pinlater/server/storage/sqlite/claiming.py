@@ -11,6 +11,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import ClaimedJob
+from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
@@ -19,7 +20,6 @@ from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.together import BytesTogether
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 # An order reads at most this many expired jobs on its way; the caller comes again, as the next due time is then in the past.
@@ -51,7 +51,7 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
 
 
 def first_due(execute: Execute, queue: QueueEntry, now_ms: int) -> int | None:
-    """The earliest run-after of all that wait. Where nothing is due the counters mostly know it without a look."""
+    """The earliest run-after of all that wait. If nothing is due the counters mostly know it without a look."""
     first = NEVER_MS
     for counter in queue.counters.values():
         if counter.pending == 0:
@@ -96,13 +96,13 @@ class _Claim:
         self._wanted = sum([share.limit for share in self._shares if share.limit > 0])
         self._rows: list[object] = []
         self._expired: list[int] = []
-        self._cut = False
+        self._call_full_by_bytes = False  # so due jobs may be left
         self._together = together
-        self._cut_short = False
+        self._bytes_ran_out = False  # those of all orders together, before a due job
 
     def run(self) -> Claimed:
         for counter in list(self._queue.counters.values()):
-            if self._share is None or self._cut_short:
+            if self._share is None or self._bytes_ran_out:
                 break
             if counter.pending > counter.future or (counter.future and counter.future_from_ms <= self._now_ms):
                 self._take(counter)
@@ -110,9 +110,9 @@ class _Claim:
             _INSERT_CLAIMS.run(self._execute, self._rows)
         if self._expired:
             at_once(sweeping.expire(SqliteDialect(self._transaction), self._expired, self._now_ms))
-        short = self._cut or self._share is not None
-        due_ms = first_due(self._execute, self._queue, self._now_ms) if short else None
-        return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired), self._cut_short)
+        a_call_wants_more = self._call_full_by_bytes or self._share is not None
+        due_ms = first_due(self._execute, self._queue, self._now_ms) if a_call_wants_more else None
+        return Claimed([share.jobs for share in self._shares], due_ms, len(self._expired), self._bytes_ran_out)
 
     def _take(self, counter: Counter) -> None:
         """All that can be had of one priority."""
@@ -150,7 +150,7 @@ class _Claim:
         run_after_ms = job_id = 0
         for row in rows:
             if bytes_together <= 0:
-                self._cut_short = True
+                self._bytes_ran_out = True
                 break
             if row[2] or row[5] is not None:  # changed before, or with options
                 job = self._special(priority, row)
@@ -164,7 +164,7 @@ class _Claim:
                 job = None
             size = len(body)
             if size > share.bytes_left and share.jobs:
-                self._cut = True
+                self._call_full_by_bytes = True
                 next_share = self._next_share(share, priority)
                 if next_share is None:
                     break

@@ -31,7 +31,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def translate(error: sqlite3.Error, path: Path) -> Unavailable:
-    """`StoreFull` where space is missing, else `ShardConnectionFailed`; with the cause kept."""
+    """`StoreFull` if space is missing, else `ShardConnectionFailed`; with the cause kept."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     full = code == _FULL or (code & 0xFF == _IO_ERROR and _no_room(path))

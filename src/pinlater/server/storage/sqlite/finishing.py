@@ -1,7 +1,4 @@
-"""Acks. Most are plain: a success without a status, of a job at its first attempt. Those take four statements a call.
-
-This loop is measured and SQLite's own; all other acks go through `relational/in_hand.py`.
-"""
+"""Acks. Most are plain (`relational/plain_acks.py`), which take four statements a call; all others go through `relational/in_hand.py`."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from collections.abc import Sequence
 
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
+from pinlater.server.storage.relational.plain_acks import split
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.statements import OfIds
 from pinlater.server.storage.sqlite.transaction import Transaction
@@ -24,29 +22,8 @@ def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[A
     execute = transaction.execute
     claims = {row[0]: row for row in _SELECT_CLAIMS.run(execute, [ack[0][2] for ack in acks])}
     queues = transaction.queue_cache.queues
-    results: list[Acked] = []
-    plain: list[int] = []
-    others: list[int] = []
-    counts: dict[tuple[str, int], int] = {}
-    for key, succeeded, token, addition, *_ in acks:
-        queue_name, priority, job_id = key
-        claim = claims.pop(job_id, None)
-        if (
-            claim is not None
-            and succeeded
-            and not addition
-            and not claim[3]
-            and claim[2] == priority
-            and (token is None or token == claim[4])
-            and (queue := queues.get(queue_name)) is not None
-            and queue.queue_id == claim[1]
-        ):
-            plain.append(job_id)
-            where = (queue_name, priority)
-            counts[where] = counts.get(where, 0) + 1
-        else:
-            others.append(len(results))
-        results.append(SUCCEEDED)
+    plain, counts, others = split(acks, claims, queues)
+    results: list[Acked] = [SUCCEEDED] * len(acks)
     if plain:
         _FINISH_CLAIMS.run(execute, plain, now_ms)
         _DELETE_CLAIMS.run(execute, plain)

@@ -27,7 +27,7 @@ _locked_here: set[tuple[int, int]] = set()
 
 
 class FileLock:
-    """The locks on `path` and `<path>-lock`, held from `take` to `drop`. Makes both files where they are missing."""
+    """The locks on `path` and `<path>-lock`, held from `take` to `drop`. Makes both files if they are missing."""
 
     def __init__(self, path: Path) -> None:
         path = path.resolve()  # a link to the file is the same store
@@ -82,7 +82,7 @@ class FileLock:
         )
 
     def _holder(self) -> str:
-        """The process that the lock file names; '' where there is none, as under another name of the store."""
+        """The process that the lock file names; '' if there is none, as under another name of the store."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:

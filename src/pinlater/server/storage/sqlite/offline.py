@@ -16,9 +16,9 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 
 
 def migrate_file(path: Path) -> tuple[int, int, Sequence[str]]:
-    """Takes the file to this program's schema, making it where there is none: (version before, version after, what was run).
+    """Takes the file to this program's schema, making it if there is none: (version before, version after, what was run).
 
-    Raises `Unavailable` where a server has the file, or where it is not for this program.
+    Raises `Unavailable` if a server has the file, or if it is not for this program.
     """
     if not path.parent.is_dir():
         raise ShardConnectionFailed(f"The folder of {path} is not there", retryable=False)

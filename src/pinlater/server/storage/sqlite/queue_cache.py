@@ -1,7 +1,7 @@
 """Queues and their counters in memory, as the file has them.
 
 Only the writer changes them, within a transaction. After a rollback the writer reads the queues that the transaction changed again
-(`reload_changed`), and all queues where a transaction finds that another connection has changed the file (`reload`). So every change of
+(`reload_changed`), and all queues if a transaction finds that another connection has changed the file (`reload`). So every change of
 a queue must be marked before the transaction can fail: `add`, `drop`, `counter`, `touch` and `will_change` mark. Counters that a
 transaction touched are written once, at its end.
 
@@ -27,7 +27,7 @@ class Counter:
     """One row of `counters`. Waiting jobs at or before (mark_ms, mark_id) count as due, those behind it as future.
 
     `future_from_ms` is not stored: no future job is due before it. `future_from_exact`: one is due then, or there is none; False
-    where the job that was may have gone.
+    if the job that was may have gone.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Counter:
         )
 
     def move_mark(self, now_ms: int) -> None:
-        """Takes the mark to now where that costs nothing: no future job lies between. `advance_due` does the rest."""
+        """Takes the mark to now if that costs nothing: no future job lies between. `advance_due` does the rest."""
         if self.mark_ms < now_ms < self.future_from_ms:
             self.mark_ms, self.mark_id = now_ms, I64_MAX
 
@@ -224,7 +224,7 @@ class SqliteQueueCache:
         self.dropped[entry.queue_id] = list(entry.counters.values())
 
     def counter(self, entry: QueueEntry, priority: int) -> Counter:
-        """The counter to change: made where there is none yet, and written when the transaction ends."""
+        """The counter to change: made if there is none yet, and written when the transaction ends."""
         counter = entry.counters.get(priority)
         if counter is None:
             counter = Counter((entry.queue_id, priority, *[0] * 12))
@@ -247,7 +247,7 @@ class SqliteQueueCache:
         self._deleted = True
 
     def write(self, execute: Execute) -> None:
-        """The touched counters, at the end of the transaction; and the highest id, where jobs were deleted."""
+        """The touched counters, at the end of the transaction; and the highest id, if jobs were deleted."""
         if self._deleted:
             self._deleted = False
             if self.highest_id > self._highest_id_kept:

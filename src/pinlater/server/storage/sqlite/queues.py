@@ -66,7 +66,7 @@ def _drop(transaction: Transaction, queue: QueueEntry) -> None:
 def configure(
     transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
 ) -> bool:
-    """False where there is no such queue."""
+    """False if there is no such queue."""
     queue = transaction.queue_cache.queues.get(name)
     if queue is None:
         return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pinlater.domain.invalid_settings import InvalidSettings
+
 
 @dataclass(frozen=True, slots=True)
 class SqliteSettings:
@@ -24,4 +26,4 @@ class SqliteSettings:
     def __post_init__(self) -> None:
         for field in self.__slots__:
             if getattr(self, field) < (0 if field in {"inline_commit_us", "lookup_inline_max"} else 1):
-                raise ValueError(f"{field} must be positive")
+                raise InvalidSettings(f"{field} must be positive", field)

@@ -1,7 +1,7 @@
 """Group commit on the event loop: the calls that arrive while one commit is under way share the next transaction.
 
 A batch's statements run on the loop, because the driver takes the interpreter's lock anew after every row, which starves a thread
-beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that where the
+beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that if the
 disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
 result after the COMMIT, never before.
 
@@ -9,7 +9,7 @@ A call that raises takes its transaction with it: everything is rolled back, the
 are run again one by one, so that only the faulty one fails. That costs the normal path nothing; savepoints would cost each call
 two statements. So a call's work may run twice and must depend on nothing but its arguments, the file and the queue cache.
 
-Where another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
+If another process has the file locked, nothing here blocks: the transaction is tried again and again, for at most `busy_timeout_ms`,
 and the loop turns meanwhile.
 
 A long call (an enqueue of thousands of jobs) is carried out in steps, each in a turn of the loop of its own, in a transaction that it
@@ -90,7 +90,7 @@ class Writer:
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
         self._waiting: deque[_Call] = deque()
         self._scheduled = False
-        self._in_thread = False  # or in the middle of a call in steps: nothing else may use the connection
+        self._connection_in_use = False  # by the thread, or by a call in steps: nothing else may use it
         self._checkpoint_wanted = False
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
@@ -133,7 +133,7 @@ class Writer:
     async def close(self) -> None:
         """Refuses new calls, finishes those that wait, ends the thread."""
         self._closed = True
-        while self._waiting or self._in_thread or self._scheduled:
+        while self._waiting or self._connection_in_use or self._scheduled:
             self._idle = self._loop.create_future()
             await self._idle
         self._thread.stop()
@@ -141,7 +141,7 @@ class Writer:
     # --- turns ------------------------------------------------------------------------------------------------------------
 
     def _schedule(self, turns: int = 0) -> None:
-        if not self._scheduled and not self._in_thread:
+        if not self._scheduled and not self._connection_in_use:
             self._scheduled = True
             self._turn_after(turns)
 
@@ -157,7 +157,7 @@ class Writer:
         self._scheduled = False
         if self._checkpoint_wanted:
             self._checkpoint_wanted = False
-            self._in_thread = True
+            self._connection_in_use = True
             self._thread.run(self._checkpoint, self._checkpointed)
             return
         if self._waiting:
@@ -165,7 +165,7 @@ class Writer:
         self._rest()
 
     def _rest(self) -> None:
-        if self._in_thread:
+        if self._connection_in_use:
             return
         if self._waiting or self._checkpoint_wanted:
             self._schedule()
@@ -208,13 +208,13 @@ class Writer:
             self._last_commit = self._monotonic()
             self._pace.took_inline(self._last_commit - started)
         else:
-            self._in_thread = True
+            self._connection_in_use = True
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
 
     # --- calls in steps -------------------------------------------------------------------------------------------------------
 
     def _begin_steps(self, call: _Call, steps: Steps[Any], before: int) -> None:
-        self._in_thread = True
+        self._connection_in_use = True
         self._loop.call_soon(self._step, call, steps, before)
 
     def _step(self, call: _Call, steps: Steps[Any], before: int) -> None:
@@ -224,7 +224,7 @@ class Writer:
         except StopIteration as end:
             self._end_steps([(call, end.value)], before)
         except Exception as error:  # noqa: BLE001 whatever it is, it must be undone and raised in its call
-            self._in_thread = False
+            self._connection_in_use = False
             self._undo([(call, None)], error)
             self._rest()
         else:
@@ -234,7 +234,7 @@ class Writer:
         try:
             self._queue_cache.write(self._cursor.execute)
         except sqlite3.Error as error:
-            self._in_thread = False
+            self._connection_in_use = False
             self._undo(carried, error)
             self._rest()
             return
@@ -242,12 +242,12 @@ class Writer:
             self.commits += 1
             self._thread.run(self._commit, lambda took, error: self._committed(carried, took, error))
             return
-        self._in_thread = False
+        self._connection_in_use = False
         self._commit_now(carried, changed=False)
         self._rest()
 
     def _look_for_others(self) -> None:
-        """Reads the queue cache anew where another connection (an operator's) has changed the file. Costs a microsecond."""
+        """Reads the queue cache anew if another connection (an operator's) has changed the file. Costs a microsecond."""
         [version] = self._cursor.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._queue_cache.reload(self._cursor.execute)
@@ -276,7 +276,7 @@ class Writer:
                 return
 
     def _wait_for_lock(self, error: Exception) -> None:
-        """Another process has the file locked: tries again soon, or refuses what waits where that has lasted too long."""
+        """Another process has the file locked: tries again soon, or refuses what waits if that has lasted too long."""
         now = self._monotonic()
         shortest_s, longest_s = _BUSY_PAUSES_S
         if self._busy_since is None:
@@ -310,7 +310,7 @@ class Writer:
         return self._monotonic() - started
 
     def _committed(self, carried: list[tuple[_Call, Any]], took: float | None, error: BaseException | None) -> None:
-        self._in_thread = False
+        self._connection_in_use = False
         self._last_commit = self._monotonic()
         if took is None:
             self._fail(carried, error or RuntimeError("commit without a result"))
@@ -374,7 +374,7 @@ class Writer:
                 call.future.set_exception(error)
 
     def _roll_back(self) -> None:
-        """Undoes file and memory. Where even reading fails, the next transaction begins with another try, or fails with it."""
+        """Undoes file and memory. If even reading fails, the next transaction begins with another try, or fails with it."""
         self._stale = True
         try:
             if self._connection.in_transaction:
@@ -391,7 +391,7 @@ class Writer:
         return 0.0
 
     def _checkpointed(self, took: float | None, error: BaseException | None) -> None:
-        self._in_thread = False
+        self._connection_in_use = False
         if error is not None:
             logger.warning("store %s: checkpoint failed: %s", self._path, error)
         self._rest()

@@ -1,0 +1,25 @@
+"""Which jobs the other servers of the same shards are told of."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.job import NewJob
+from pinlater.server.dispatch.wakeups import Wakeups
+from pinlater.server.storage.values import InsertRequest
+
+NOW_MS = 1_000_000
+DUE, LATER = NewJob(1, b"due", 1, NOW_MS, 1), NewJob(2, b"later", 1, NOW_MS + 60_000, 1)
+
+
+@pytest.mark.parametrize("waited", [False, True], ids=["no dequeue ever waited here", "one has"])
+def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
+    told: list[tuple[str, int]] = []
+    wakeups = Wakeups(ManualClock(NOW_MS))
+    wakeups.elsewhere = lambda queue, jobs: told.append((queue, jobs))
+    if waited:
+        wakeups.waiters_of("q")
+    for jobs in ([DUE, DUE], [DUE, LATER], [LATER]):
+        assert not wakeups.inserting("1", InsertRequest("q", jobs), NOW_MS)
+    assert told == [("q", 2), ("q", 1)]
