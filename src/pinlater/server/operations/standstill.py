@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 
 class Standstill:
-    """`noticed` is called with the seconds of a standstill of more than `limit_s`, at once, if it is found first.
+    """`noticed` is called with the seconds of a standstill of more than `limit_s`, at once, where it is found first.
 
     `monotonic` and `until_s` are for the hot paths, which compare by themselves before they call `found`: later than `until_s` it stood
     still, unless the timer says first that it runs.
