@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pinlater.client.errors import PriorityNotSupported
-from pinlater.client.values import ClaimedJob, Job
+from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.testing import InProcessService
 from pinlater.worker import Reject, Retry, Snooze, Worker, by_error, constant, exponential, linear
 from pinlater.worker._attempts.endings import Kind, ending_of
@@ -72,6 +72,15 @@ def test_a_retry_that_is_no_policy_is_refused_at_the_registration(retry: Any, sh
 def test_a_policy_by_error_wants_types_of_exceptions(kind: Any) -> None:
     with pytest.raises(TypeError, match="must be a type of exception such as ConnectionError, not"):
         by_error({kind: constant(1)})
+
+
+@pytest.mark.parametrize("unique", ["", UniqueKey("")])
+def test_an_empty_unique_key_is_refused(unique: str | UniqueKey) -> None:
+    """It would be no key at all, and each enqueue another job."""
+    with pytest.raises(ValueError, match="task send: unique must not be empty"):
+        task_of().using(unique=unique)
+    with InProcessService() as service, pytest.raises(ValueError, match="a unique key must not be empty"):
+        service.client.enqueue("q", [Job(b"x", unique=UniqueKey(""))])
 
 
 def test_delays_of_policies_are_durations() -> None:

@@ -95,8 +95,7 @@ def check_options(task: str, options: JobOptions) -> JobTimes:
         raise ValueError(f"task {task}: say either delay or at")
     check_attempts(task, options.attempts)
     check_priority(task, options.priority)
-    if not isinstance(options.unique, str | UniqueKey | None):
-        raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(options.unique).__name__}")
+    _check_unique(task, options.unique)
     _check_headers(task, options.headers)
     return JobTimes(
         duration_of(task, "delay", options.delay),
@@ -114,6 +113,13 @@ def naming_the_task(task: str, priority: int) -> Iterator[None]:
     except PriorityNotSupported as error:
         error.add_note(f"task {task}: priority={priority}")
         raise
+
+
+def _check_unique(task: str, unique: object) -> None:
+    if not isinstance(unique, str | UniqueKey | None):
+        raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(unique).__name__}")
+    if unique is not None and not (unique.key if isinstance(unique, UniqueKey) else unique):
+        raise ValueError(f"task {task}: unique must not be empty; None is no key")
 
 
 def _check_headers(task: str, headers: Mapping[Any, Any]) -> None:
