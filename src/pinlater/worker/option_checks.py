@@ -1,4 +1,4 @@
-"""Checks of what a task is registered and enqueued with. Errors name the task and the argument."""
+"""Checks of what a worker is made with, and a task is registered and enqueued with. Errors name the task and the argument."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from pinlater.client._servers import check_servers
+from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PriorityNotSupported
+from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
 from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, check_queue_name
@@ -29,6 +32,14 @@ class JobTimes(NamedTuple):
     at_ms: int | None
     expires_in_ms: int | None
     claim_timeout_ms: int | None
+
+
+def check_client(given: object) -> None:
+    """Raises TypeError or ValueError where a worker can't run or enqueue with this client or these servers. Connects to nothing."""
+    if isinstance(given, Client):
+        raise TypeError("a worker needs an AsyncClient, or the addresses of the servers, not a Client: its calls block")
+    if given is not None and not isinstance(given, AsyncClient) and not callable(given):
+        check_servers(cast("str", given))
 
 
 def check_queue(name: object) -> None:
