@@ -301,6 +301,11 @@ def test_a_job_that_exists_under_its_unique_key_is_said(pinlater: Pinlater, queu
     assert again.err == "exists: the job existed under the unique key\n"
 
 
+def test_an_empty_unique_key_is_refused(offline: Pinlater) -> None:
+    done = offline("enqueue", "q", "--body", "x", "--unique-key", "")
+    assert (done.code, "the key must not be empty" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize("span", ["0", "0s"])
 def test_a_job_that_expires_at_once_is_refused(offline: Pinlater, span: str) -> None:
     """It would be stored as failed, and the command would end as if all were well."""

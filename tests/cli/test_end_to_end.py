@@ -293,6 +293,7 @@ def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: 
     other = f"{queue}_other"
     created = pinlater.ok("queue", "create", queue, other, "--json").json
     assert created == {"exists": [queue], "created": [other]}
+    assert pinlater.ok("queue", "create", other, "--json").json == {"exists": [other], "created": []}
     assert pinlater.ok("queue", "create", other).out == f"exists {other}\n"
     assert pinlater.ok("queue", "pause", queue, other, "--json").json == {"paused": [queue, other]}
     assert pinlater.ok("queue", "resume", queue, "--json").json == {"resumed": [queue]}

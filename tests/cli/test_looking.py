@@ -61,6 +61,17 @@ def test_a_scan_chooses_by_task_and_header(pinlater: Pinlater, queue: str) -> No
     assert pinlater.ok("scan", queue, "--header", "tenant=other", "--json").json["jobs"] == []
 
 
+def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
+    put(pinlater.address, queue, "send", "bill", "other")
+    of_two = (queue, "--task", "send", "--task", "bill", "--json")
+    assert {job["task"] for job in pinlater.ok("scan", *of_two).json["jobs"]} == {"send", "bill"}
+    claimed = pinlater.ok("dequeue", queue, "--limit", "3", "--json").json["jobs"]
+    pinlater.ok("ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
+    assert pinlater.ok("retry-failed", *of_two).json == {"retried": 2}
+    assert pinlater.ok("delete-jobs", "--state", "PENDING", *of_two).json == {"deleted": 2}
+    assert pinlater.ok("count", queue, "--state", "Failed", "--json").json["count"] == 1
+
+
 def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinlater: Pinlater, queue: str) -> None:
     wanted = set(put(pinlater.address, queue, *(["a", "b"] * 7))[::2])
     seen: list[str] = []

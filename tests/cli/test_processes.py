@@ -112,6 +112,23 @@ def test_what_is_no_worker_is_a_usage_error(module: Path, application: str, said
     assert said in done.stderr
 
 
+def test_a_module_that_fails_says_where_and_shows_its_traceback_if_wanted(tmp_path: Path) -> None:
+    (tmp_path / "mails.py").write_text("import pinlater\n\nworker = pinlater.Worker('localhost:abc')\n")
+    command = [*COMMAND, "worker", "mails:worker"]
+    plain, full, as_json = (
+        subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        for words in (command, [*COMMAND, "--traceback", *command[len(COMMAND) :]], [*command, "--log-format", "json"])
+    )
+    assert (plain.returncode, full.returncode, as_json.returncode) == (2, 2, 2)
+    said = (
+        "mails can't be loaded: ValueError: not a server address: 'localhost:abc'; write host:port (mails.py, line 3)"
+    )
+    assert plain.stderr == f"error: {said}\n"
+    assert full.stderr.startswith("Traceback (most recent call last)")
+    assert full.stderr.endswith(f"error: {said}\n")
+    assert json.loads(as_json.stderr)["error"] == said
+
+
 def test_a_worker_goes_on_when_its_server_was_killed_and_is_back(tmp_path: Path) -> None:
     address, server = start_server(tmp_path)
     port = address.rpartition(":")[2]

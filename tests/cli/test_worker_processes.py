@@ -90,7 +90,7 @@ class Workers:
         for line in (self.folder / "log").read_text().splitlines():
             with contextlib.suppress(ValueError):
                 entries.append(json.loads(line))
-        return [entry for entry in entries if text in entry["event"]]
+        return [entry for entry in entries if text in entry.get("event", "")]  # a command's error has none
 
     def stats(self) -> dict[str, Any]:
         """The queue's numbers."""

@@ -38,6 +38,7 @@ class Stage:
         self.shards = Shards([self._lanes], Random(1))
         self.limits = RateLimits(self.clock, file_limits=lambda: limits)
         self.dispatcher = Dispatcher(self.shards, self.limits, self.clock, DispatchSettings())
+        self.dispatcher.connect(self.shards.hooks)
         self._tokens = count(1)
 
     async def put(self, jobs: int = 1, *, delay_ms: int = 0) -> None:

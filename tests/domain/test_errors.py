@@ -13,7 +13,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueFull, Sto
 
 
 @pytest.mark.parametrize(
-    "error", [OutcomeUnknown("lost", retry_after_ms=7), QueueFull.of("q", 2, 1), StoreFull.of("disk")]
+    "error", [OutcomeUnknown("lost", retry_after_ms=7), QueueFull.of("q", 2, 1, 1), StoreFull.of("disk")]
 )
 def test_a_text_is_added_to_a_copy(error: PinLaterError) -> None:
     """One error may be the answer to all callers of a batch; what is added for one must not be told to all."""
@@ -42,7 +42,7 @@ def test_an_error_is_copied_and_pickled_whole(kind: type[PinLaterError]) -> None
 @pytest.mark.parametrize(
     ("sent", "caught_as"),
     [
-        (errors.QueueFull.of("q", 2, 1), client_errors.EnqueueRejected),
+        (errors.QueueFull.of("q", 2, 1, 1), client_errors.EnqueueRejected),
         (errors.StoreFull.of("/x"), client_errors.EnqueueRejected),
         (errors.OutcomeUnknown("lost"), client_errors.ShardConnectionFailed),
         (errors.DescriptorInvalid.of("x"), client_errors.CallerError),

@@ -46,6 +46,7 @@ class Fixture:
         self.shards = Shards([self.lanes], Random(1))
         self.metrics = Metrics()
         self.dispatcher = Dispatcher(self.shards, RateLimits(clock), clock, DispatchSettings())
+        self.dispatcher.connect(self.shards.hooks)
         ttls = [TimeToLive("q", 1_000, 5_000)]
         self.sweeps = Sweeps(self.shards, self.dispatcher, lambda: ttls, self.metrics, clock, MaintenanceSettings())
 

@@ -58,6 +58,7 @@ async def polls(rig: Rig, second: Rig) -> AsyncIterator[Polls]:
         await shard.create_queues([QUEUE], clock.now_ms())
     shards = Shards([ShardLanes(first, clock), ShardLanes(other, clock, takes_enqueues=False)], Random(1))
     dispatcher = Dispatcher(shards, RateLimits(clock), clock, DispatchSettings())
+    dispatcher.connect(shards.hooks)
     yield Polls(shards, dispatcher)
     rig.proxy.heal()
     await dispatcher.close()

@@ -43,7 +43,7 @@ def fail(health: Health, times: int = 1) -> None:
         (OutcomeUnknown("x"), True),
         (ShardRefused("x"), False),
         (StoreFull.of("x"), False),
-        (QueueFull.of("q", 1, 1), False),
+        (QueueFull.of("q", 1, 1, 1), False),
         (QueueNotFound.of("q"), False),
         (Draining(), False),
         (None, False),

@@ -25,7 +25,7 @@ ERRORS = [
     (errors.PriorityNotSupported.of(9, 3), 416, "PRIORITY_NOT_SUPPORTED", None),
     (errors.ContinuationInvalid.of("x"), 400, "CONTINUATION_INVALID", None),
     (errors.DequeueRateLimited.of("q"), 429, "DEQUEUE_RATE_LIMITED", "Dequeue rate limit exceeded for queue: q"),
-    (errors.QueueFull.of("q", 2, 1), 430, "QUEUE_FULL", None),
+    (errors.QueueFull.of("q", 2, 1, 1), 430, "QUEUE_FULL", None),
     (errors.StoreFull.of("/x"), 430, "STORE_FULL", None),
     (errors.NoHealthyShards(), 501, "NO_HEALTHY_SHARDS", "Unable to find healthy shard"),
     (errors.ShardConnectionFailed("gone"), 502, "SHARD_UNREACHABLE", None),

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from pinlater.client import Client
 from pinlater.client.errors import PriorityNotSupported
-from pinlater.client.values import ClaimedJob, Job
+from pinlater.client.values import ClaimedJob, Job, UniqueKey
 from pinlater.testing import InProcessService
 from pinlater.worker import Reject, Retry, Snooze, Worker, by_error, constant, exponential, linear
 from pinlater.worker._attempts.endings import Kind, ending_of
@@ -72,6 +73,39 @@ def test_a_retry_that_is_no_policy_is_refused_at_the_registration(retry: Any, sh
 def test_a_policy_by_error_wants_types_of_exceptions(kind: Any) -> None:
     with pytest.raises(TypeError, match="must be a type of exception such as ConnectionError, not"):
         by_error({kind: constant(1)})
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        (
+            Client("localhost"),
+            TypeError,
+            "a worker needs an AsyncClient, or the addresses of the servers, not a Client",
+        ),
+        (9010, TypeError, "servers must be 'host:port', a list of such, or a path, not int"),
+        (b"localhost", TypeError, "servers must be 'host:port', a list of such, or a path, not bytes"),
+        ([9010], TypeError, "a server must be 'host:port', not int"),
+        ("localhost:abc", ValueError, "not a server address: 'localhost:abc'; write host:port"),
+        (["localhost:1", "::x"], ValueError, "not a server address: '::x'"),
+    ],
+)
+async def test_what_a_worker_is_made_or_run_with_is_checked(given: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        Worker(given)
+    worker = Worker()
+    worker.task("q", name="look")(lambda: None)
+    with pytest.raises(kind, match=re.escape(text)):
+        await worker.run_until_idle(client=given)
+
+
+@pytest.mark.parametrize("unique", ["", UniqueKey("")])
+def test_an_empty_unique_key_is_refused(unique: str | UniqueKey) -> None:
+    """It would be no key at all, and each enqueue another job."""
+    with pytest.raises(ValueError, match="task send: unique must not be empty"):
+        task_of().using(unique=unique)
+    with InProcessService() as service, pytest.raises(ValueError, match="a unique key must not be empty"):
+        service.client.enqueue("q", [Job(b"x", unique=UniqueKey(""))])
 
 
 def test_delays_of_policies_are_durations() -> None:

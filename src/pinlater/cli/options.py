@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -58,7 +58,9 @@ def _print_json(wanted: bool) -> bool:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, also of errors.", callback=_print_json, is_eager=True)]
 Priority = Annotated[int | None, typer.Option("--priority", "-p", help="Only this priority; 1 is the highest.")]
 Regex = Annotated[str | None, typer.Option("--regex", help="Only jobs in whose body this is found (RE2 syntax).")]
-OfTask = Annotated[str | None, typer.Option("--task", help="Only jobs of this task.")]
+OfTask = Annotated[
+    list[str] | None, typer.Option("--task", help="Only jobs of this task; may be repeated for several.")
+]
 WithHeader = Annotated[
     list[str] | None,
     typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
@@ -83,7 +85,9 @@ class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
         return JobState[self.name]
 
 
-StateOption = Annotated[State, typer.Option("--state", help="Jobs in this state.")]
+_STATE: Any = typer.Option("--state", case_sensitive=False, help="Jobs in this state.")
+StateOption = Annotated[State, _STATE]
+StateIfAny = Annotated[State | None, _STATE]
 Future = Annotated[bool, typer.Option("--future", help="Pending jobs that are not due yet, instead of those that are.")]
 
 

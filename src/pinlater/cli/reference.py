@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,9 @@ def _names(param: Any) -> str:
 
 def _meaning(param: Any) -> str:
     meaning = (param.help or "").strip()
+    kind = param.type_descriptor.annotation
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        meaning += f" One of {', '.join(f'`{choice.value}`' for choice in kind)}."
     default = getattr(param.default, "value", param.default)
     if param.envvar:
         meaning += f" Or the environment's `{param.envvar}`."

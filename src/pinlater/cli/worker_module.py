@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -30,15 +33,36 @@ def find_worker(application: str) -> Worker:
     module_name, name = split_name(application)
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
     try:
-        found = getattr(import_module(module_name), name)
+        module = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
             exits.fail(f"no module {error.name!r} here or installed", exits.USAGE)
-        exits.fail(f"{module_name} can't be loaded: {error}", exits.USAGE)
-    except AttributeError:
-        exits.fail(f"module {module_name!r} has no {name!r}", exits.USAGE)
+        _fail_to_load(module_name, error, str(error))
     except Exception as error:  # noqa: BLE001 - it is the user's module
-        exits.fail(f"{module_name} can't be loaded: {type(error).__name__}: {error}", exits.USAGE)
+        _fail_to_load(module_name, error, f"{type(error).__name__}: {error}")
+    if not hasattr(module, name):
+        exits.fail(f"module {module_name!r} has no {name!r}", exits.USAGE)
+    found = getattr(module, name)
     if not isinstance(found, Worker):
         exits.fail(f"{application} is no pinlater.Worker but a {type(found).__name__}", exits.USAGE)
     return found
+
+
+def _fail_to_load(module_name: str, error: Exception, said: str) -> NoReturn:
+    """Says what went wrong and where; with `--traceback` the traceback first."""
+    if exits.tracebacks():
+        traceback.print_exception(error)
+    exits.fail(f"{module_name} can't be loaded: {said}{_place(error)}", exits.USAGE)
+
+
+def _place(error: Exception) -> str:
+    """The last line of the user's own code that ran, as ` (mails.py, line 39)`; '' for a SyntaxError, which says it itself."""
+    if isinstance(error, SyntaxError):
+        return ""
+    here = Path.cwd()
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(here) and "site-packages" not in frame.filename
+    ]
+    return f" ({Path(own[-1].filename).relative_to(here)}, line {own[-1].lineno})" if own else ""

@@ -109,6 +109,8 @@ def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
 def _check_unique(unique: object) -> None:
     if not isinstance(unique, values.UniqueKey):
         raise TypeError(f"a job's unique key is a UniqueKey, not {type(unique).__name__}")
+    if not unique.key:
+        raise ValueError("a unique key must not be empty; a job without one has unique=None")
     if unique.scope is values.UniqueScope.TIME and not unique.for_ms:
         raise ValueError("a unique key of scope TIME needs for_ms, the milliseconds for which it holds")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv6Address
 from os import PathLike
 from pathlib import Path
@@ -76,8 +76,16 @@ def _ipv6(text: str) -> str:
 
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[Address, ...]:
-    """Addresses from a list, or from one string with commas or white space between them. Raises ValueError when there is none."""
+    """Addresses from a list, or from one string with commas or white space between them. Raises ValueError when there is none.
+
+    Raises TypeError for what is neither.
+    """
+    if isinstance(servers, bytes) or not isinstance(servers, Iterable):
+        raise TypeError(f"servers must be 'host:port', a list of such, or a path, not {type(servers).__name__}")
     names = servers.replace(",", " ").split() if isinstance(servers, str) else list(servers)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a server must be 'host:port', not {type(name).__name__}")
     addresses = tuple(dict.fromkeys(parse_address(name) for name in names))
     if not addresses:
         raise ValueError("no server given; write host:port")
@@ -93,6 +101,12 @@ def server_source(
     if isinstance(servers, str) and servers.startswith(_FILE_PREFIX):
         return ServerSetFile(servers.removeprefix(_FILE_PREFIX), monotonic)
     return FixedServers(parse_servers(servers))
+
+
+def check_servers(servers: str | PathLike[str] | Sequence[str]) -> None:
+    """Raises TypeError or ValueError for what `server_source` can't take. Reads no file."""
+    if not isinstance(servers, PathLike) and not (isinstance(servers, str) and servers.startswith(_FILE_PREFIX)):
+        parse_servers(servers)
 
 
 class ServerSource(Protocol):

@@ -256,9 +256,10 @@ class QueueFull(EnqueueRejected):
     detail = "QUEUE_FULL"
 
     @classmethod
-    def of(cls, name: str, backlog: int, limit: int) -> Self:
+    def of(cls, name: str, backlog: int, limit: int, new: int) -> Self:
         return cls(
-            f"Queue {name} is full: {backlog} jobs wait and at most {limit} may; add workers, or raise max_backlog",
+            f"Queue {name} is full: {backlog} jobs wait, at most {limit} may, and {new} more don't fit; "
+            "add workers, or raise max_backlog",
             retry_after_ms=1000,
         )
 

@@ -75,6 +75,7 @@ class Core:
             self.standstill,
         )
         self.sweeps = Sweeps(shards, self.dispatcher, self._times_to_live, metrics, clock, settings.maintenance)
+        self._connect_shards()
         metrics.labels["store"] = first.capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
         metrics.labelled_gauge(
@@ -110,6 +111,16 @@ class Core:
         await self.dispatcher.close()
         await self.shards.close()
         self.passwords.close()
+
+    def _connect_shards(self) -> None:
+        """What the shards call: they are made first, and import none of these parts."""
+        self.dispatcher.connect(self.shards.hooks)
+        self.shards.hooks.count = self.metrics.count
+        self.shards.hooks.expired = self._count_expired
+        self.shards.known_queues = lambda: self.service.queue_cache.queues.values()
+
+    def _count_expired(self, queue: str, jobs: int) -> None:
+        self.metrics.queue(queue).expired += jobs
 
     def _times_to_live(self) -> Sequence[TimeToLive]:
         jobs = self.settings.jobs

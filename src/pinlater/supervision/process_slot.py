@@ -112,7 +112,8 @@ class ProcessSlot(ABC, Generic[A]):
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         then = "waits for a change" if delay_s is None else f"starts again in {delay_s:.1f} s"
         level = logging.INFO if delay_s == 0 else logging.WARNING
-        fields = {"process_number": self.number, "reason": self.failure}
+        reason = {} if self.failure is None else {"reason": self.failure}
+        fields = {"process_number": self.number, **reason}
         logging.getLogger(type(self).__module__).log(
             level, "%s %d %s; %s", self.kind, self.number, how, then, extra=fields
         )

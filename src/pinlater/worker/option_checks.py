@@ -1,4 +1,4 @@
-"""Checks of what a task is registered and enqueued with. Errors name the task and the argument."""
+"""Checks of what a worker is made with, and a task is registered and enqueued with. Errors name the task and the argument."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from pinlater.client._servers import check_servers
+from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PriorityNotSupported
+from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
 from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, check_queue_name
@@ -29,6 +32,14 @@ class JobTimes(NamedTuple):
     at_ms: int | None
     expires_in_ms: int | None
     claim_timeout_ms: int | None
+
+
+def check_client(given: object) -> None:
+    """Raises TypeError or ValueError where a worker can't run or enqueue with this client or these servers. Connects to nothing."""
+    if isinstance(given, Client):
+        raise TypeError("a worker needs an AsyncClient, or the addresses of the servers, not a Client: its calls block")
+    if given is not None and not isinstance(given, AsyncClient) and not callable(given):
+        check_servers(cast("str", given))
 
 
 def check_queue(name: object) -> None:
@@ -95,8 +106,7 @@ def check_options(task: str, options: JobOptions) -> JobTimes:
         raise ValueError(f"task {task}: say either delay or at")
     check_attempts(task, options.attempts)
     check_priority(task, options.priority)
-    if not isinstance(options.unique, str | UniqueKey | None):
-        raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(options.unique).__name__}")
+    _check_unique(task, options.unique)
     _check_headers(task, options.headers)
     return JobTimes(
         duration_of(task, "delay", options.delay),
@@ -114,6 +124,13 @@ def naming_the_task(task: str, priority: int) -> Iterator[None]:
     except PriorityNotSupported as error:
         error.add_note(f"task {task}: priority={priority}")
         raise
+
+
+def _check_unique(task: str, unique: object) -> None:
+    if not isinstance(unique, str | UniqueKey | None):
+        raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(unique).__name__}")
+    if unique is not None and not (unique.key if isinstance(unique, UniqueKey) else unique):
+        raise ValueError(f"task {task}: unique must not be empty; None is no key")
 
 
 def _check_headers(task: str, headers: Mapping[Any, Any]) -> None:

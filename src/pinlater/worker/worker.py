@@ -51,6 +51,7 @@ from pinlater.worker.durations import Duration
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.option_checks import (
     check_attempts,
+    check_client,
     check_priority,
     check_queue,
     log_level_of,
@@ -89,6 +90,7 @@ class Worker:
         child_setup: ChildSetup | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_client(client)
         self._client: Servers | Callable[[], AsyncClient] = client
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
@@ -369,6 +371,7 @@ class Worker:
 
         The caller's client may have other users, so the run gets its own view of it: hanging up ends only this run's long polls.
         """
+        check_client(given)
         source = self._client if given is None else given
         if isinstance(source, AsyncClient):
             return source.sharing(wait_for_servers=False)  # the worker tries again itself, and says so

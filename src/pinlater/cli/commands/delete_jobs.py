@@ -16,7 +16,7 @@ _PIECE = 500
 
 def delete_jobs(
     queue: options.QueueName,
-    state: Annotated[options.State | None, typer.Option("--state", help="Jobs in this state.")] = None,
+    state: options.StateIfAny = None,
     descriptor: Annotated[
         list[str] | None, typer.Option("--descriptor", "-d", help="These jobs, in whatever state; may be repeated.")
     ] = None,
@@ -39,7 +39,7 @@ def delete_jobs(
         raise typer.BadParameter("give either --state or --descriptor")
 
     options.check_queue(queue, descriptor or [])
-    wanted = Wanted(task, options.headers_of(header or []) or {})
+    wanted = Wanted.of(task, options.headers_of(header or []) or {})
     if state is None and not wanted.of_any_task:
         raise typer.BadParameter("--descriptor excludes --task and --header")
 

@@ -151,6 +151,8 @@ def _unique(key: str | None, span: str | None) -> UniqueKey | None:
         if span is not None:
             raise typer.BadParameter("--unique-for needs --unique-key")
         return None
+    if not key:
+        raise typer.BadParameter("the key must not be empty", param_hint="--unique-key")
     return (
         UniqueKey(key) if span is None else UniqueKey(key, UniqueScope.TIME, options.span_ms(span, "--unique-for") or 0)
     )

@@ -48,7 +48,7 @@ def create(
         await client.create_queue(name)
         return "exists" if exists else "created"
 
-    _for_each(names, server, timeout, json, make)
+    _for_each(names, server, timeout, json, make, words=("created", "exists"))
 
 
 @app.command()
@@ -230,10 +230,11 @@ def _for_each(
     act: Callable[[AsyncClient, str], Awaitable[str]],
     *,
     tell_away: bool = True,
+    words: Sequence[str] = (),
 ) -> None:
     """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
-    refusal are printed too. `tell_away`: says if an unreachable shard gets the change later."""
-    done: dict[str, list[str]] = {}
+    refusal are printed too. `tell_away`: says if an unreachable shard gets the change later. The JSON has `words` even without queues."""
+    done: dict[str, list[str]] = {word: [] for word in words}
 
     async def act_on_all(client: AsyncClient) -> None:
         for name in names:
@@ -248,7 +249,7 @@ def _for_each(
     try:
         options.ask(server, timeout, act_on_all)
     finally:
-        if as_json and done:
+        if as_json and any(done.values()):
             output.print_json(done)
 
 

@@ -42,14 +42,14 @@ def retry_failed(
     """
     run_after_ms = options.due_ms(delay, at)
     if descriptor:
-        if priority is not None or task is not None or header:
+        if priority is not None or task or header:
             raise typer.BadParameter("--descriptor excludes --priority, --task and --header")
         options.check_queue(queue, descriptor)
         runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
         print_runs(runs, json)
         return
 
-    wanted = Wanted(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
+    wanted = Wanted.of(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
 
     async def ask(client: AsyncClient) -> int:
         return await client.retry_failed(

@@ -20,21 +20,25 @@ _PAGE_JOBS, _LOOKED_AT_MAX = 500, 100_000
 
 
 class Wanted(NamedTuple):
-    """What task and headers a job must have to be shown."""
+    """Of which tasks a job must be, and what headers it must have, to be shown; no tasks: of any."""
 
-    task: str | None
+    tasks: frozenset[str]
     headers: dict[str, str]
     skip_cancelled: bool = False
 
+    @classmethod
+    def of(cls, tasks: list[str] | None, headers: dict[str, str], *, skip_cancelled: bool = False) -> Wanted:
+        return cls(frozenset(tasks or ()), headers, skip_cancelled)
+
     @property
     def of_any_task(self) -> bool:
-        return self.task is None and not self.headers
+        return not self.tasks and not self.headers
 
     def fits(self, job: JobInfo) -> bool:
         last_attempt = job.attempts[-1] if job.attempts else None
         if self.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, last_attempt):
             return False
-        if self.task is not None and output.task_of(job) != self.task:
+        if self.tasks and output.task_of(job) not in self.tasks:
             return False
         return all(job.headers.get(name) == value for name, value in self.headers.items())
 
@@ -94,7 +98,7 @@ def scan(
     if after != _START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
     request = Request(state, priority, future, regex, body)
-    wanted = Wanted(task, options.headers_of(header or []) or {})
+    wanted = Wanted.of(task, options.headers_of(header or []) or {})
 
     async def ask(client: AsyncClient) -> Found:
         names = queues or await client.queue_names()

@@ -91,6 +91,7 @@ def worker(
     control = _control(line)
     set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if control is None else control.number)
     set_up_logs()
+    exits.print_errors_as_json(log_format is Format.JSON)
     changes: dict[str, Any] = {
         "concurrency": concurrency,
         "grace_ms": options.span_ms(grace, "--grace"),
@@ -166,7 +167,8 @@ def _supervise(command: list[str], processes: int, reload: bool) -> int:
 
 def _command_of_one(context: typer.Context, application: str) -> list[str]:
     """The command line of one of the processes: this one's options, without those that are the supervisor's."""
-    words = [sys.executable, "-m", "pinlater", "worker", application]
+    tracebacks = ["--traceback"] if exits.tracebacks() else []
+    words = [sys.executable, "-m", "pinlater", *tracebacks, "worker", application]
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
         if parameter.param_type_name != "option" or parameter.name in ("processes", "reload", "help") or value is None:

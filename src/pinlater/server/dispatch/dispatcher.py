@@ -18,6 +18,7 @@ from pinlater.server.dispatch.returns import ClaimReturns
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.server.dispatch.wakeups import Wakeups
+from pinlater.server.sharding.shard_lanes import Hooks
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 
 # After a claim that failed, another waiting dequeue looks again this much later: soon, but not all of them at a broken store at once.
@@ -37,9 +38,12 @@ class Dispatcher:
         self._draining = False
         self.returns = ClaimReturns(shards, limits, self.wakeups.jobs_ready)
         self._claiming = Claiming(shards, clock, self._give_back_unanswered, self.wakeups.queue_gone)
-        shards.hooks.undelivered = self._claiming.undelivered
-        shards.hooks.inserting = self.wakeups.inserting
-        shards.hooks.back = self.wakeups.look_again
+
+    def connect(self, hooks: Hooks) -> None:
+        """Makes the shards tell it of new jobs, of claims whose callers have gone, and of shards that are back. For before any claim."""
+        hooks.undelivered = self._claiming.undelivered
+        hooks.inserting = self.wakeups.inserting
+        hooks.back = self.wakeups.look_again
 
     # --- claiming -----------------------------------------------------------------------------------------------------
 

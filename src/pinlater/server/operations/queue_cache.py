@@ -48,7 +48,6 @@ class QueueCache:
         self._readers = 0
         self.queues_max = queues_max
         self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last look
-        shards.known_queues = lambda: self._queues.values()
 
     @property
     def queues(self) -> Mapping[str, Queue]:

@@ -15,12 +15,6 @@ Counted = Callable[[], Mapping[str, Sequence[QueueCounts]]]
 
 def show_shards(shards: Shards, metrics: Metrics, counted: Counted = dict) -> None:
     """Gauges of all shards of the map, also of those that come later. `counted`: what each said last of its jobs."""
-
-    def count_expired(queue: str, jobs: int) -> None:
-        metrics.queue(queue).expired += jobs
-
-    shards.hooks.count = metrics.count
-    shards.hooks.expired = count_expired
     _show_use(shards, metrics)
     _show_jobs(shards, metrics, counted)
     _show_lanes(shards, metrics)

@@ -19,7 +19,7 @@ def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted |
     growth = len(request.jobs) - len(answer.existing)
     pending = queue.pending()
     if request.max_backlog is not None and growth and pending + growth > request.max_backlog:
-        return QueueFull.of(request.queue, pending, request.max_backlog)
+        return QueueFull.of(request.queue, pending, request.max_backlog, growth)
     _store(queue, request, answer, now_ms)
     return answer
 

@@ -194,7 +194,7 @@ def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     if answer == 0:
         return Inserted([job[0] for job in jobs], {})
     if answer[0] == _FULL:
-        return QueueFull.of(request.queue, answer[1], request.max_backlog or 0)
+        return QueueFull.of(request.queue, answer[1], request.max_backlog or 0, answer[2])
     if answer[0] == _CONFLICT:
         return RequestKeyConflict.of(request.request_key or "")
     if answer[0] == _REPEATED:

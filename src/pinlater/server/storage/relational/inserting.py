@@ -17,7 +17,7 @@ def queue_full(request: InsertRequest, pending: int, existing: Existing) -> Queu
     """The refusal, if the request's new jobs are more than its queue may take."""
     new = len(request.jobs) - len(existing)
     if request.max_backlog is not None and new and pending + new > request.max_backlog:
-        return QueueFull.of(request.queue, pending, request.max_backlog)
+        return QueueFull.of(request.queue, pending, request.max_backlog, new)
     return None
 
 

@@ -7,7 +7,7 @@
 --            false, where jobs have unique keys: `jobs` is {{key, record, priority, score, id, expiry or false,
 --            unique key or false, what to store under it, when it ends}, ...}
 -- Answers nothing where all were stored and nothing is to be said; else for each request 0 (stored) or a list:
---   {0, existing} stored but for those, {1, ids, existing} answered so before, {2, waiting} full, {3} another request has the key
+--   {0, existing} stored but for those, {1, ids, existing} answered so before, {2, waiting, growth} full, {3} another request has the key
 --   existing {place, id, priority, ...}
 local again = before()
 if again then
@@ -168,7 +168,7 @@ for place, request in ipairs(requests) do
         local growth = count - #existing / 3
         local waiting = most >= 0 and growth > 0 and waiting_in(queue) or 0
         if most >= 0 and growth > 0 and waiting + growth > most then
-            answer = { 2, waiting }
+            answer = { 2, waiting, growth }
         else
             if plain then
                 store_plain(queue, strings(jobs), lines, strings(expiries))
