@@ -136,7 +136,7 @@ async def test_errors_of_items_and_of_all_come_as_what_they_were(asker: Asker, o
     full, stored = asker.insert(request(1)), asker.insert(request(2))
     other = asker.insert(request(3), "2")
     await until(lambda: len(owner.answers) == 2)
-    expected = QueueFull.of("emails", 5, 4)
+    expected = QueueFull.of("emails", 5, 4, 1)
     owner.answers[0].set_result([expected, Inserted([2], {}, False)])
     owner.answers[1].set_exception(QueueNotFound.of("emails"))
     with pytest.raises(QueueFull) as raised:
