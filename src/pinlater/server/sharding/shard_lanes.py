@@ -378,6 +378,7 @@ class ShardLanes:
         if self.takes_enqueues:
             self.takes_enqueues = False
             self.closed_to_enqueues_at = self.clock.monotonic()
+            self.full_reason = ""
 
     def open_to_enqueues(self) -> None:
         self.takes_enqueues = True
