@@ -165,7 +165,7 @@ class App:
 
     async def _hear_others(self) -> None:
         """Servers of the same shards wake each other. If this can't be, they look about once a second."""
-        if not any(shard.shard.capabilities.shared for shard in self.core.shards):
+        if not any(shard.store.capabilities.shared for shard in self.core.shards):
             return
         host, wake_port = self.settings.host, self.settings.dispatch.wake_port
         bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison

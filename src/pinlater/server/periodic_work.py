@@ -51,7 +51,7 @@ class PeriodicWork:
             lease_ms = settings.database.lease_ms
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, core.shard_monitor.look))
             work.append(Periodic("life", lease_ms // _HEARTBEATS_A_LEASE, core.shard_monitor.ping_all))
-        if any(shard.shard.capabilities.shared for shard in core.shards):
+        if any(shard.store.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", every.refresh_interval_ms, self.look_at_members))
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))

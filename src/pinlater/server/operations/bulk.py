@@ -81,7 +81,7 @@ class Bulk:
         async def requeue(shard: ShardLanes, rows: int) -> Step:
             after = stopped_at.get(shard.name)
             order = Requeue(queue, priority, attempts, due_at_ms, rows, skip_cancelled, after)
-            requeued = raise_error(await shard.shard.requeue_failed_jobs(order, self._clock.now_ms()))
+            requeued = raise_error(await shard.store.requeue_failed_jobs(order, self._clock.now_ms()))
             stopped_at[shard.name] = requeued.stopped_at
             return Step(requeued.done, is_last=requeued.stopped_at is None)
 
@@ -103,7 +103,7 @@ class Bulk:
 
         async def act(part: OnShard) -> Sequence[Acked]:
             orders = [RunOrder(key, attempts, due_at_ms) for key in part.keys]
-            return await part.shard.shard.run_jobs(orders, self._clock.now_ms())
+            return await part.shard.store.run_jobs(orders, self._clock.now_ms())
 
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
         done = sum(acked.outcome is Outcome.APPLIED for acked in answers)
@@ -127,7 +127,7 @@ class Bulk:
     async def _purge(self, filter: JobFilter, limit: int) -> int:
         async def purge(shard: ShardLanes, rows: int) -> Step:
             order = Purge(filter.queue, filter.state, filter.priority or 1, rows)
-            done = raise_error(await shard.shard.purge_jobs(order))
+            done = raise_error(await shard.store.purge_jobs(order))
             return Step(done, is_last=done < rows)
 
         return await self._in_steps("deleteJobs", limit, purge)
@@ -159,7 +159,7 @@ class Bulk:
         async def delete(shard: ShardLanes) -> int:
             keys, done = [key for home, key in chosen if home == shard.name], 0
             for start in range(0, len(keys), _ROWS_A_TRANSACTION):
-                done += await shard.shard.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
+                done += await shard.store.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
             return done
 
         return await one_after_another(self._shards, self._metrics, "deleteJobs", delete)
@@ -172,7 +172,7 @@ class Bulk:
 
         async def delete(part: OnShard) -> Sequence[None]:
             nonlocal done
-            done += await part.shard.shard.delete_jobs(part.keys)
+            done += await part.shard.store.delete_jobs(part.keys)
             return ()
 
         results = await asyncio.gather(*(in_pieces(part, delete) for part in parts), return_exceptions=True)
