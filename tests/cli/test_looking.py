@@ -72,6 +72,21 @@ def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     assert pinlater.ok("count", queue, "--state", "Failed", "--json").json["count"] == 1
 
 
+def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: str) -> None:
+    [expired] = pinlater.ok("enqueue", queue, "--body", "x", "--expires-in", "1ms", "--json").json["descriptors"]
+    deadline = time.monotonic() + 20
+    while pinlater.ok("count", queue, "--state", "failed", "--json").json["count"] == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    retried = pinlater("retry-failed", queue)
+    assert retried.out.splitlines() == ["retried 0"]
+    assert retried.err == "1 failed: they have expired, were cancelled, or another job has their unique key\n"
+    run = pinlater("run-now", expired)
+    assert (run.code, run.out) == (1, f"succeeded or expired before, or its unique key is taken: {expired}\n")
+    assert re.search(r"^expires_at\t\S+Z$", pinlater.ok("lookup", expired).out, re.MULTILINE)
+
+
 def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinlater: Pinlater, queue: str) -> None:
     wanted = set(put(pinlater.address, queue, *(["a", "b"] * 7))[::2])
     seen: list[str] = []

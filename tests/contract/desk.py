@@ -32,6 +32,7 @@ from pinlater.server.storage.values import (
     PageRow,
     Purge,
     Requeue,
+    Requeued,
     RunOrder,
     TimeToLive,
     raise_error,
@@ -230,10 +231,17 @@ class Desk:
         limit: int = ALL,
         skip_cancelled: bool = False,
     ) -> int:
+        """As the service does it: each call goes on where the one before stopped."""
         order = Requeue(queue, priority, attempts, self.now + delay_ms, limit, skip_cancelled)
-        result = await self.shard.requeue_failed_jobs(order, self.now)
-        assert isinstance(result, int), result
-        return result
+        done = 0
+        while done < limit:
+            result = await self.shard.requeue_failed_jobs(order._replace(limit=limit - done), self.now)
+            assert isinstance(result, Requeued), result
+            done += result.done
+            if result.stopped_at is None:
+                break
+            order = order._replace(after=result.stopped_at)
+        return done
 
     async def purge(self, state: JobState, *, queue: str = QUEUE, priority: int = 1, limit: int = ALL) -> int:
         result = await self.shard.purge_jobs(Purge(queue, state, priority, limit))

@@ -99,14 +99,21 @@ async def test_a_cancelled_job_that_waits_again_is_no_longer_called_cancelled(
     assert [attempt.outcome for attempt in job.attempts] == (["cancelled", "succeeded"] if in_hand else [])
 
 
-async def test_an_expired_job_that_waits_again_is_no_longer_called_expired(desk: Desk) -> None:
-    """Its expiry has passed, so it may fail again; until then it waits."""
-    key = await desk.put(expires_in_ms=1000)
+async def test_a_failed_job_past_its_expiry_stays_failed(desk: Desk) -> None:
+    """It would only fail again. It doesn't take its unique key either, nor does it count against the limit of a retry."""
+    expired = await desk.put(expires_in_ms=1000, unique=UniqueKey("k"))
     desk.clock.advance(ms=1001)
     assert await desk.claim() == []
-    assert (await desk.look(key)).custom_status == "expired"
-    await desk.run(key)
-    assert (await desk.look(key)).custom_status == ""
+    failed = await desk.put_in(JobState.FAILED)
+
+    assert (await desk.run(expired)).outcome is Outcome.ALREADY_FINAL
+    assert await desk.retry_failed(limit=1) == 1
+
+    assert (await desk.look(failed)).state is JobState.PENDING
+    job = await desk.look(expired)
+    assert (job.state, job.custom_status, job.expires_at_ms) == (JobState.FAILED, "expired", desk.now - 1)
+    assert (await desk.insert(desk.job(b"new", unique=UniqueKey("k")))).existing == {}
+    await desk.assert_counters_exact()
 
 
 async def test_a_status_of_the_producer_stays_though_it_ends_like_a_cancel(desk: Desk) -> None:

@@ -26,7 +26,6 @@ from pinlater.server.storage.values import (
     InsertRequest,
     Page,
     Purge,
-    Requeue,
     TimeToLive,
 )
 from tests.contract.desk import QUEUE, Desk, Held
@@ -230,7 +229,7 @@ async def test_operators_words_reach_the_queue_that_there_is(other: Desk, desk: 
     await know(other)
     await make_again(desk)
     failed = [await desk.put_in(JobState.FAILED) for _ in range(3)]
-    assert await other.shard.requeue_failed_jobs(Requeue(QUEUE, 1, 2, desk.now, 1), desk.now) == 1
+    assert await other.retry_failed(attempts=2, limit=1) == 1
     await make_again(other)
     await desk.put_in(JobState.FAILED)
     failed = [await other.put_in(JobState.FAILED) for _ in range(2)]

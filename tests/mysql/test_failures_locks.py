@@ -52,12 +52,20 @@ async def stranger(rig: Rig, *statements: str) -> AsyncIterator[Stranger]:
 
 
 async def waits_for_a_lock(rig: Rig) -> None:
-    """Until some transaction does."""
+    """Until some transaction does.
+
+    The table is made anew only if it was not read for a tenth of a second: its rows may be those of the test before, whose connections
+    have ended.
+    """
+    waiting = (
+        "SELECT 1 FROM information_schema.innodb_trx JOIN information_schema.processlist ON id = trx_mysql_thread_id"
+        " WHERE trx_state = 'LOCK WAIT'"
+    )
 
     async def some() -> bool:
-        return bool(await rig.ask("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))
+        return bool(await rig.ask(waiting))
 
-    await until(some, every_s=0.15)  # the table is made anew only if it was not read for a tenth of a second
+    await until(some, every_s=0.15)
 
 
 async def clear(call: Awaitable[object]) -> ShardConnectionFailed:

@@ -88,7 +88,7 @@ class Load:
     async def sweep(self) -> None:
         """What maintenance does: without it a claim whose answer was lost would never end."""
         while not self.over.is_set():
-            await gathered([self.lanes.raw.time_out_claims(self.clock.now_ms(), 1_000)])
+            await gathered([self.lanes.unguarded.time_out_claims(self.clock.now_ms(), 1_000)])
             await asyncio.sleep(0.1)
 
     async def reaches(self, word: str, more: int) -> None:

@@ -69,7 +69,7 @@ async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along
     """The poll gets another job from the same shard once that is back: this one stays its own."""
     lanes = polls.shards.get("1")
     assert lanes is not None
-    shard = lanes.raw
+    shard = lanes.unguarded
     operator = await rig.desk(direct=True)
     await polls.poll(wait_ms=0)  # connects
     trap = rig.proxy.lose_answer(COMMIT)

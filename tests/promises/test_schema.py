@@ -113,6 +113,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         104: "string lastErrorText",
         105: "list<Attempt> attempts",
         106: "i64 finishedAtTimestampMillis",
+        107: "i64 expiresAtMillis",
     },
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},

@@ -136,7 +136,7 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     await on_each_shard(wire)
     everything = await wire.count("q")
     hidden = rig.shard("2")
-    lost = sum(row.pending for row in await hidden.shard.count_jobs(["q"]))
+    lost = sum(row.pending for row in await hidden.store.count_jobs(["q"]))
     hidden.healthy = False
     assert await wire.count("q", bodyRegexToMatch=regex) == everything - lost
     assert "unreachable" in caplog.text
@@ -200,7 +200,7 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
     async def fails(*_: object, **__: object) -> object:
         raise ShardConnectionFailed("gone")
 
-    monkeypatch.setattr(rig.shard("2").shard, "insert_jobs", fails)
+    monkeypatch.setattr(rig.shard("2").store, "insert_jobs", fails)
     jobs = [ttypes.PinLaterJob(body=b"x", uniqueKey=key) for key in keys]
     error = await refused(wire.enqueue_jobs("q", jobs))
     assert (error.code, error.retryable) == (502, True)
@@ -234,7 +234,7 @@ async def test_a_deleted_queue_is_gone_from_every_shard(start: Start) -> None:
     await on_each_shard(wire)
     await wire.call("deleteQueue", name="q", password=PASSWORD)
     for shard in rig.core.shards:
-        assert await shard.shard.list_queues() == []
+        assert await shard.store.list_queues() == []
 
 
 async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: Start) -> None:
@@ -245,7 +245,7 @@ async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: St
             await wire.enqueue("q", *[b"x"] * 40, priority=priority)
     shares = {priority: [0, 0, 0] for priority in (1, 2)}
     for number, shard in enumerate(rig.core.shards):
-        for row in await shard.shard.count_jobs(["q"]):
+        for row in await shard.store.count_jobs(["q"]):
             if row.pending:
                 shares[row.priority][number] = row.pending
     expected = sum(min(5, pending) for pendings in shares.values() for pending in pendings)
@@ -259,5 +259,5 @@ async def test_configuration_and_pauses_reach_every_shard(start: Start) -> None:
     await wire.configure("q", claimTimeoutMillis=5)
     await wire.call("pauseQueue", queueName="q")
     for shard in rig.core.shards:
-        [queue] = await shard.shard.list_queues()
+        [queue] = await shard.store.list_queues()
         assert (queue.config.claim_timeout_ms, queue.paused) == (5, True)

@@ -136,7 +136,7 @@ async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
     """The connection breaks after the store has handed the job out and before its client hears of it."""
     await here.enqueue("q", b"x")
     claimed, go_on = asyncio.Event(), asyncio.Event()
-    shard = rig.shard("1").shard
+    shard = rig.shard("1").store
     claim_jobs = shard.claim_jobs
 
     async def hold(*arguments: Any) -> Any:

@@ -66,8 +66,8 @@ async def test_longer_bodies_are_refused_before_anything_is_stored(
 ) -> None:
     """With the number that holds, and its cause; a client that asks is told the same number."""
     [shard] = world.service.shards
-    less = shard.raw.capabilities._replace(body_bytes_max=100, body_bytes_bound="its cupboard")
-    monkeypatch.setattr(shard.raw, "capabilities", less)
+    less = shard.unguarded.capabilities._replace(body_bytes_max=100, body_bytes_bound="its cupboard")
+    monkeypatch.setattr(shard.unguarded, "capabilities", less)
     world.service.body_limit.look()
     with pytest.raises(BodyTooLarge, match=r"at most 100 \(shard 1: its cupboard\)"):
         await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"short"), Job(b"x" * 101)])

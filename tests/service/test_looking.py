@@ -140,14 +140,14 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     for _ in range(3):
         descriptors += await world.enqueue(*[b"x" * 1_000] * 1_000, custom_status="s" * 5_000)
     [shard] = list(world.service.shards)
-    look = shard.shard.lookup_jobs
+    look = shard.store.lookup_jobs
     read: list[int] = []
 
     async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
         read.append(len(keys))
         return await look(keys, bodies=bodies)
 
-    monkeypatch.setattr(shard.shard, "lookup_jobs", counted)
+    monkeypatch.setattr(shard.store, "lookup_jobs", counted)
     with pytest.raises(InvalidArgument, match="more than a frame"):
         await world.service.inspecting.lookup(descriptors, bodies=True)
     assert sum(read) < 3_000
@@ -196,14 +196,14 @@ async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibyt
     for priority in (1, 2, 3):
         await world.enqueue(b"x", priority=priority)
     [shard] = list(world.service.shards)
-    scan = shard.shard.scan_jobs
+    scan = shard.store.scan_jobs
     asked: dict[int, int] = {}
 
     async def noted(page: Page) -> Any:
         asked.setdefault(page.priority, page.max_bytes)
         return await scan(page)
 
-    monkeypatch.setattr(shard.shard, "scan_jobs", noted)
+    monkeypatch.setattr(shard.store, "scan_jobs", noted)
     assert len(await _bodies(world)) == 3
     assert sorted(asked) == [1, 2, 3]
     assert 7 * 2**20 < sum(asked.values()) <= PAGES_BYTES_MAX

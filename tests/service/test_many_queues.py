@@ -33,13 +33,13 @@ def lists(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards whose list of all queues was read."""
     read: list[str] = []
     for shard in rig.core.shards:
-        of_store = shard.raw.list_queues
+        of_store = shard.unguarded.list_queues
 
         async def noted(name: str = shard.name, look=of_store) -> object:  # type: ignore[no-untyped-def]
             read.append(name)
             return await look()
 
-        monkeypatch.setattr(shard.raw, "list_queues", noted)
+        monkeypatch.setattr(shard.unguarded, "list_queues", noted)
     return read
 
 
@@ -58,7 +58,7 @@ async def test_queues_that_another_server_deleted_make_room(rig: Rig) -> None:
     for number in range(20):
         await rig.core.service.queues.create_queue(f"q{number}")
     for shard in rig.core.shards:
-        await shard.raw.delete_queues(["q3"])
+        await shard.unguarded.delete_queues(["q3"])
     await rig.core.service.queues.create_queue("q20")
     assert len(await rig.core.service.queues.queue_names()) == 20
 
@@ -75,8 +75,8 @@ async def test_making_and_deleting_a_queue_reads_no_list_of_all(rig: Rig, lists:
 async def test_a_queue_that_was_there_keeps_its_settings_and_limits(rig: Rig) -> None:
     """It was made and stopped through another server."""
     for shard in rig.core.shards:
-        await shard.raw.create_queues(["q"], 0)
-        await shard.raw.configure_queue("q", config=QueueConfig(default_attempts=7), paused=True)
+        await shard.unguarded.create_queues(["q"], 0)
+        await shard.unguarded.configure_queue("q", config=QueueConfig(default_attempts=7), paused=True)
     await rig.core.service.queues.create_queue("q")
     assert (await rig.core.service.queues.queue_config("q")).config.default_attempts == 7
     assert not rig.core.dispatcher.limits.is_open("q")
@@ -115,7 +115,7 @@ async def crowded() -> AsyncIterator[Rig]:
     """With 5,000 queues."""
     rig = await start_rig(admin_password_hash=hash_password(PASSWORD))
     [shard] = rig.core.shards
-    await shard.raw.create_queues([f"q{number}" for number in range(5_000)], 0)
+    await shard.unguarded.create_queues([f"q{number}" for number in range(5_000)], 0)
     await rig.core.service.queue_cache.refresh()
     for number in range(5_000):
         rig.core.metrics.queue(f"q{number}").enqueue += 1
@@ -141,7 +141,7 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work:
         await crowded.core.service.enqueuing.enqueue(CALLER, "q1", [Job(b"x")])
         [shard] = crowded.core.shards
         rows = [QueueCounts(f"q{number}", 1, pending=1) for number in range(5_000)]
-        shard.raw.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]
+        shard.unguarded.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]
         await sampler.sample()
         assert len(sampler.counts) == 5_000
     assert await turns.stop() >= (3 if work in {"refresh", "sample"} else 9)

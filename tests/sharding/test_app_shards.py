@@ -124,6 +124,18 @@ async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores
     assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]
 
 
+async def test_a_server_that_can_not_be_assembled_closes_its_shards(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("no tracing")
+
+    monkeypatch.setattr("pinlater.server.app.Core", broken)
+    with pytest.raises(ValueError, match="no tracing"):
+        await App(SETTINGS).start()
+    assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]
+
+
 async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -> None:
     """Made while it was away, by a server that is gone."""
     await stores["2"].create_queues(["q"], 0)

@@ -283,10 +283,10 @@ async def test_who_still_holds_the_old_shard_gets_the_new_one(farm: Farm) -> Non
     farm.stores["2"] = FaultyShard(MemoryShard("2"))
     await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
     job = await farm.put("2")
-    [row] = await stale.shard.count_jobs(["q"])
+    [row] = await stale.store.count_jobs(["q"])
     assert row.pending == 1
     [part] = address(farm.shards, "q", [job], 10)
-    [found] = await stale.shard.lookup_jobs(part.keys, bodies=True)
+    [found] = await stale.store.lookup_jobs(part.keys, bodies=True)
     assert found is not None
     assert await stale.finish.submit([]) == []
 

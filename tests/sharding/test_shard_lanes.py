@@ -157,8 +157,8 @@ async def test_dequeues_that_come_together_begin_on_one_shard() -> None:
     clock = ManualClock()
     shards = Shards([ShardLanes(MemoryShard(name), clock) for name in ("1", "2", "3")], Random(7))
     for lanes in shards:
-        await lanes.raw.open(clock.now_ms())
-        await lanes.raw.create_queues(["q"], clock.now_ms())
+        await lanes.unguarded.open(clock.now_ms())
+        await lanes.unguarded.create_queues(["q"], clock.now_ms())
     starts = set()
     for _ in range(50):
         first = shards.for_claim("q", 1.0)

@@ -95,6 +95,12 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
         await farm.enqueue(b"x")
         assert shown(farm) == {"1": 0}
 
+        farm.store("1").fails("insert_jobs", error=StoreFull.of("used up"))
+        with pytest.raises(StoreFull):
+            await farm.enqueue(b"x")
+        farm.lanes("1").close_to_enqueues()  # only drained from now on, it refuses none
+        assert shown(farm) == {"1": 0}
+
     def shown(farm: Farm) -> Mapping[str, float]:
         gauges = {reading.gauge.prometheus: reading.values for reading in farm.core.metrics.read_gauges()}
         return gauges["pinlater_shard_full"]
@@ -105,6 +111,7 @@ def test_that_a_shard_is_full_is_logged_and_shown_until_it_has_stored_jobs_for_t
     assert said == [
         ("WARNING", "a shard is full and refuses enqueues", StoreFull.of("used up").message),
         ("INFO", "a shard takes enqueues again", None),
+        ("WARNING", "a shard is full and refuses enqueues", StoreFull.of("used up").message),
     ]
 
 

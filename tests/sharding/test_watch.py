@@ -40,7 +40,7 @@ async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
     await farm.service.queue_cache.refresh()
     await farm.service.inspecting.count(JobFilter("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
-        await farm.lanes("1").shard.list_queues()
+        await farm.lanes("1").store.list_queues()
     assert not farm.store("1").calls
     await farm.pass_time(9_000)
     assert set(farm.store("1").calls) == {"ping"}

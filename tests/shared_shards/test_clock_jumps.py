@@ -105,8 +105,8 @@ async def claimed(app: App) -> list[tuple[str, str]]:
 async def assert_nothing_overdue(app: App) -> None:
     """By this server's time, no claim has timed out. Counts the due jobs, too."""
     [shard] = app.core.shards
-    assert list(await shard.raw.time_out_claims(app.clock.now_ms(), 100)) == []
-    await shard.raw.advance_due(app.clock.now_ms(), 100)
+    assert list(await shard.unguarded.time_out_claims(app.clock.now_ms(), 100)) == []
+    await shard.unguarded.advance_due(app.clock.now_ms(), 100)
 
 
 async def enqueue_now_and_later(app: App) -> None:

@@ -31,6 +31,7 @@ JOB = StoredJob(
     claim_descriptor="h:1:2:me:3",
     claim_deadline_ms=400,
     finished_at_ms=500,
+    expires_at_ms=600,
     body=b"\xff",
     headers=HEADERS,
     unique_key="key",

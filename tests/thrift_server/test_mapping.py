@@ -103,6 +103,7 @@ INFO = {
         }
     ],
     "finishedAtTimestampMillis": 500,
+    "expiresAtMillis": 600,
 }
 NO_ERROR = {"errorCode": None, "errorDetail": None, "retryable": None, "retryAfterMillis": None}
 OUTCOMES = [

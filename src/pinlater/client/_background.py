@@ -106,9 +106,8 @@ class _Running:
         left = asyncio.all_tasks(self.loop)
         if left:
             self.loop.run_until_complete(asyncio.wait(left))
-        self.loop.run_until_complete(
-            asyncio.sleep(0)
-        )  # a connection that was given up last closes in the turn after that
+        # A connection that was given up last closes in the next turn.
+        self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
 
     def run(self, call: Call[T], meanwhile: Callable[[], None] | None) -> T:

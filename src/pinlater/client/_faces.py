@@ -32,7 +32,7 @@ _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 def default_source() -> str:
-    """Who calls, if nothing else is said: `<host>-<process id>`."""
+    """The caller's name unless one is given: `<host>-<process id>`."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 

@@ -98,6 +98,7 @@ def job_info(info: types.PinLaterJobInfo) -> values.JobInfo:
         error_text=info.lastErrorText or "",
         attempts=tuple(_attempt(attempt) for attempt in info.attempts or ()),
         finished_at_ms=info.finishedAtTimestampMillis,
+        expires_at_ms=info.expiresAtMillis,
     )
 
 

@@ -78,6 +78,7 @@ class JobInfo(NamedTuple):
     error_text: str = ""
     attempts: Sequence[Attempt] = ()
     finished_at_ms: int | None = None
+    expires_at_ms: int | None = None
 
     @property
     def progress(self) -> str:

@@ -42,7 +42,7 @@ class PinLaterError(Exception):
     detail: str = ""
     retryable: bool = False
     retry_after_ms: int | None = None
-    text: str = ""  # the message where none is given
+    text: str = ""  # the message if none is given
 
     def __init__(
         self,

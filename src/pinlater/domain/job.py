@@ -120,6 +120,7 @@ class StoredJob(NamedTuple):
     body: bytes | None = None
     headers: Mapping[str, str] | None = None
     unique_key: str | None = None
+    expires_at_ms: int | None = None
     error_type: str = ""
     error_text: str = ""
     attempts: Sequence[Attempt] = ()

@@ -94,7 +94,7 @@ class App:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port):
                     await self.http.start()  # first, so that /readyz says why it takes long
                 begun.push_async_callback(self.http.stop)
-            self._assemble(await self._open_shards())
+            await self._open_shards()
             begun.push_async_callback(self.core.close)
             begun.callback(self.cluster.close)
             await self.cluster.look()
@@ -119,14 +119,15 @@ class App:
             },
         )
 
-    async def _open_shards(self) -> Shards:
+    async def _open_shards(self) -> None:
+        """And makes what works on them."""
         shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
         try:
             await self._clock_watch.agree(shards)
+            self._assemble(shards)
         except BaseException:
             await shards.close()
             raise
-        return shards
 
     def _assemble(self, shards: Shards) -> None:
         settings, clock, metrics = self.settings, self.clock, self.metrics
@@ -164,7 +165,7 @@ class App:
 
     async def _hear_others(self) -> None:
         """Servers of the same shards wake each other. If this can't be, they look about once a second."""
-        if not any(shard.shard.capabilities.shared for shard in self.core.shards):
+        if not any(shard.store.capabilities.shared for shard in self.core.shards):
             return
         host, wake_port = self.settings.host, self.settings.dispatch.wake_port
         bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison

@@ -34,7 +34,7 @@ class ClockWatch:
             )
         for shard in shards:
             if shard.opened:
-                self._compare(shard.raw.highest_id)
+                self._compare(shard.unguarded.highest_id)
 
     def _compare(self, highest_id: int) -> None:
         """A clock that was set back between two runs makes jobs wait that were due; the log says so."""

@@ -44,7 +44,7 @@ class Core:
         servers: Callable[[], int] = lambda: 1,
     ) -> None:
         clock = shards.clock
-        first = next(shard.raw for shard in shards if shard.opened)
+        first = next(shard.unguarded for shard in shards if shard.opened)
         self.settings = settings
         self.metrics = metrics
         self.clock = clock

@@ -54,7 +54,7 @@ class PeriodicWork:
         if not all(shard.trusted for shard in core.shards):
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
             work.append(Periodic("life", _HEARTBEAT_MS, self._send_heartbeats))
-        if any(shard.shard.capabilities.shared for shard in core.shards):
+        if any(shard.store.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))

@@ -47,7 +47,7 @@ class ReadinessWatch:
         for shard in shards:
             if shard.trusted:
                 try:
-                    await shard.raw.ping()
+                    await shard.unguarded.ping()
                 except Exception as error:
                     self._store_error = f"shard {shard.name}: {error}"
                     raise

@@ -366,10 +366,6 @@ def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
     return _frame(method.reply_head, seqid, body)
 
 
-# Of the success field, and of the list within it.
-_STRUCT_HEAD_BYTES = 3 + 8
-
-
 def encode_reply_in_steps(
     method: Method, seqid: int, value: list[Any] | dict[Any, Any], items_a_step: int
 ) -> Generator[None, None, bytes]:
@@ -390,6 +386,10 @@ def encode_reply_in_steps(
         pieces.append(encoded[head_bytes:-1])
         yield
     return _frame(method.reply_head, seqid, b"".join((body_head, _i32.pack(len(items)), *pieces, EMPTY_STRUCT)))
+
+
+# The heads of the success field and of the list within it.
+_STRUCT_HEAD_BYTES = 3 + 8
 
 
 def encode_struct_reply_in_steps(

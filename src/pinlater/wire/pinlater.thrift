@@ -254,6 +254,8 @@ struct PinLaterJobInfo {
   // The newest 20, oldest first. A success at the first attempt leaves none.
   105: optional list<Attempt> attempts
   106: optional i64 finishedAtTimestampMillis
+  // Past this time a waiting job becomes FAILED, and a FAILED one is not retried.
+  107: optional i64 expiresAtMillis
 }
 
 struct PinLaterGetJobCountRequest {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
@@ -10,7 +11,7 @@ import typer
 from pinlater.cli import options, output
 from pinlater.cli.commands.run_now import print_runs, run_all
 from pinlater.cli.commands.scan import Request, Wanted, scan_queue
-from pinlater.client import AsyncClient, Outcome
+from pinlater.client import AsyncClient, JobState, Outcome
 
 _PIECE = 500
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to change.")]
@@ -36,7 +37,8 @@ def retry_failed(
 ) -> None:
     """Put failed jobs, or the jobs named by --descriptor, back into the queue. Prints their number, or the result of each.
 
-    Cancelled jobs stay as they are without --cancelled. With --task or --header it takes the jobs that `scan` shows, newest first.
+    Expired jobs stay as they are, and so do cancelled ones without --cancelled. With --task or --header it takes the jobs that `scan`
+    shows, newest first.
 
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
@@ -51,8 +53,8 @@ def retry_failed(
 
     wanted = Wanted.of(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
 
-    async def ask(client: AsyncClient) -> int:
-        return await client.retry_failed(
+    async def ask(client: AsyncClient) -> tuple[int, int]:
+        retried = await client.retry_failed(
             queue,
             priority=priority,
             attempts=attempts,
@@ -60,6 +62,9 @@ def retry_failed(
             limit=limit,
             cancelled=cancelled,
         )
+        if retried == limit or json:
+            return retried, 0
+        return retried, await client.count(queue, JobState.FAILED, priority=priority)
 
     async def ask_for_some(client: AsyncClient) -> Changed:
         request = Request(options.State.FAILED, priority)
@@ -70,7 +75,10 @@ def retry_failed(
         return Changed(sum(result.outcome is Outcome.APPLIED for result in results), found.incomplete)
 
     if wanted.of_any_task:
-        print_number("retried", options.ask(server, timeout, ask), json)
+        retried, left = options.ask(server, timeout, ask)
+        print_number("retried", retried, json)
+        if left:
+            sys.stderr.write(f"{left} failed: they have expired, were cancelled, or another job has their unique key\n")
     else:
         print_changed("retried", options.ask(server, timeout, ask_for_some), json)
 

@@ -55,7 +55,7 @@ def _said(result: AckResult) -> str:
 
 _WORDS = {
     Outcome.APPLIED: "due",
-    Outcome.ALREADY_FINAL: "succeeded before, or its unique key is taken:",
+    Outcome.ALREADY_FINAL: "succeeded or expired before, or its unique key is taken:",
     Outcome.NOT_FOUND: "no such job:",
     Outcome.ERROR: "unchanged:",
 }

@@ -44,7 +44,7 @@ class RateSampler:
         Raises the `Unavailable` of a shard that failed, when the sample is taken.
         """
         shards = self._shards.in_reach()
-        answers = await asyncio.gather(*(shard.shard.count_jobs() for shard in shards), return_exceptions=True)
+        answers = await asyncio.gather(*(shard.store.count_jobs() for shard in shards), return_exceptions=True)
         failure: BaseException | None = None
         for shard, answer in zip(shards, answers, strict=True):
             if isinstance(answer, BaseException):

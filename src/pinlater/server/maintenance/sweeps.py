@@ -116,8 +116,8 @@ class Sweeps:
         """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
         shards = self._shards.in_reach()
         if len(shards) == 1:
-            return await sweep(shards[0].shard)
-        results = await asyncio.gather(*(sweep(shard.shard) for shard in shards), return_exceptions=True)
+            return await sweep(shards[0].store)
+        results = await asyncio.gather(*(sweep(shard.store) for shard in shards), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

@@ -30,7 +30,7 @@ class BodyLimit:
         before = (self.bytes, self.bound_by)
         self.bytes, self.bound_by = self._most, _SETTING
         for shard in self._shards:
-            declared = shard.raw.capabilities
+            declared = shard.unguarded.capabilities
             if shard.takes_enqueues and declared.body_bytes_max < self.bytes:
                 self.bytes, self.bound_by = declared.body_bytes_max, f"shard {shard.name}: {declared.body_bytes_bound}"
         if (self.bytes, self.bound_by) != before:

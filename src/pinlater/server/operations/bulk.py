@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
@@ -23,10 +24,17 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import NOT_FOUND, Acked, Purge, Requeue, RunOrder, raise_error
+from pinlater.server.storage.values import NOT_FOUND, Acked, Position, Purge, Requeue, RunOrder, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 _ROWS_A_TRANSACTION = 1_000
+
+
+class Step(NamedTuple):
+    """How many jobs of a shard a transaction changed, and whether it found no more."""
+
+    done: int
+    is_last: bool
 
 
 class Bulk:
@@ -60,7 +68,7 @@ class Bulk:
         *,
         skip_cancelled: bool = False,
     ) -> int:
-        """FAILED → PENDING; how many. Skips jobs whose unique key is taken, and cancelled ones if asked."""
+        """FAILED → PENDING; how many. Skips expired jobs, those whose unique key is taken, and cancelled ones if asked."""
         _check_limit(limit)
         check_priority(priority, self._settings)
         check_attempts(attempts)
@@ -68,9 +76,14 @@ class Bulk:
         now_ms = self._clock.now_ms()
         due_at_ms = now_ms if run_after_ms is None else run_after_ms
 
-        async def requeue(shard: ShardLanes, rows: int) -> int:
-            order = Requeue(queue, priority, attempts, due_at_ms, rows, skip_cancelled)
-            return raise_error(await shard.shard.requeue_failed_jobs(order, self._clock.now_ms()))
+        stopped_at: dict[str, Position | None] = {}  # by shard
+
+        async def requeue(shard: ShardLanes, rows: int) -> Step:
+            after = stopped_at.get(shard.name)
+            order = Requeue(queue, priority, attempts, due_at_ms, rows, skip_cancelled, after)
+            requeued = raise_error(await shard.store.requeue_failed_jobs(order, self._clock.now_ms()))
+            stopped_at[shard.name] = requeued.stopped_at
+            return Step(requeued.done, is_last=requeued.stopped_at is None)
 
         done = await self._in_steps("retryFailedJobs", limit, requeue)
         if done:
@@ -90,7 +103,7 @@ class Bulk:
 
         async def act(part: OnShard) -> Sequence[Acked]:
             orders = [RunOrder(key, attempts, due_at_ms) for key in part.keys]
-            return await part.shard.shard.run_jobs(orders, self._clock.now_ms())
+            return await part.shard.store.run_jobs(orders, self._clock.now_ms())
 
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
         done = sum(acked.outcome is Outcome.APPLIED for acked in answers)
@@ -112,24 +125,23 @@ class Bulk:
         return done
 
     async def _purge(self, filter: JobFilter, limit: int) -> int:
-        async def purge(shard: ShardLanes, rows: int) -> int:
-            return raise_error(
-                await shard.shard.purge_jobs(Purge(filter.queue, filter.state, filter.priority or 1, rows))
-            )
+        async def purge(shard: ShardLanes, rows: int) -> Step:
+            order = Purge(filter.queue, filter.state, filter.priority or 1, rows)
+            done = raise_error(await shard.store.purge_jobs(order))
+            return Step(done, is_last=done < rows)
 
         return await self._in_steps("deleteJobs", limit, purge)
 
-    async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[int]]) -> int:
+    async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[Step]]) -> int:
         """Shard after shard until `limit` jobs are done, a thousand a transaction; what was done counts, whatever fails then."""
         left = limit
 
         async def on_shard(shard: ShardLanes) -> int:
             nonlocal left
             while left > 0:
-                rows = min(left, _ROWS_A_TRANSACTION)
-                done = await act(shard, rows)
-                left -= done
-                if done < rows:
+                step = await act(shard, min(left, _ROWS_A_TRANSACTION))
+                left -= step.done
+                if step.is_last:
                     break
             return 0
 
@@ -147,7 +159,7 @@ class Bulk:
         async def delete(shard: ShardLanes) -> int:
             keys, done = [key for home, key in chosen if home == shard.name], 0
             for start in range(0, len(keys), _ROWS_A_TRANSACTION):
-                done += await shard.shard.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
+                done += await shard.store.delete_jobs(keys[start : start + _ROWS_A_TRANSACTION], filter.state)
             return done
 
         return await one_after_another(self._shards, self._metrics, "deleteJobs", delete)
@@ -160,7 +172,7 @@ class Bulk:
 
         async def delete(part: OnShard) -> Sequence[None]:
             nonlocal done
-            done += await part.shard.shard.delete_jobs(part.keys)
+            done += await part.shard.store.delete_jobs(part.keys)
             return ()
 
         results = await asyncio.gather(*(in_pieces(part, delete) for part in parts), return_exceptions=True)

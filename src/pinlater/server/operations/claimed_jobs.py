@@ -284,7 +284,7 @@ class ClaimedJobs:
         del caller
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.shard.cancel_jobs(part.keys, self._clock.now_ms())
+            return await part.shard.store.cancel_jobs(part.keys, self._clock.now_ms())
 
         parts = await self._in_hand(queue, descriptors)
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))

@@ -114,7 +114,7 @@ class Dequeue:
             if limit <= 0 or bytes_left <= 0:
                 break
             try:
-                jobs = raise_error(await shard.shard.peek_jobs(command.queue, limit, self._clock.now_ms(), bytes_left))
+                jobs = raise_error(await shard.store.peek_jobs(command.queue, limit, self._clock.now_ms(), bytes_left))
             except Unavailable as error:
                 failures.append(error)
                 continue

@@ -67,7 +67,7 @@ class Inspect:
 
         async def act(part: OnShard) -> Sequence[StoredJob | None]:
             if not bodies:
-                return await part.shard.shard.lookup_jobs(part.keys, bodies=False)
+                return await part.shard.store.lookup_jobs(part.keys, bodies=False)
             return await self._lookup_with_bodies(part, shown)
 
         empty: list[StoredJob | None] = [None] * len(descriptors)
@@ -82,7 +82,7 @@ class Inspect:
         jobs: list[StoredJob | None] = []
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
-            step = await part.shard.shard.lookup_jobs(keys, bodies=True)
+            step = await part.shard.store.lookup_jobs(keys, bodies=True)
             shown.add(part.shard.name, keys, step)
             self._check_answer(shown.size_bytes)
             jobs += step
@@ -112,8 +112,8 @@ class Inspect:
 
         async def count(shard: ShardLanes) -> int:
             # What has become due since the last sweep is counted so before anybody asks.
-            await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
-            rows = await shard.shard.count_jobs([filter.queue])
+            await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
+            rows = await shard.store.count_jobs([filter.queue])
             return sum(_count(row, filter) for row in rows if filter.priority in (None, row.priority))
 
         counts = await on_reachable(self._shards, self._metrics, "getJobCount", count)
@@ -132,7 +132,7 @@ class Inspect:
                     page = page_of(
                         filter, priority, after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
                     )
-                    rows = raise_error(await shard.shard.scan_jobs(page))
+                    rows = raise_error(await shard.store.scan_jobs(page))
                     if not rows:
                         break
                     matches = await regex.found(rows)

@@ -82,7 +82,7 @@ class _Stream:
         if self._ended:
             return False
         page = self._first._replace(after=self._after)
-        self._unsearched = list(raise_error(await self.shard.shard.scan_jobs(page)))
+        self._unsearched = list(raise_error(await self.shard.store.scan_jobs(page)))
         rows = self._unsearched
         self._ended = not rows or (len(rows) < page.limit and not page.bodies)
         if rows:

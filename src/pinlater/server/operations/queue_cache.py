@@ -36,7 +36,7 @@ class QueueCache:
         self._shards = shards
         self._dispatcher = dispatcher
         self._clock = clock
-        self._shared = any(shard.shard.capabilities.shared for shard in shards)
+        self._shared = any(shard.store.capabilities.shared for shard in shards)
         self._queues: dict[str, Queue] = {}
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
@@ -178,7 +178,7 @@ class QueueCache:
                         newer.append(known)
             if newer:
                 with contextlib.suppress(Unavailable):  # the next look tries again
-                    await shard.shard.merge_queues(newer, self._clock.now_ms())
+                    await shard.store.merge_queues(newer, self._clock.now_ms())
                     logger.info("a shard got newer settings", extra={"shard": shard.name, "queues": len(newer)})
             await asyncio.sleep(0)
         self._behind = behind
@@ -188,8 +188,8 @@ class QueueCache:
         if not found:
             raise NoHealthyShards
         if len(found) == 1:
-            return [(found[0], await found[0].shard.list_queues())]
-        results = await asyncio.gather(*(shard.shard.list_queues() for shard in found), return_exceptions=True)
+            return [(found[0], await found[0].store.list_queues())]
+        results = await asyncio.gather(*(shard.store.list_queues() for shard in found), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if len(failures) == len(found) or any(not isinstance(failure, Unavailable) for failure in failures):
             raise next((failure for failure in failures if not isinstance(failure, Unavailable)), failures[0])

@@ -84,14 +84,14 @@ class Queues:
             queue = await self._create(name, Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1)))
         for shard in away:
             if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
-                await shard.shard.merge_queues([queue], self._clock.now_ms())
+                await shard.store.merge_queues([queue], self._clock.now_ms())
         self._queue_cache.add(queue)
 
     async def _create(self, name: str, life: Life) -> Queue:
         """What the shards in reach have then; its life is `over` if one of them has deleted it since."""
 
         async def create(shard: ShardLanes) -> Queue:
-            [queue] = await shard.shard.create_queues([name], self._clock.now_ms(), life=life)
+            [queue] = await shard.store.create_queues([name], self._clock.now_ms(), life=life)
             return queue
 
         found = await self._on_each("createQueue", create)
@@ -135,7 +135,7 @@ class Queues:
         """The newest time that it carried on any shard in reach."""
         now_ms = self._clock.now_ms()
         newest_ms = await self._on_each(
-            "deleteQueue", lambda shard: shard.shard.delete_queues([name], deleted_ms, now_ms)
+            "deleteQueue", lambda shard: shard.store.delete_queues([name], deleted_ms, now_ms)
         )
         return max(newest_ms, default=0)
 
@@ -152,7 +152,7 @@ class Queues:
         check_config(config)
         version = await self._next_version(name)
         await self._on_each(
-            "configureQueue", lambda shard: shard.shard.configure_queue(name, config=config, version=version)
+            "configureQueue", lambda shard: shard.store.configure_queue(name, config=config, version=version)
         )
         await self._queue_cache.refresh()
 
@@ -164,7 +164,7 @@ class Queues:
         """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`."""
         version = await self._next_version(name)
         method = "pauseQueue" if paused else "resumeQueue"
-        await self._on_each(method, lambda shard: shard.shard.configure_queue(name, paused=paused, version=version))
+        await self._on_each(method, lambda shard: shard.store.configure_queue(name, paused=paused, version=version))
         await self._queue_cache.refresh()
 
     async def _next_version(self, name: str) -> str:
@@ -200,10 +200,10 @@ class Queues:
         counts: dict[str, list[QueueCounts]] = {name: [] for name in different}
 
         async def count(shard: ShardLanes) -> list[QueueCounts]:
-            await shard.shard.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
+            await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
             counted: list[QueueCounts] = []
             for start in range(0, len(different), _QUEUES_A_TURN):
-                counted += await shard.shard.count_jobs(different[start : start + _QUEUES_A_TURN])
+                counted += await shard.store.count_jobs(different[start : start + _QUEUES_A_TURN])
                 await asyncio.sleep(0)
             return counted
 

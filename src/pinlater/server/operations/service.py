@@ -99,7 +99,7 @@ class Service:
         return ServerInfo(
             __version__,
             FEATURES,
-            next(iter(self.shards)).shard.capabilities.kind,
+            next(iter(self.shards)).store.capabilities.kind,
             self._clock.now_ms(),
             self.identity.started_at_ms,
             settings.priority_levels,

@@ -139,7 +139,7 @@ class ShardRouter:
                 shard, queue
             ):  # before it is asked: what it finds now is not all that it may do yet
                 late.add(shard.name)
-            return await self._ask(shard, lambda shard: shard.shard.find_requests(refs, self._clock.now_ms()))
+            return await self._ask(shard, lambda shard: shard.store.find_requests(refs, self._clock.now_ms()))
 
         answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
         found: dict[str | None, Stored] = {}
@@ -247,7 +247,7 @@ class ShardRouter:
         self, queue: Queue, keys: Sequence[str]
     ) -> Callable[[ShardLanes], Coroutine[Any, Any, Sequence[tuple[int, int] | None]]]:
         refs = [UniqueRef(queue.name, key) for key in keys]
-        return lambda shard: shard.shard.find_unique(refs, self._clock.now_ms())
+        return lambda shard: shard.store.find_unique(refs, self._clock.now_ms())
 
     # --- storing ----------------------------------------------------------------------------------------------------------
 

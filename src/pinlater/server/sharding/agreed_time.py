@@ -28,7 +28,7 @@ async def ahead_ms(shards: Shards, clock: Clock) -> int:
 async def tell_time(shards: Shards, clock: Clock) -> None:
     """Says which time this server goes by, at once, for servers that start later. A shard that fails is told later."""
     shared = [shard for shard in shards.in_reach() if shard.shared is not None]
-    answers = await asyncio.gather(*(shard.shard.ping(clock.now_ms()) for shard in shared), return_exceptions=True)
+    answers = await asyncio.gather(*(shard.store.ping(clock.now_ms()) for shard in shared), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, PinLaterError):
             raise answer

@@ -53,7 +53,7 @@ class Peers:
         )
         for shard, secret in zip(new, secrets, strict=True):
             if isinstance(secret, str):
-                self._announced[shard] = (shard.shard.slot, secret.encode())
+                self._announced[shard] = (shard.store.slot, secret.encode())
             elif not isinstance(secret, PinLaterError):
                 raise secret
         signed = {
@@ -84,4 +84,4 @@ class Peers:
 
     def _is_known(self, shard: ShardLanes) -> bool:
         known = self._announced.get(shard)
-        return known is not None and known[0] == shard.shard.slot
+        return known is not None and known[0] == shard.store.slot

@@ -68,7 +68,7 @@ async def open_shards(
             made[index] = result
     failures = [error for _, error in made if error is not None]
     if len(failures) == len(made):
-        await asyncio.gather(*(shard.raw.close() for shard, _ in made), return_exceptions=True)
+        await asyncio.gather(*(shard.unguarded.close() for shard, _ in made), return_exceptions=True)
         raise failures[0]
     for shard, error in made:
         shard.is_new = error is not None
@@ -90,7 +90,7 @@ async def _made(
 async def _opened(shard: ShardLanes) -> tuple[ShardLanes, PinLaterError | None]:
     try:
         if shard.trusted:  # it takes as long as it takes: a large file may have to be recovered
-            await shard.raw.open(shard.clock.now_ms())
+            await shard.unguarded.open(shard.clock.now_ms())
             shard.now_open()
         else:
             await open_shard(shard)
@@ -203,8 +203,8 @@ class Reload:
 
     async def _why_it_stays(self, shard: ShardLanes) -> str | None:
         try:
-            rows = await shard.shard.count_jobs()
-            keys = await shard.shard.timed_keys(shard.clock.now_ms())
+            rows = await shard.store.count_jobs()
+            keys = await shard.store.timed_keys(shard.clock.now_ms())
         except PinLaterError as error:
             return f"it can't be asked whether it is empty: {error.message}"
         live = sum(row.pending + row.in_progress for row in rows)

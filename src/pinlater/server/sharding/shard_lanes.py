@@ -140,7 +140,7 @@ class ShardLanes:
         opened: bool = True,
     ) -> None:
         self.name = shard.name
-        self.raw = shard
+        self.unguarded = shard  # the store itself: for the lanes, which have limits of their own, and for probes
         self.clock = clock
         self.settings = settings or ShardingSettings()
         self.takes_enqueues = takes_enqueues
@@ -157,8 +157,10 @@ class ShardLanes:
         self.is_behind = False  # came back when no other shard could be asked what queues there are
         self.trusted = not shard.capabilities.shared
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
-        self.shard: Shard = guard or shard
-        self.shared: SharedStore | None = guard
+        self.store: Shard = (
+            guard or shard
+        )  # for every other call: within a time limit, refused while the shard is out of reach
+        self.shared: SharedStore | None = guard  # `store`, if several servers can use it
         self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
         self.full_reason = ""  # why it refuses enqueues as full; empty while it does not
@@ -174,16 +176,16 @@ class ShardLanes:
             orphaned=self._give_back,
         )
         self.finish: Lane[Sequence[Ack], Sequence[Acked]] = self._groups(
-            "finish", lambda acks, now_ms: self.raw.finish_jobs(acks, now_ms)
+            "finish", lambda acks, now_ms: self.unguarded.finish_jobs(acks, now_ms)
         )
         self.extend: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
-            "extend", lambda claims, now_ms: self.raw.extend_claims(claims, now_ms)
+            "extend", lambda claims, now_ms: self.unguarded.extend_claims(claims, now_ms)
         )
         self.checkpoint: Lane[Sequence[Checkpoint], Sequence[Acked | PinLaterError]] = self._groups(
-            "checkpoint", lambda checkpoints, now_ms: self.raw.checkpoint_jobs(checkpoints, now_ms)
+            "checkpoint", lambda checkpoints, now_ms: self.unguarded.checkpoint_jobs(checkpoints, now_ms)
         )
         self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
-            "release", lambda claims, now_ms: self.raw.release_jobs(claims, now_ms)
+            "release", lambda claims, now_ms: self.unguarded.release_jobs(claims, now_ms)
         )
         in_hand = (self.finish, self.extend, self.checkpoint, self.release)
         self.lanes: tuple[Lane[Any, Any], ...] = (self.insert, self.claim, *in_hand)
@@ -194,7 +196,7 @@ class ShardLanes:
             self.health.suspect()
 
     def _lane(self, name: str, execute: Callable[[list[Any]], Awaitable[Sequence[Any]]], **more: Any) -> Lane[Any, Any]:
-        elsewhere = self.raw.capabilities.shared
+        elsewhere = self.unguarded.capabilities.shared
         return Lane(
             f"{name} {self.name}",
             execute,
@@ -225,7 +227,7 @@ class ShardLanes:
     @property
     def ids(self) -> IdMaker:
         """Makes the ids of new jobs here, always with the slot that this server has now: a store may have had to take another."""
-        if self.opened and self._ids.slot != self.raw.slot:
+        if self.opened and self._ids.slot != self.unguarded.slot:
             self._renew_ids()
         return self._ids
 
@@ -258,14 +260,14 @@ class ShardLanes:
 
     async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
         now_ms = self.clock.now_ms()
-        if self.raw.capabilities.shared and any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
+        if self.unguarded.capabilities.shared and any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
             return await self._insert_in_time(requests, now_ms)
         try:
             if self._in_order is not None:
                 claim_follows = self._wake_waiters(requests, now_ms)
                 answers = await self._in_order.insert_jobs(requests, now_ms, claim_follows=claim_follows)
             else:
-                answers = await self.raw.insert_jobs(requests, now_ms)
+                answers = await self.unguarded.insert_jobs(requests, now_ms)
                 self._wake_waiters(requests, now_ms)
         except StoreFull as error:
             self._refused_as_full(error.message)
@@ -318,7 +320,7 @@ class ShardLanes:
             )
             for queue, indices in joined.items()
         ]
-        results = await self.raw.claim_jobs(orders, self.clock.now_ms())
+        results = await self.unguarded.claim_jobs(orders, self.clock.now_ms())
         answers: list[Claimed | PinLaterError | NotBegun] = [_NOTHING] * len(requests)
         make = tuple.__new__  # quicker than a class's own call
         for indices, result in zip(joined.values(), results, strict=True):
@@ -429,6 +431,7 @@ class ShardLanes:
         if self.takes_enqueues:
             self.takes_enqueues = False
             self.closed_to_enqueues_at = self.clock.monotonic()
+            self.full_reason = ""
 
     def open_to_enqueues(self) -> None:
         self.takes_enqueues = True
@@ -447,7 +450,7 @@ class ShardLanes:
         self._renew_ids()
 
     def _renew_ids(self) -> None:
-        before, self._ids = self._ids, IdMaker(self.clock, self.raw.slot, self.raw.highest_id)
+        before, self._ids = self._ids, IdMaker(self.clock, self.unguarded.slot, self.unguarded.highest_id)
         self._ids.raise_floor(before.highest)
 
     def hand_over(self, successor: ShardLanes) -> None:
@@ -457,8 +460,8 @@ class ShardLanes:
             self.put_out_of_use(successor.health.reason)
         for old, new in zip(self.lanes, successor.lanes, strict=True):
             old.hand_over(new)
-        if isinstance(self.shard, GuardedShard):
-            self.shard.redirect(successor.raw)
+        if isinstance(self.store, GuardedShard):
+            self.store.redirect(successor.unguarded)
         self.healthy = successor.healthy  # for who still holds this one
 
     async def end_claims(self) -> None:
@@ -470,7 +473,7 @@ class ShardLanes:
         """Finishes what the lanes hold, then closes the shard. One that hangs is waited for only so long."""
         if self.trusted:
             await asyncio.gather(*(lane.close() for lane in self.lanes))
-            await self.raw.close()
+            await self.unguarded.close()
             return
         seconds = self.settings.close_timeout_ms / 1000
         if self.opening is not None:
@@ -479,7 +482,7 @@ class ShardLanes:
         _, late = await asyncio.wait(closing, timeout=seconds)
         if late:
             await asyncio.gather(*(lane.abandon(Draining()) for lane in self.lanes))
-        closed = asyncio.ensure_future(self.raw.close())
+        closed = asyncio.ensure_future(self.unguarded.close())
         done, _ = await asyncio.wait({closed}, timeout=seconds)
         if not done:
             closed.cancel()

@@ -88,7 +88,7 @@ class ShardMonitor:
             if not shard.opened:
                 await open_shard(shard)
             else:
-                await ping(shard.raw, self._settings.probe_timeout_ms / 1000, shard.clock.now_ms())
+                await ping(shard.unguarded, self._settings.probe_timeout_ms / 1000, shard.clock.now_ms())
             if not health.healthy:
                 await bring_up_to_date(self._shards, shard)
         except PinLaterError as error:
@@ -119,7 +119,7 @@ async def open_shard(shard: ShardLanes) -> None:
     the next call waits for it again."""
     seconds = shard.settings.work_timeout_ms / 1000
     if shard.opening is None:
-        shard.opening = asyncio.ensure_future(shard.raw.open(shard.clock.now_ms()))
+        shard.opening = asyncio.ensure_future(shard.unguarded.open(shard.clock.now_ms()))
     done, _ = await asyncio.wait({shard.opening}, timeout=seconds)
     if not done:
         raise ShardConnectionFailed(f"Shard {shard.name} is not open yet after {seconds:g} s")
@@ -146,7 +146,7 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
         return
     if known is None:
         known = list(shards.known_queues())
-    found = {queue.name: queue for queue in await within(shard.raw.list_queues(), seconds, late)}
+    found = {queue.name: queue for queue in await within(shard.unguarded.list_queues(), seconds, late)}
     missing = [queue.name for queue in known if queue.name not in found]
     if shard.moved and len(missing) == len(known) > 0:
         logger.error(
@@ -156,12 +156,14 @@ async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool 
     shard.moved = False
     newer = [queue for queue in known if queue.name not in found or is_behind(found[queue.name], queue)]
     if newer:
-        await within(shard.raw.merge_queues(newer, shard.clock.now_ms()), seconds, late)
+        await within(shard.unguarded.merge_queues(newer, shard.clock.now_ms()), seconds, late)
         logger.info("queues brought up to date on a shard", extra={"shard": shard.name, "queues": len(newer)})
     for queue in known if settings else ():
         has = found.get(queue.name, queue)
         if has.versions == queue.versions == Versions() and (has.config, has.paused) != (queue.config, queue.paused):
-            await within(shard.raw.configure_queue(queue.name, config=queue.config, paused=queue.paused), seconds, late)
+            await within(
+                shard.unguarded.configure_queue(queue.name, config=queue.config, paused=queue.paused), seconds, late
+            )
     shard.is_new = shard.is_behind = False
 
 
@@ -173,7 +175,7 @@ def is_behind(has: Queue, known: Queue) -> bool:
 async def _queues_of_others(shards: Shards, shard: ShardLanes) -> list[Queue] | None:
     """The queues of all other shards in reach together, each with its newest settings; None if none of these answers."""
     others = [other for other in shards.in_reach() if other is not shard]
-    answers = await asyncio.gather(*(other.shard.list_queues() for other in others), return_exceptions=True)
+    answers = await asyncio.gather(*(other.store.list_queues() for other in others), return_exceptions=True)
     known: dict[str, Queue] = {}
     for answer in answers:
         if not isinstance(answer, BaseException):

@@ -117,8 +117,8 @@ class UniquePlaces:
 
     async def _ask(self, shard: ShardLanes, shard_map: str) -> tuple[int, Held]:
         now_ms = self._clock.now_ms()
-        since_ms = await shard.shard.note_map(shard_map, now_ms)
-        rows = await shard.shard.list_unique_queues()
+        since_ms = await shard.store.note_map(shard_map, now_ms)
+        rows = await shard.store.list_unique_queues()
         return since_ms, Held({row.queue: row.oldest_id for row in rows}, now_ms)
 
     # --- enqueues under way -----------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from pinlater.domain.transitions import (
     transition_of,
     was_cancelled,
 )
+from pinlater.server.storage.options import has_expired
 from pinlater.server.storage.record import JobRecord, later
 from pinlater.server.storage.values import Ack, Checkpoint, Requeue
 
@@ -229,8 +230,10 @@ def _retried(job: JobRecord, retry: RetryFailed | Run, _: Context) -> Fields:
     return fields
 
 
-def skipped_by(order: Requeue, job: JobRecord) -> bool:
-    """Whether a retry of failed jobs leaves this one out, since it was cancelled."""
+def left_out(order: Requeue, job: JobRecord, now_ms: int) -> bool:
+    """Whether a retry of failed jobs leaves this one as it is: past its expiry it would only fail again, or it was cancelled."""
+    if has_expired(job.options, now_ms):
+        return True
     return order.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, _last_attempt(job))
 
 

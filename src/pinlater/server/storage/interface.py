@@ -39,6 +39,7 @@ from pinlater.server.storage.values import (
     Purge,
     RequestRef,
     Requeue,
+    Requeued,
     RunOrder,
     Swept,
     TimedKeys,
@@ -87,13 +88,17 @@ class JobStore(Protocol):
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         """PENDING or FAILED → PENDING, as ordered; a FAILED one as `requeue_failed_jobs` does it.
 
-        STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded, or whose UNFINISHED key is taken.
+        STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded, and for a FAILED one that is past its
+        expiry or whose UNFINISHED key is taken.
         """
         ...
 
     # --- bulk -------------------------------------------------------------------------------------------------------------
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
-        """How many went back to PENDING. Clears the old claim; skips a job whose UNFINISHED key is taken, else retakes it."""
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
+        """FAILED → PENDING, without the old claim. Passes over a job whose UNFINISHED key is taken, else retakes it.
+
+        It stops at the limit, or after a thousand jobs passed over; a call with `after` goes on there.
+        """
         ...
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:

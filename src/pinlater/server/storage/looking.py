@@ -72,6 +72,7 @@ def job_of(row: LookupRow) -> StoredJob:
         body=row.body,
         headers=options.headers,
         unique_key=options.unique.key if options.unique else None,
+        expires_at_ms=options.expires_ms,
         error_type=row.p_error_type or "",
         error_text=row.p_error_text or "",
         attempts=tuple(Attempt._make(attempt) for attempt in json.loads(row.p_history)) if changed else (),

@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def has_expired(options: Options, now_ms: int) -> bool:
-    """Whether a claim fails the job instead of handing it out."""
+    """Whether a claim fails the job instead of handing it out, and a retry leaves it FAILED."""
     return options.expires_ms is not None and options.expires_ms < now_ms
 
 

@@ -12,6 +12,7 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.transitions import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Cancel, Happening, Heartbeat, Release, Run
+from pinlater.server.storage.options import has_expired
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.values import NOT_FOUND, Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
 
@@ -61,20 +62,27 @@ def cancel(changes: Changes, keys: Sequence[JobKey]) -> list[Acked]:
 
 
 def failed_of(changes: Changes, orders: Sequence[RunOrder]) -> list[JobRecord]:
-    """The FAILED jobs among those ordered to run, each once: they must take their unique keys again before `run`."""
+    """The FAILED jobs among those ordered to run that may, each once: they must take their unique keys again before `run`."""
     jobs = (changes.find(key) for key in dict.fromkeys(order.key for order in orders))
-    return [job for job in jobs if job is not None and job.state is FAILED]
+    return [job for job in jobs if job is not None and job.state is FAILED and not _has_expired(changes, job)]
+
+
+def _has_expired(changes: Changes, job: JobRecord) -> bool:
+    return has_expired(job.options, changes.now_ms)
 
 
 def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -> list[Acked]:
-    """PENDING jobs become due, FAILED ones go back to the queue. `barred`: ids of failed jobs whose unique key another job has."""
+    """PENDING jobs become due, FAILED ones go back to the queue unless their expiry has passed.
+
+    `barred`: ids of failed jobs whose unique key another job has.
+    """
     results = []
     for order in orders:
         job = changes.find(order.key)
         if job is None:
             results.append(NOT_FOUND)
             continue
-        is_barred = job.state is FAILED and job.id in barred
+        is_barred = job.state is FAILED and (job.id in barred or _has_expired(changes, job))
         after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
         if after is not None:
             results.append(_acked(APPLIED, after))

@@ -114,6 +114,7 @@ def job_info(descriptor: str, job: StoredJob) -> types.PinLaterJobInfo:
         lastErrorText=job.error_text or None,
         attempts=[_attempt(attempt) for attempt in job.attempts] or None,
         finishedAtTimestampMillis=job.finished_at_ms,
+        expiresAtMillis=job.expires_at_ms,
     )
 
 

@@ -153,6 +153,7 @@ class PinLaterJobInfo:
     lastErrorText: str | None = None
     attempts: list[Attempt] | None = None
     finishedAtTimestampMillis: int | None = None
+    expiresAtMillis: int | None = None
 
 
 class PinLaterGetJobCountRequest:

@@ -589,6 +589,7 @@ class PinLaterJobInfo(TBase):
      - lastErrorText
      - attempts
      - finishedAtTimestampMillis
+     - expiresAtMillis
 
     """
 
@@ -610,10 +611,11 @@ class PinLaterJobInfo(TBase):
         'lastErrorText',
         'attempts',
         'finishedAtTimestampMillis',
+        'expiresAtMillis',
     )
 
 
-    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None,):
+    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None, expiresAtMillis=None,):
         self.jobDescriptor = jobDescriptor
         self.jobState = jobState
         self.attemptsAllowed = attemptsAllowed
@@ -631,6 +633,7 @@ class PinLaterJobInfo(TBase):
         self.lastErrorText = lastErrorText
         self.attempts = attempts
         self.finishedAtTimestampMillis = finishedAtTimestampMillis
+        self.expiresAtMillis = expiresAtMillis
 
 
 class PinLaterGetJobCountRequest(TBase):
@@ -2430,6 +2433,7 @@ PinLaterJobInfo.thrift_spec = (
     (104, TType.STRING, 'lastErrorText', 'UTF8', None, ),  # 104
     (105, TType.LIST, 'attempts', (TType.STRUCT, [Attempt, None], False), None, ),  # 105
     (106, TType.I64, 'finishedAtTimestampMillis', None, None, ),  # 106
+    (107, TType.I64, 'expiresAtMillis', None, None, ),  # 107
 )
 all_structs.append(PinLaterGetJobCountRequest)
 PinLaterGetJobCountRequest.thrift_spec = (

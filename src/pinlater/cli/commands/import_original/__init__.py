@@ -102,7 +102,7 @@ def import_original(
 
     Example: pinlater import-original --from mysql://pinlater@olddb:3306/ --queue emails --dry-run
     """
-    import_module("pinlater.import_original.source")  # a missing driver is said before a password is asked for
+    import_module("pinlater.import_original.source")  # fail for a missing driver before asking for a password
     plan = Plan(
         queue or (),
         (*_WAITING, JobState.IN_PROGRESS) if include_in_progress else _WAITING,

@@ -25,7 +25,7 @@ def old_servers(
     found = [] if shard_file is None else _of_shard_file(shard_file, host_prefix)
     try:
         for url in urls:
-            server_of(url, "")  # what is wrong with an address is said before a password is asked for
+            server_of(url, "")  # refuse a wrong address before asking for a password
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from None
     if urls:

@@ -10,32 +10,38 @@ from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.finishing import answer
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import Record
-from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, Requeued, RunOrder
 
 
-def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> int:
+def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> Requeued:
     """Oldest finish first. A job whose key another has taken is passed over and doesn't count against the limit."""
     requeued = 0
-    for _, job_id in list(queue.in_state(JobState.FAILED, order.priority)):
+    stopped_at = order.after
+    for place in list(queue.in_state(JobState.FAILED, order.priority)):
         if requeued >= order.limit:
-            break
-        job = queue.jobs[job_id]
-        if order.skip_cancelled and events.was_cancelled(job):
+            return Requeued(requeued, stopped_at)
+        if order.after is not None and place <= order.after:
+            continue
+        stopped_at = place
+        job = queue.jobs[place[1]]
+        if job.expired(now_ms) or (order.skip_cancelled and events.was_cancelled(job)):
             continue
         if not queue.retake_key(job, now_ms):
             continue
         with queue.changing(job):
             events.requeue(job, order.attempts, order.run_after_ms, now_ms)
         requeued += 1
-    return requeued
+    return Requeued(requeued)
 
 
 def run(queue: QueueState, job: Record, order: RunOrder, now_ms: int) -> Acked:
-    """A waiting job becomes due, a failed one goes back to the queue unless another job has its key."""
+    """A waiting job becomes due, a failed one goes back to the queue unless its expiry has passed or another job has its key."""
     if job.claim is not None:
         refused = answer(Outcome.STALE_CLAIM, job)
         return refused._replace(holder=job.claim.holder.descriptor, held_since_ms=job.claim.at_ms)
-    if job.state is JobState.SUCCEEDED or (job.state is JobState.FAILED and not queue.retake_key(job, now_ms)):
+    if job.state is JobState.SUCCEEDED:
+        return answer(Outcome.ALREADY_FINAL, job)
+    if job.state is JobState.FAILED and (job.expired(now_ms) or not queue.retake_key(job, now_ms)):
         return answer(Outcome.ALREADY_FINAL, job)
     attempts = order.attempts if job.state is JobState.FAILED else job.attempts_remaining
     with queue.changing(job):

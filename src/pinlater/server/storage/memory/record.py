@@ -115,6 +115,7 @@ class Record:
             body=self.body if body else None,
             headers=self.headers,
             unique_key=self.unique.key if self.unique else None,
+            expires_at_ms=self.expires_at_ms,
             error_type=self.error_type,
             error_text=self.error_text,
             attempts=tuple(self.attempts),

@@ -34,6 +34,7 @@ from pinlater.server.storage.values import (
     Purge,
     RequestRef,
     Requeue,
+    Requeued,
     RunOrder,
     Swept,
     TimedKeys,
@@ -223,7 +224,7 @@ class MemoryShard:
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
         queue = self._queues.get(order.queue)
         return bulk.requeue_failed(queue, order, now_ms) if queue else QueueNotFound.of(order.queue)
 

@@ -54,7 +54,7 @@ class SlotLost(ShardConnectionFailed):
 
 
 def translate(error: Exception, endpoint: Endpoint, tries: int = 1) -> Unavailable:
-    """A `Unavailable` that says what happened and what would help; with the cause kept."""
+    """An `Unavailable` that says what happened and what would help; with the cause kept."""
     found = _translate(error, endpoint, tries)
     found.__cause__ = error
     return found

@@ -203,7 +203,7 @@ class MysqlShard(RelationalShard):
 
     @property
     def _opened(self) -> Connections[Readers, Writer]:
-        """The connections; raises unless the shard is open. The only way to them but for opening and closing itself."""
+        """The connections, for every method of the protocols; raises unless the shard is open."""
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
         return self._connections

@@ -251,7 +251,7 @@ class Writer:
     async def carry_out(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` and commits. It may run several times, so it must change nothing but its transaction.
 
-        Raises what `work` raises, a `Unavailable` for what the database could not do, `OutcomeUnknown` if the outcome cannot be
+        Raises what `work` raises, an `Unavailable` for what the database could not do, `OutcomeUnknown` if the outcome cannot be
         found out. No new try begins once a statement's time limit has passed since the first began.
         """
         try:

@@ -13,43 +13,39 @@ from contextlib import contextmanager
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
-from pinlater.server.storage.decide import RetryFailed, skipped_by
+from pinlater.server.storage.decide import RetryFailed, left_out
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import FAILED, INDEX_OF, LINE_BYTES, PRIORITY_MAX, line_of, may_exist, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.reading import is_held
-from pinlater.server.storage.values import CANCELLED_PASSED_OVER_MAX, Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Purge, Requeue, Requeued, RunOrder
 
 logger = logging.getLogger(__name__)
 
-# Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
-_PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
-_READ_LEAST = 250  # also for a smaller limit: it may pass over thousands of cancelled jobs
+_READ_LEAST = 250  # also for a smaller limit, once it has passed over a job
 _TRIES = 10
 
 
-async def requeue(access: Access, order: Requeue, now_ms: int) -> int | PinLaterError:
-    """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
+async def requeue(access: Access, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
+    """Oldest finish first. The position is the number of jobs at the begin of the index that were looked at and left there."""
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
     if not 0 <= order.priority <= PRIORITY_MAX:
-        return 0
-    done = passed = cancelled = 0
-    while done < order.limit and passed - cancelled <= _PASSED_OVER_MAX and cancelled < CANCELLED_PASSED_OVER_MAX:
+        return Requeued(0)
+    done = 0
+    passed = begin = order.after[0] if order.after else 0
+    while done < order.limit and passed - begin < PASSED_OVER_MAX:
         with _after(done) as trouble:
-            seen, requeued, skipped = await _requeue_some(access, order, queue, passed, order.limit - done, now_ms)
-        if trouble:
-            break
+            seen, requeued = await _requeue_some(access, order, queue, passed, order.limit - done, now_ms)
+        if trouble or not seen:
+            return Requeued(done)
         done += requeued
         passed += seen - requeued
-        cancelled += skipped
-        if not seen:
-            break
-    return done
+    return Requeued(done, (passed,))
 
 
 async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
@@ -75,24 +71,23 @@ async def run(access: Access, orders: Sequence[RunOrder], now_ms: int) -> list[A
 
 async def _requeue_some(
     access: Access, order: Requeue, queue: bytes, passed: int, most: int, now_ms: int
-) -> tuple[int, int, int]:
-    """Puts back at most `most` jobs. How many were looked at, how many of them were put back, and how many left out as cancelled."""
+) -> tuple[int, int]:
+    """Puts back at most `most` jobs behind the first `passed`. How many it looked at, and how many of them it put back."""
     line = line_of(queue, order.priority)
-    limit = max(_READ_LEAST, min(most, _READ_MAX))
+    limit = max(_READ_LEAST if passed else 0, min(most, _READ_MAX))
     for _ in range(_TRIES):
-        ids = await access.readers.run("select_first", FAILED + line, "+inf", passed + limit)
+        ids = await access.readers.run("select_first", FAILED + line, "+inf", limit, passed)
         changes = Changes(now_ms)
         queues = access.ids_of([order.queue])
-        loaded = await changes.load(access.readers, [line + job_id for job_id in ids[passed:]], queues)
-        all_failed = [job for job in loaded if job.state is JobState.FAILED]
-        failed = [job for job in all_failed if not skipped_by(order, job)]
+        loaded = await changes.load(access.readers, [line + job_id for job_id in ids], queues)
+        failed = [job for job in loaded if job.state is JobState.FAILED and not left_out(order, job, now_ms)]
         await _load_keys(access, changes, failed)
         requeued = 0
         for job in failed:
             if requeued < most and _retake_key(changes, job, now_ms):
                 requeued += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
         if await access.write(changes, now_ms, queues) == [0]:
-            return len(ids) - passed, requeued, len(all_failed) - len(failed)
+            return len(ids), requeued
     raise conflict()
 
 

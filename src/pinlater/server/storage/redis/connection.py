@@ -107,7 +107,7 @@ class Connection:
 
 
 async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings, stats: Stats) -> Connection:
-    """An open connection. Raises `NotSent`, or `Refused` if Redis said no."""
+    """An open connection. Raises `NotSent`, or `Refused` if Redis refuses the login."""
     limit_s = settings.connect_timeout_ms / 1000
     raw: Any = None
     try:

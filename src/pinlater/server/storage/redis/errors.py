@@ -76,7 +76,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 
 
 def translate(error: Exception, endpoint: RedisEndpoint) -> Unavailable:
-    """A `Unavailable` that says what happened and what would help; with the cause kept."""
+    """An `Unavailable` that says what happened and what would help; with the cause kept."""
     found = _translate(error, endpoint)
     found.__cause__ = error
     return found

@@ -153,7 +153,7 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
 
 
 async def _check(access: Access, queues: Queues) -> None:
-    """Before it is said that there is nothing: raises `StaleQueues` if a queue is another now."""
+    """Before an empty answer: raises `StaleQueues` if a queue was deleted or made anew since it was read."""
     await load_jobs(access.readers, (), queues=queues)
 
 

@@ -58,6 +58,7 @@ from pinlater.server.storage.values import (
     Purge,
     RequestRef,
     Requeue,
+    Requeued,
     RunOrder,
     Swept,
     TimedKeys,
@@ -202,7 +203,7 @@ class RedisShard:
 
     @property
     def _opened(self) -> Connections[Readers, Writer]:
-        """The connections; raises unless the shard is open. The only way to them but for opening and closing itself."""
+        """The connections, for every method of the protocols; raises unless the shard is open."""
         self._check_open()
         return self._connections
 
@@ -360,7 +361,7 @@ class RedisShard:
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
         return await self._with_queues(
             self._opened.other, [order.queue], lambda access: bulk.requeue(access, order, now_ms)
         )

@@ -9,44 +9,46 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
-from pinlater.server.storage.decide import RetryFailed, skipped_by
+from pinlater.server.storage.decide import RetryFailed, left_out
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import STATES, StateRow, key_of_job, state_of
-from pinlater.server.storage.values import CANCELLED_PASSED_OVER_MAX, Acked, JobKey, Purge, Requeue, RunOrder
+from pinlater.server.storage.values import PASSED_OVER_MAX, Acked, JobKey, Position, Purge, Requeue, Requeued, RunOrder
 
-# Jobs beyond its limit that a requeue reads in place of jobs whose unique keys are taken.
-_PASSED_OVER_MAX = 1_000
 _READ_MAX = 1_000
-_READ_LEAST = 250  # also for a smaller limit: it may pass over thousands of cancelled jobs
-FIRST = (-I64_MAX - 1, -1)
+_READ_LEAST = 250  # also for a smaller limit, once it has passed over a job
+FIRST: Position = (-I64_MAX - 1, -1)
 
 
-async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> int | PinLaterError:
-    """Oldest finish first. A job whose key another job has taken is skipped and does not count against the limit."""
+async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
+    """Oldest finish first."""
     queue = (await dialect.queues_named([order.queue])).get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
     changes = Changes(now_ms)
-    done = seen = cancelled = 0
-    after = FIRST
-    while done < order.limit and seen < order.limit + _PASSED_OVER_MAX and cancelled < CANCELLED_PASSED_OVER_MAX:
-        limit = max(_READ_LEAST, min(order.limit, _READ_MAX))
-        found = await finished(dialect, queue.queue_id, JobState.FAILED, order.priority, limit, after=after)
+    done = passed = 0
+    stopped_at: Position | None = order.after or FIRST
+    while stopped_at is not None and done < order.limit and passed < PASSED_OVER_MAX:
+        limit = max(_READ_LEAST if passed else 0, min(order.limit, _READ_MAX))
+        found = await finished(dialect, queue.queue_id, JobState.FAILED, order.priority, limit, after=stopped_at)
         jobs, _ = await load(dialect, changes, [job_id for _, job_id in found])
-        wanted = [job for job in jobs if not skipped_by(order, job)]
-        for job in wanted:
-            if done < order.limit and await _retake_key(dialect, job, now_ms):
-                done += changes.apply(job, RetryFailed(order.attempts, order.run_after_ms)) is not None
+        by_id = {job.id: job for job in jobs}
+        for place in found:
+            if done == order.limit:
+                break
+            job = by_id.get(place[1])
+            if job is not None and not left_out(order, job, now_ms) and await _retake_key(dialect, job, now_ms):
+                changes.apply(job, RetryFailed(order.attempts, order.run_after_ms))
+                done += 1
+            else:
+                passed += 1
+            stopped_at = place
         if not found:
-            break
-        cancelled += len(jobs) - len(wanted)
-        seen += len(found) - (len(jobs) - len(wanted))
-        after = found[-1]
+            stopped_at = None
     write(dialect, changes)
-    return done
+    return Requeued(done, stopped_at)
 
 
 async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list[Acked]:
@@ -98,7 +100,7 @@ async def finished(
     priority: int,
     limit: int,
     *,
-    after: tuple[int, int] = FIRST,
+    after: Position = FIRST,
     until_ms: int = I64_MAX,
 ) -> list[tuple[int, int]]:
     """(finish, id) of the jobs of that state that finished first, behind `after` and up to `until_ms`."""

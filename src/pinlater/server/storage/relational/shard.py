@@ -22,6 +22,7 @@ from pinlater.server.storage.values import (
     Purge,
     RequestRef,
     Requeue,
+    Requeued,
     RunOrder,
     TimedKeys,
     UniqueHeld,
@@ -91,7 +92,7 @@ class RelationalShard(ABC):
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
-    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> int | PinLaterError:
+    async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
         return await self._change(bulk.requeue, order, now_ms)
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:

@@ -231,9 +231,8 @@ class _Batch:
             execute(_INSERT_READY_OF, (str(self._behind),))
         if self._highest > self._floor:
             if len(self._plain) == _INSERT_JOBS.width and not self._with_options:
-                job_id, queue_id, priority, run_after_ms, *_ = (
-                    self._plain
-                )  # one row costs less without a look at `jobs`
+                # One row costs less without a look at `jobs`.
+                job_id, queue_id, priority, run_after_ms, *_ = self._plain
                 execute(_INSERT_READY, (queue_id, priority, run_after_ms, job_id, 0))
             else:
                 execute(_INSERT_READY_AFTER, (self._floor,))
