@@ -49,7 +49,7 @@ class Claiming:
     async def claim(
         self, request: ClaimRequest, waiters: Waiters | None = None, attempt: int = 0
     ) -> tuple[list[FromShard], int | None]:
-        """Jobs from the covered shards in random order, and when the next becomes due if they gave too few.
+        """Jobs from the covered shards in the order of `Shards.for_claim`, and when the next becomes due if they gave too few.
 
         `waiters`: those of the queue, for a dequeue that waits. `attempt`: how often it has asked before. A shard that fails, or does
         not answer for a while, is passed over; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask anew.
@@ -78,6 +78,8 @@ class Claiming:
                 if found.next_due_ms is not None:
                     next_due_ms = _earliest(next_due_ms, found.next_due_ms)
                 [jobs] = found.jobs
+                if len(shards) > 1:
+                    self._shards.heads.note(request.queue, shard.name, jobs)
                 if jobs:
                     claimed.append(FromShard(shard.name, jobs, here.call.holder.token))
                     left -= len(jobs)

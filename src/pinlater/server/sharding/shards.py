@@ -12,6 +12,7 @@ from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
 from pinlater.domain.queue import Queue
+from pinlater.server.sharding.heads import Heads
 from pinlater.server.sharding.placement import covered, rendezvous_home
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ClaimRequest, Hooks, ShardLanes
@@ -19,7 +20,10 @@ from pinlater.server.sharding.unique_places import UniquePlaces
 
 __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
 
-_LAST = 100  # more than any lane's rank
+_LATER = 50  # more than any lane's rank
+_LAST = 100
+# One turn of so many begins its claims on any shard, to see how old the jobs are there.
+_LOOKS_ELSEWHERE = 16
 
 
 class Shards:
@@ -36,7 +40,9 @@ class Shards:
         self.unique = UniquePlaces(self.clock)
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
+        self.heads = Heads(self.clock)
         self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
+        self._first: dict[str, Collection[str]] = {}  # by queue: where this turn of the loop begins its claims
         self._closing: set[asyncio.Task[None]] = set()
         self.take_over_map(lanes)
 
@@ -91,10 +97,10 @@ class Shards:
         return found[rendezvous_home(key, list(found))]
 
     def for_claim(self, queue: str, coverage: float) -> Sequence[ShardLanes]:
-        """The shards a dequeue looks at, in the order to do so: where its call begins soonest, else at random, the slow ones last.
+        """The shards a dequeue looks at, in the order to do so: where this server owns the queue, unless older jobs are elsewhere.
 
-        Were each dequeue to begin anywhere, a call for each shard would be made of what could have shared one.
-        Raises `NoHealthyShards`.
+        Among equals where its call begins soonest, else at random; slow ones last. Were each dequeue to begin anywhere, a call for
+        each shard would be made of what could have shared one. Raises `NoHealthyShards`.
         """
         if len(self._all) == 1 and self._all[0].healthy:
             return self._all
@@ -105,9 +111,32 @@ class Shards:
         most = covered(coverage, len(healthy))
         if most < len(found):
             found = self.random.sample(found, most)
-        random = self.random.random
-        found.sort(key=lambda shard: shard.lanes_of(queue).claim.rank + random() + (_LAST if shard.slow else 0))
+        random, first = self.random.random, self._first.get(queue) or self._choose_first(queue)
+        found.sort(
+            key=lambda shard: (
+                shard.lanes_of(queue).claim.rank
+                + random()
+                + (0 if shard.name in first else _LATER)
+                + (_LAST if shard.slow else 0)
+            )
+        )
         return found
+
+    def _choose_first(self, queue: str) -> Collection[str]:
+        """Names of the shards where this turn of the loop begins its claims of the queue."""
+        if not self._first:
+            asyncio.get_running_loop().call_soon(self._first.clear)
+        own = [shard.name for shard in self._all if shard.owns(queue)]
+        others = [shard.name for shard in self._all if shard.healthy and shard.name not in own]
+        first = own
+        if own and others:
+            before = self.heads.before(queue, own, others)
+            if before is not None:
+                first = [before]
+            elif self.random.random() < 1 / _LOOKS_ELSEWHERE:
+                first = others
+        self._first[queue] = first = first or others
+        return first
 
     def that_may_hold_requests(self) -> list[ShardLanes]:
         """The shards, in reach or not, that have taken enqueues within the time for which request keys are kept."""
@@ -144,6 +173,8 @@ class Shards:
         takers = {shard.name for shard in self._all if shard.takes_enqueues}
         self._all = list(lanes)
         self._chosen.clear()
+        self._first.clear()
+        self.heads.forget()
         self._by_name = {shard.name: shard for shard in lanes}
         for shard in lanes:
             shard.hooks = self.hooks
