@@ -71,6 +71,7 @@ _REDIS: dict[str, Row] = {
     "pickup": pickup,
     "backlog": backlog,
     "memory": memory,
+    "cluster": cluster,
 }
 ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
 # With --quick no row waits until a server looks for garbage or for peers.

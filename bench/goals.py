@@ -25,6 +25,15 @@ _SQLITE = {
     "busy_loop": [Goal("busy_ratio", 0.1, 0.25), Goal("busy_max_ms", 1000, 100, "ms", at_most=True)],
 }
 
+_CLUSTER = [
+    Goal("enqueue_server_ratio", 1.4, 1.2, at_most=True),
+    Goal("claim_server_ratio", 1.4, 1.2, at_most=True),
+    Goal("enqueue_database_ratio", 1.4, 1.1, at_most=True),
+    Goal("claim_database_ratio", 1.4, 1.1, at_most=True),
+    Goal("enqueue_jobs_per_call_ratio", 0.8, 1),
+    Goal("claim_jobs_per_call_ratio", 0.8, 1),
+]
+
 _MYSQL = {
     "enqueue_single": [Goal("wire_ratio", 0.4, 0.6)],
     "enqueue_batched": [Goal("bare_ratio", 0.20, 0.35)],
@@ -35,6 +44,7 @@ _MYSQL = {
     "two_shards": [
         Goal(f"{load}_ratio", 1, 1.3) for load in ("enqueue_single", "enqueue_batched", "claim_single", "claim_batched")
     ],
+    "cluster": _CLUSTER,
     # Below 2, below 1.5.
     "idle_shards": [Goal("statements_per_s_shard", 1.99, 1.49, "/s", at_most=True)],
     "pickup": [Goal("pickup_p99_ms", 8, 3, "ms", at_most=True)],
@@ -54,6 +64,7 @@ _REDIS = {
     "pickup": [Goal("pickup_p50_ms", 1.5, 0.8, "ms", at_most=True), Goal("pickup_p99_ms", 5, 2, "ms", at_most=True)],
     "backlog": [Goal("worst_ratio", 0.85, 0.95)],
     "memory": [Goal("bytes_a_waiting_job", 450, 300, "bytes", at_most=True)],
+    "cluster": _CLUSTER,
 }
 
 GOALS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
