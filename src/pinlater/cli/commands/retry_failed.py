@@ -78,7 +78,9 @@ def retry_failed(
         retried, left = options.ask(server, timeout, ask)
         print_number("retried", retried, json)
         if left:
-            sys.stderr.write(f"{left} failed: they have expired, were cancelled, or another job has their unique key\n")
+            sys.stderr.write(
+                f"{left} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
+            )
     else:
         print_changed("retried", options.ask(server, timeout, ask_for_some), json)
 
