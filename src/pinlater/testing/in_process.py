@@ -82,7 +82,11 @@ class InProcessService:
         self._thread.start()
         self._thread.run(self._server.open)
         self._connect = Connector(self._server, self._thread, self.clock)
-        self.client = Client(str(ADDRESS), source="test", clock=self.clock, connect=self._connect)
+        self.client = self.new_client()
+
+    def new_client(self, *, source: str = "test") -> Client:
+        """A new synchronous client, for code that closes its client: `with service.new_client() as client:`."""
+        return Client(str(ADDRESS), source=source, clock=self.clock, connect=self._connect)
 
     def async_client(self, *, source: str = "test") -> AsyncClient:
         """A new asynchronous client, not open yet: `async with service.async_client() as client:`."""
