@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import typer
 from pinlater.cli import exits, options, output
 from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.enqueue import batches
+from pinlater.cli.commands.retry_failed import change_in_pieces
 from pinlater.cli.main import COMMANDS, TRYING
 from pinlater.client import Job, errors
 from pinlater.server.config.extras import install_line
@@ -35,6 +37,9 @@ from tests.cli.conftest import Pinlater
         ("enqueue", "q", "--body", "x", "--at", "0", "--delay", "1"),
         ("enqueue", "q", "--body", "x", "--header", "nothing"),
         ("enqueue", "q", "--body", "x", "--unique-for", "1s"),
+        ("enqueue", "q", "--body", "x", "--unique-key", "k", "--unique-for", "0s"),
+        ("enqueue", "q", "--body", "x", "--delay", "2m", "--expires-in", "1m"),
+        ("enqueue", "q", "--body", "x", "--at", "2100-01-01T00:00:00Z", "--expires-in", "1m"),
         ("ack", "q:s1:p1:1", "--final"),
         ("delete-jobs", "q"),
         ("delete-jobs", "q", "--state", "failed", "--descriptor", "q:s1:p1:1"),
@@ -311,6 +316,17 @@ def test_a_job_that_expires_at_once_is_refused(offline: Pinlater, span: str) -> 
     """It would be stored as failed, and the command would end as if all were well."""
     done = offline("enqueue", "q", "--body", "x", "--expires-in", span)
     assert (done.code, "a job that expires at once never runs" in done.err) == (2, True)
+
+
+async def test_what_was_changed_before_an_error_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    async def change(piece: Sequence[str]) -> int:
+        if len(piece) < 500:
+            raise errors.ShardConnectionFailed("gone")
+        return len(piece) - 1
+
+    with pytest.raises(errors.ShardConnectionFailed):
+        await change_in_pieces("deleted", list(map(str, range(1_001))), change, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"deleted": 998}
 
 
 def test_every_argument_is_named_in_capitals(offline: Pinlater) -> None:

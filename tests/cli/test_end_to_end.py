@@ -109,8 +109,10 @@ def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str
     pinlater.ok("dequeue", queue, "--limit", "2")
     pinlater.ok("ack", failed, "--failed", "--final")
     pinlater.ok("cancel", cancelled)
-    assert pinlater.ok("retry-failed", queue).out == "retried 1\n"
-    assert pinlater.ok("retry-failed", queue).out == "retried 0\n"
+    retried = pinlater("retry-failed", queue)
+    assert (retried.code, retried.out) == (0, "retried 1\n")
+    assert retried.err.startswith("1 stay failed: expired, cancelled (--cancelled takes these)")
+    assert pinlater.ok("retry-failed", queue, "--json").json == {"retried": 0}
     assert pinlater.ok("retry-failed", queue, "--cancelled").out == "retried 1\n"
 
 
@@ -170,7 +172,7 @@ def test_named_jobs_run_now(pinlater: Pinlater, queue: str) -> None:
     left = pinlater("run-now", held, done, f"{queue}:s1:p1:1")
     assert left.code == 1
     assert re.fullmatch(
-        rf"held by \S+: {held}\nsucceeded before, or its unique key is taken: {done}\nno such job: {queue}:s1:p1:1\n",
+        rf"held by \S+: {held}\nsucceeded or expired before, or its unique key is taken: {done}\nno such job: {queue}:s1:p1:1\n",
         left.out,
     )
     jobs = pinlater.ok("scan", queue, "--json").json["jobs"]

@@ -81,7 +81,10 @@ def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: s
 
     retried = pinlater("retry-failed", queue)
     assert retried.out.splitlines() == ["retried 0"]
-    assert retried.err == "1 failed: they have expired, were cancelled, or another job has their unique key\n"
+    assert (
+        retried.err
+        == "1 stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
+    )
     run = pinlater("run-now", expired)
     assert (run.code, run.out) == (1, f"succeeded or expired before, or its unique key is taken: {expired}\n")
     assert re.search(r"^expires_at\t\S+Z$", pinlater.ok("lookup", expired).out, re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -16,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from pinlater.wire.generated import ttypes as t
 from tests.cli.conftest import COMMAND, Pinlater
+from tests.client.fake_server import FakeServer
 from tests.databases.ports import free_port
 
 MODULE = """
@@ -304,3 +307,17 @@ def test_a_worker_without_its_queue_says_how_to_create_it(workers: Workers, pinl
     assert f"`pinlater queue create {queue}_new`, or start the worker with --create-queues" in entry["event"]
     pinlater.ok("queue", "create", f"{queue}_new")
     wait_for(lambda: bool(workers.logged("it exists now")))
+
+
+async def test_a_queue_that_the_server_refuses_to_create_is_an_error_of_one_line(tmp_path: Path) -> None:
+    def refuse(_: object) -> None:
+        raise t.PinLaterException(500, "as many as may be", detail="TOO_MANY_QUEUES", retryable=False)
+
+    (tmp_path / "shop.py").write_text(MODULE.format(queue="q", version=1))
+    async with FakeServer(createQueue=refuse) as server:
+        worker = await asyncio.create_subprocess_exec(
+            *COMMAND, "worker", "shop:worker", "--create-queues", "--server", server.address, "--log-level", "error",
+            cwd=tmp_path, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        _, told = await asyncio.wait_for(worker.communicate(), 30)
+    assert (worker.returncode, told.decode()) == (1, "error: as many as may be\n")

@@ -114,5 +114,5 @@ def test_one_descriptor_in_place_of_a_list_is_refused(client: Client, method: st
 
 
 def test_a_unique_key_for_a_time_without_one_names_the_argument(client: Client) -> None:
-    with pytest.raises(ValueError, match="scope TIME needs for_ms"):
+    with pytest.raises(errors.InvalidArgument, match="scope TIME needs for_ms"):
         client.enqueue("q", [Job(b"x", unique=UniqueKey("k", UniqueScope.TIME))])

@@ -31,15 +31,38 @@ class Answers:
         return answer
 
 
-async def test_a_repeat_that_is_refused_says_nothing_of_the_first_try() -> None:
-    busy = t.PinLaterException(500, "busy", detail="TOO_MANY_WAITING", retryable=True)
-    enqueues = Answers(FakeServer.HANG_UP, busy)
+@pytest.mark.parametrize(
+    ("code", "detail"), [(500, "TOO_MANY_WAITING"), (500, "TOO_MANY_CONNECTIONS"), (502, "REQUEST_TOO_OLD")]
+)
+async def test_a_repeat_that_is_refused_says_nothing_of_the_first_try(code: int, detail: str) -> None:
+    refused = t.PinLaterException(code, "not now", detail=detail, retryable=True)
+    enqueues = Answers(FakeServer.HANG_UP, refused)
     async with (
         FakeServer(enqueueJobs=enqueues, getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
     ):
         with pytest.raises(errors.ConnectionLost):
             await client.enqueue("q", [b"x"])
+
+
+async def test_a_try_that_stored_nothing_does_not_hide_a_later_one_that_may_have() -> None:
+    too_old = t.PinLaterException(502, "too old", detail="REQUEST_TOO_OLD", retryable=True)
+    enqueues = Answers(too_old, FakeServer.HANG_UP, too_old)
+    async with (
+        FakeServer(enqueueJobs=enqueues, getServerInfo=lambda _: INFO) as server,
+        AsyncClient(server.address) as client,
+    ):
+        with pytest.raises(errors.ConnectionLost):
+            await client.enqueue("q", [b"x"])
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "kind"),
+    [(500, "TOO_MANY_CONNECTIONS", errors.TooManyWaiting), (502, "REQUEST_TOO_OLD", errors.RequestTooOld)],
+)
+def test_a_refusal_that_did_nothing_has_its_class(code: int, detail: str, kind: type[errors.PinLaterError]) -> None:
+    error = errors.error_for(code, "not now", detail, retryable=True)
+    assert (type(error), error.code, error.detail) == (kind, code, detail)
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------------

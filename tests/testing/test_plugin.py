@@ -78,11 +78,12 @@ def test_no_test_reaches_a_real_server_by_accident(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["pinlater.testing.plugin"]\n')
     (tmp_path / "test_it.py").write_text(_GUARDED)
     done = pytest_in(tmp_path)
-    assert (done.returncode, done.stdout.splitlines()[-1].split(" in ")[0]) == (0, "5 passed"), done.stdout
+    assert (done.returncode, done.stdout.splitlines()[-1].split(" in ")[0]) == (0, "6 passed"), done.stdout
 
 
 _GUARDED = """
 import asyncio
+import sys
 import pytest
 from pinlater import AsyncClient, Client, Worker
 from pinlater.client.errors import ServerUnreachable
@@ -115,6 +116,24 @@ def test_a_task_that_is_not_redirected(pinlater_service):
         task.enqueue()
     with pinlater_service.serving(worker):
         task.enqueue()
+
+
+def test_clients_are_replaced_as_the_message_says(pinlater_service, monkeypatch):
+    with pytest.raises(RealServerReached) as told:
+        client.queue_names()
+    hint = "lambda *_, **__: pinlater_service."
+    assert hint + "async_client()" in str(told.value) and hint + "new_client()" in str(told.value)
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "Client", lambda *_, **__: pinlater_service.new_client())
+    monkeypatch.setattr(here, "AsyncClient", lambda *_, **__: pinlater_service.async_client())
+
+    async def ask():
+        async with AsyncClient("h:9010", source="app") as own:
+            return await own.queue_names()
+
+    with Client("h:9010", source="app") as own:
+        own.create_queue("q")
+    assert asyncio.run(ask()) == pinlater_service.client.queue_names() == ["q"]
 
 
 def test_a_server_of_the_run(pinlater_server):

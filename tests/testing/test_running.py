@@ -525,6 +525,21 @@ async def test_a_span_ends_at_the_limit_of_attempts_of_one_stop(pinlater_service
             await pinlater_service.run_for(worker, hours=1, jobs_max=50)
 
 
+async def test_a_span_counts_the_attempts_of_all_its_stops_together(pinlater_service: InProcessService) -> None:
+    worker, attempts = Worker(), []
+
+    @worker.task("q")
+    async def note(number: int) -> None:
+        attempts.append(number)
+
+    with pinlater_service.serving(worker):
+        for number in range(6):
+            await note.using(delay=60 * (1 + number // 3)).enqueue_async(number)
+        with pytest.raises(NeverIdle, match=r"4 attempts were made until .*; the last: 'note'"):
+            await pinlater_service.run_for(minutes=10, jobs_max=4)
+    assert len(attempts) == 4
+
+
 async def test_reschedule_and_checkpoint_go_by_the_services_clock(pinlater_service: InProcessService) -> None:
     worker, bodies = Worker(), []
 

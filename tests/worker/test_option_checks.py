@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pinlater.client import Client
-from pinlater.client.errors import PriorityNotSupported
-from pinlater.client.values import ClaimedJob, Job, UniqueKey
+from pinlater.client.errors import InvalidArgument, PriorityNotSupported
+from pinlater.client.values import ClaimedJob, Job, UniqueKey, UniqueScope
 from pinlater.testing import InProcessService
 from pinlater.worker import Reject, Retry, Snooze, Worker, by_error, constant, exponential, linear
 from pinlater.worker._attempts.endings import Kind, ending_of
@@ -104,7 +104,7 @@ def test_an_empty_unique_key_is_refused(unique: str | UniqueKey) -> None:
     """It would be no key at all, and each enqueue another job."""
     with pytest.raises(ValueError, match="task send: unique must not be empty"):
         task_of().using(unique=unique)
-    with InProcessService() as service, pytest.raises(ValueError, match="a unique key must not be empty"):
+    with InProcessService() as service, pytest.raises(InvalidArgument, match="a unique key must not be empty"):
         service.client.enqueue("q", [Job(b"x", unique=UniqueKey(""))])
 
 
@@ -191,12 +191,31 @@ def test_a_handler_without_its_queue_says_so() -> None:
         ({"at": datetime(2026, 1, 1)}, ValueError, "task send: at: 2026-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
         ({"at": 1, "delay": 1}, ValueError, "task send: say either delay or at"),
         ({"unique": 7}, TypeError, "task send: unique must be a str or a UniqueKey, not int"),
+        ({"unique": UniqueKey("k", UniqueScope.TIME)}, ValueError, "task send: unique of scope TIME needs for_ms"),
         ({"headers": {"a": 1}}, TypeError, "task send: headers must be texts by names"),
+        ({"expires_in": 60, "delay": "5m"}, ValueError, "task send: expires_in (1m) is shorter than delay (5m)"),
     ],
 )
 def test_what_a_job_is_enqueued_with_is_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         task_of().using(**options)
+
+
+def test_a_job_that_expires_before_its_time_is_refused_by_enqueue() -> None:
+    """It would be stored, and fail without a run."""
+    worker = Worker()
+
+    @worker.task("q")
+    def send() -> None: ...
+
+    with InProcessService() as service, service.serving(worker):
+        at = service.clock.now + timedelta(hours=1)
+        with pytest.raises(ValueError, match=re.escape(f"send: expires_in (59m) ends before the job is due (at {at})")):
+            send.using(at=at, expires_in="59m").enqueue()
+        send.using(at=at, expires_in="1h").enqueue()
+        send.using(at=service.clock.now - timedelta(hours=1), expires_in=0).enqueue()
+        send.using(delay=60, expires_in=60).enqueue()
+        assert service.client.count("q", future=True) == 2
 
 
 def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_argument() -> None:

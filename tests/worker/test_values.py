@@ -212,6 +212,10 @@ def test_a_job_that_waits_is_read_after_its_task_got_parameters_with_defaults(
     assert new.decode_body(codec, body, content_type) == decoded
 
 
+def test_octets_are_no_value_of_a_parameter_of_another_type() -> None:
+    assert parameters_of(all_with_defaults).decode_body(JSON, b"{}", "application/octet-stream") == {}
+
+
 @pytest.mark.parametrize(
     ("function", "body"),
     [

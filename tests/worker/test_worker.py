@@ -322,6 +322,8 @@ def test_invalid_tasks_are_refused_at_registration() -> None:
         worker.check(["other"])
     with pytest.raises(ValueError, match="concurrency"):
         WorkerSettings(concurrency=0)
+    with pytest.raises(ValueError, match="concurrency"):
+        WorkerSettings(concurrency=False)
 
 
 def test_handler_is_another_name_of_the_decorator_task() -> None:

@@ -15,6 +15,7 @@ from pinlater.client import _parsing, values
 from pinlater.client._bodies import body_of, check_type
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
+from pinlater.client.errors import InvalidArgument
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
 
@@ -110,9 +111,9 @@ def _check_unique(unique: object) -> None:
     if not isinstance(unique, values.UniqueKey):
         raise TypeError(f"a job's unique key is a UniqueKey, not {type(unique).__name__}")
     if not unique.key:
-        raise ValueError("a unique key must not be empty; a job without one has unique=None")
+        raise InvalidArgument("a unique key must not be empty; a job without one has unique=None")
     if unique.scope is values.UniqueScope.TIME and not unique.for_ms:
-        raise ValueError("a unique key of scope TIME needs for_ms, the milliseconds for which it holds")
+        raise InvalidArgument("a unique key of scope TIME needs for_ms, the milliseconds for which it holds")
 
 
 def _descriptors(given: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ from pinlater.client._retries import (
     give_up_at,
     is_lost,
     is_unsent,
+    outcome_is_unknown,
     pause_s,
     repeats_end_at,
     was_refused,
@@ -35,6 +36,7 @@ from pinlater.client.errors import (
     ClientClosed,
     DeadlineExceeded,
     PinLaterError,
+    RequestTooOld,
     ServerUnreachable,
     TooManyWaiting,
     UnknownMethod,
@@ -45,7 +47,7 @@ _SUSPICIOUS_S = 0.5
 _NAMED_MAX = 5
 _log = logging.getLogger("pinlater.client")
 # Errors that say of the try that got them that nothing was done, and nothing of earlier ones.
-_OF_ITS_OWN_TRY = (TooManyWaiting, ClientClosed)
+_OF_ITS_OWN_TRY = (TooManyWaiting, RequestTooOld, ClientClosed)
 
 
 def is_suspicious(waited_s: float) -> bool:
@@ -230,7 +232,7 @@ class Engine:
                     raise lost from error  # the first try may have taken effect, whatever the last one says
                 if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
                     raise
-                if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and lost is None:
+                if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and not outcome_is_unknown(lost):
                     call, tries.lost = call.as_repeat(), error
                 tries.unsent = error if unsent else None
                 _log.debug("%s failed (%s); trying again", call.method, error)

@@ -13,6 +13,7 @@ from pinlater.client.errors import (
     ConnectionLost,
     DeadlineExceeded,
     NoHealthyShards,
+    OutcomeUnknown,
     PinLaterError,
     ServerUnreachable,
     ShardConnectionFailed,
@@ -42,6 +43,11 @@ class Again(Enum):
 def is_lost(error: PinLaterError) -> bool:
     """Whether the call was sent and its outcome is unknown."""
     return isinstance(error, ConnectionLost | DeadlineExceeded)
+
+
+def outcome_is_unknown(error: PinLaterError | None) -> bool:
+    """Whether an enqueue that failed so may have been stored; other errors that are worth a repeat say that nothing was."""
+    return isinstance(error, ConnectionLost | DeadlineExceeded | OutcomeUnknown)
 
 
 def was_refused(error: PinLaterError) -> bool:

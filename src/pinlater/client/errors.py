@@ -29,6 +29,7 @@ from pinlater.domain.errors import QueueNameInvalid as QueueNameInvalid
 from pinlater.domain.errors import QueueNameTooLong as QueueNameTooLong
 from pinlater.domain.errors import QueueNotFound as QueueNotFound
 from pinlater.domain.errors import RequestKeyConflict as RequestKeyConflict
+from pinlater.domain.errors import RequestTooOld as RequestTooOld
 from pinlater.domain.errors import ServerUnreachable as ServerUnreachable
 from pinlater.domain.errors import ShardConnectionFailed as ShardConnectionFailed
 from pinlater.domain.errors import ShardRefused as ShardRefused
@@ -53,7 +54,8 @@ _BY_CODE: dict[ErrorCode | None, type[PinLaterError]] = {
         ShardConnectionFailed,
     )
 }
-_BY_DETAIL: dict[str, type[PinLaterError]] = {
+_BY_DETAIL: dict[str, type[PinLaterError]] = {"TOO_MANY_CONNECTIONS": TooManyWaiting}
+_BY_DETAIL |= {
     kind.detail: kind
     for kind in (
         InvalidArgument,
@@ -67,6 +69,7 @@ _BY_DETAIL: dict[str, type[PinLaterError]] = {
         Draining,
         ShardRefused,
         OutcomeUnknown,
+        RequestTooOld,
     )
 }
 

@@ -265,7 +265,10 @@ class QueueFull(EnqueueRejected):
 
 
 class TooManyWaiting(WorldError):
-    """As many calls or jobs wait as may, in the server or in a batcher of this process; nothing of this call was done."""
+    """As many calls or jobs wait as may, in the server or in a batcher of this process, or the server has as many connections as it takes.
+
+    Nothing of this call was done.
+    """
 
     detail = "TOO_MANY_WAITING"
 
@@ -313,10 +316,9 @@ class OutcomeUnknown(ShardConnectionFailed):
     detail = "OUTCOME_UNKNOWN"
 
 
-class RequestTooOld(Unavailable):
+class RequestTooOld(ShardConnectionFailed):
     """The request lay in the server for so long that it was not begun. Nothing of it was stored."""
 
-    code = ErrorCode.SHARD_CONNECTION_FAILED
     detail = "REQUEST_TOO_OLD"
     retry_after_ms = 1000
     text = "The request waited in this server for too long, and was not begun"

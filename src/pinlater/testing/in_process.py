@@ -82,7 +82,11 @@ class InProcessService:
         self._thread.start()
         self._thread.run(self._server.open)
         self._connect = Connector(self._server, self._thread, self.clock)
-        self.client = Client(str(ADDRESS), source="test", clock=self.clock, connect=self._connect)
+        self.client = self.new_client()
+
+    def new_client(self, *, source: str = "test") -> Client:
+        """A new synchronous client, for code that closes its client: `with service.new_client() as client:`."""
+        return Client(str(ADDRESS), source=source, clock=self.clock, connect=self._connect)
 
     def async_client(self, *, source: str = "test") -> AsyncClient:
         """A new asynchronous client, not open yet: `async with service.async_client() as client:`."""
@@ -216,17 +220,17 @@ class InProcessService:
             concurrency=concurrency,
             queues=queues,
             processes=processes,
-            jobs_max=jobs_max,
         )
-        ran = await run()
+        ran = await run(jobs_max=jobs_max)
         while (moment := self._next_moment(workers, queues, end)) is not None:
-            if len(ran) >= jobs_max:
-                raise NeverIdle(
-                    f"{len(ran)} attempts were made until {self.clock.now}, and the end is {end}; the last: {ran[-1].task!r}. "
-                    "A cron entry that fires often makes many: leave it out with `queues`, or raise `jobs_max`"
-                )
             self.clock.advance_to(moment)
-            ran += await run()
+            try:
+                ran += await run(jobs_max=jobs_max - len(ran))
+            except NeverIdle:
+                raise NeverIdle(
+                    f"{jobs_max} attempts were made until {self.clock.now}, and the end is {end}; the last: {self._ran[-1].task!r}. "
+                    "A cron entry that fires often makes many: leave it out with `queues`, or raise `jobs_max`"
+                ) from None
         self.clock.advance_to(end)
         return ran
 

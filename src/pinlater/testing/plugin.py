@@ -43,7 +43,8 @@ class ConnectionGuard:
         raise RealServerReached(
             f"a test was about to connect to the PinLater server {address}, which is not the test run's own. Redirect the worker with "
             "`with pinlater_service.serving(worker):`; let code that makes a client of its own use the service, with "
-            "`monkeypatch.setattr(app, 'AsyncClient', pinlater_service.async_client)`, or `lambda: pinlater_service.client` for a Client; "
+            "`monkeypatch.setattr(app, 'AsyncClient', lambda *_, **__: pinlater_service.async_client())`, or "
+            "`lambda *_, **__: pinlater_service.new_client()` for a Client; "
             f"use the fixture `pinlater_server`; or, if the test needs this server, mark it with @pytest.mark.{MARKER}"
         )
 

@@ -12,7 +12,8 @@ from pinlater.client._servers import check_servers
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PriorityNotSupported
 from pinlater.client.sync_client import Client
-from pinlater.client.values import UniqueKey
+from pinlater.client.values import UniqueKey, UniqueScope
+from pinlater.domain.durations import duration_text
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
 from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, check_queue_name
 from pinlater.worker.context import as_time_ms
@@ -108,12 +109,27 @@ def check_options(task: str, options: JobOptions) -> JobTimes:
     check_priority(task, options.priority)
     _check_unique(task, options.unique)
     _check_headers(task, options.headers)
-    return JobTimes(
+    times = JobTimes(
         duration_of(task, "delay", options.delay),
         _at_ms(task, options.at),
         duration_of(task, "expires_in", options.expires_in),
         positive_duration_of(task, "claim_timeout", options.claim_timeout),
     )
+    if times.delay_ms is not None and times.expires_in_ms is not None and times.expires_in_ms < times.delay_ms:
+        raise ValueError(
+            f"task {task}: expires_in ({duration_text(times.expires_in_ms)}) is shorter than "
+            f"delay ({duration_text(times.delay_ms)}), so that the job would never run"
+        )
+    return times
+
+
+def check_expiry(task: str, options: JobOptions, times: JobTimes, now_ms: int) -> None:
+    """Raises ValueError if a job that is enqueued now expires before it is due."""
+    if times.at_ms is not None and times.expires_in_ms is not None and now_ms + times.expires_in_ms < times.at_ms:
+        raise ValueError(
+            f"task {task}: expires_in ({duration_text(times.expires_in_ms)}) ends before the job is due (at {options.at}), "
+            "so that the job would never run"
+        )
 
 
 @contextmanager
@@ -131,6 +147,8 @@ def _check_unique(task: str, unique: object) -> None:
         raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(unique).__name__}")
     if unique is not None and not (unique.key if isinstance(unique, UniqueKey) else unique):
         raise ValueError(f"task {task}: unique must not be empty; None is no key")
+    if isinstance(unique, UniqueKey) and unique.scope is UniqueScope.TIME and not unique.for_ms:
+        raise ValueError(f"task {task}: unique of scope TIME needs for_ms, the milliseconds for which it holds")
 
 
 def _check_headers(task: str, headers: Mapping[Any, Any]) -> None:

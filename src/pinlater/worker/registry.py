@@ -41,6 +41,11 @@ class Registry:
         """The queues that have tasks."""
         return {name: queue for name, queue in self._queues.items() if queue.tasks}
 
+    @property
+    def queues_without_tasks(self) -> list[str]:
+        """Queues that have settings only."""
+        return [name for name, queue in self._queues.items() if not queue.tasks]
+
     def add(self, task: Task[..., Any]) -> None:
         """Raises ValueError if the queue has a task of that name, or another default task."""
         tasks = self.queue(task.queue).tasks

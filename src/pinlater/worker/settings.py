@@ -58,7 +58,7 @@ class WorkerSettings:
         for field in fields(self):
             value = getattr(self, field.name)
             least = 1 if field.name in _AT_LEAST_ONE else 0
-            if isinstance(value, int) and not isinstance(value, bool) and value < least:
+            if isinstance(value, int) and value < least:
                 raise ValueError(f"{field.name} must be at least {least}")
         if self.health_port is not None and self.health_port > _PORT_MAX:
             raise ValueError(f"health_port must be at most {_PORT_MAX}")

@@ -22,7 +22,7 @@ from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
-from pinlater.worker.option_checks import check_options, naming_the_task
+from pinlater.worker.option_checks import check_expiry, check_options, naming_the_task
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
 
@@ -141,7 +141,8 @@ class Task(Generic[P, R]):
 
         `delay`, `expires_in` and `claim_timeout` are seconds, a timedelta or text such as `5m`; `at` is a datetime with a time zone, or
         milliseconds since the epoch. While a job with the key `unique` is unfinished, enqueueing returns that job instead of a new one.
-        Raises TypeError or ValueError that names task and argument if an option is invalid.
+        Raises TypeError or ValueError that names task and argument if an option is invalid, also if `expires_in` ends before `delay`.
+        An `expires_in` that ends before `at` is a ValueError of `enqueue`.
         """
         return Producer(
             self,
@@ -253,6 +254,7 @@ class Producer(Generic[P]):
         """When the job runs, and when it expires."""
         times, now_ms = self._times_of, self._enqueuer.now_ms()
         run_after_ms = times.at_ms if times.delay_ms is None else now_ms + times.delay_ms
+        check_expiry(self._task.name, self._options, times, now_ms)
         return run_after_ms, None if times.expires_in_ms is None else now_ms + times.expires_in_ms
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:

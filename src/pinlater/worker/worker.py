@@ -25,11 +25,12 @@ from typing import Any, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from pinlater.client.async_client import AsyncClient
+from pinlater.client.errors import CallerError
 from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, WallClock
 from pinlater.supervision.signals import STOP_SIGNALS, handled
 from pinlater.worker._children.child import ChildSetup
-from pinlater.worker._consumer.banner import log_start, log_stop, log_stopping
+from pinlater.worker._consumer.banner import log_start, log_stop, log_stopping, warn_of_queues_without_tasks
 from pinlater.worker._consumer.consumer import Consumer
 from pinlater.worker._consumer.queue_creation import create_queues
 from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
@@ -273,17 +274,19 @@ class Worker:
             stack.callback(background.stop)
             run.heartbeater.start()
             stack.callback(run.heartbeater.stop)
-            await self._run_until_stopped(run, health, chosen)
+            with _refusal_alone():
+                await self._run_until_stopped(run, health, chosen)
             log_stop(run)
 
     async def _run_until_stopped(self, run: WorkerRun, health: Health, chosen: Mapping[str, QueueTasks]) -> None:
         timetables = [Timetable(entry, self._clock) for entry in self._registry.crons_of(chosen)]
         async with asyncio.TaskGroup() as group:
             marking = group.create_task(health.mark_until_cancelled())
-            firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
             if run.settings.create_queues:
                 await create_queues(run, chosen)
+            firing = [group.create_task(timetable.run(), name="cron") for timetable in timetables]
             log_start(run, chosen, len(timetables))
+            warn_of_queues_without_tasks(self._registry.queues_without_tasks, self.queues)
             consuming = [group.create_task(consumer.run()) for consumer in run.consumers]
             await run.stop.wait()
             for task in firing:
@@ -418,3 +421,14 @@ class Worker:
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError if there is nothing to run, or if one of `queues` has no task."""
         self._registry.chosen(queues)
+
+
+@contextlib.contextmanager
+def _refusal_alone() -> Iterator[None]:
+    """Raises a server's refusal to create a queue itself, instead of the group that a TaskGroup raises."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        if len(group.exceptions) == 1 and isinstance(group.exceptions[0], CallerError):
+            raise group.exceptions[0] from None
+        raise

@@ -195,6 +195,27 @@ async def test_the_start_names_servers_queues_and_tasks_and_a_clean_stop_warns_o
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
+async def test_the_start_warns_of_settings_for_a_queue_without_tasks(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(client)
+    worker.queue("mials", concurrency=3)
+    worker.queue("other", weight=2)
+
+    @worker.task("mails")
+    async def send() -> None: ...
+
+    await worker.create_queues_async()
+    working = asyncio.create_task(worker.run_async())
+    await eventually(lambda: len(caplog.records) >= 2)
+    worker.request_stop()
+    await asyncio.wait_for(working, 20)
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        "queue mials: worker.queue() has no effect, since no task of this worker is on it; did you mean mails?",
+        "queue other: worker.queue() has no effect, since no task of this worker is on it",
+    ]
+
+
 def test_a_traceback_of_the_worker_alone_is_none() -> None:
     error = ValueError("never raised")
     assert user_traceback(error) is None

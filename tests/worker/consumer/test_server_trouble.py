@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import Any
 
@@ -93,6 +94,33 @@ async def test_a_server_that_comes_back_is_used_again() -> None:
         worker.request_stop()
         await asyncio.wait_for(task, 30)
     assert [job.body for job in seen] == [b"x"]
+
+
+async def test_the_log_says_that_a_server_answers_again_although_it_has_no_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The next claim that waits for a job, 20 s by default, would say it late."""
+    caplog.set_level(logging.INFO, "pinlater.worker")
+    asked = 0
+
+    async def dequeue(arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if arguments.request.waitMillis == 20_000 and asked > 1:
+            await asyncio.Event().wait()
+        return FakeServer.HANG_UP if asked == 1 else t.PinLaterDequeueResponse()
+
+    async with FakeServer(getServerInfo=info, dequeueJobs=dequeue) as server:
+        worker = Worker(server.address, settings=WorkerSettings(backoff_first_ms=5, backoff_max_ms=20))
+
+        @worker.task("q")
+        async def never() -> None: ...
+
+        task = asyncio.create_task(worker.run_async())
+        await eventually(lambda: "queue q: the server answers again" in caplog.messages)
+        await eventually(lambda: server.called("dequeueJobs")[-1].request.waitMillis == 20_000)
+        worker.request_stop()
+        await asyncio.wait_for(task, 30)
 
 
 async def test_a_job_that_ends_at_once_is_acked_by_the_next_claim() -> None:

@@ -1,15 +1,19 @@
-"""`--create-queues` while no server answers."""
+"""`--create-queues` while no server answers, or one refuses."""
 
 from __future__ import annotations
 
 import asyncio
 
-from pinlater.client import AsyncClient
+import pytest
+
+from pinlater.client import AsyncClient, errors
 from pinlater.domain.clock import SystemClock
+from pinlater.wire.generated import ttypes as t
 from pinlater.worker import Worker, WorkerSettings
 from tests.client.fake_server import FakeServer
 from tests.databases.ports import free_port
 from tests.worker.conftest import eventually
+from tests.worker.consumer.test_server_trouble import info
 from tests.worker.process.test_operations import answered, asked
 from tests.worker.test_worker import running
 
@@ -48,3 +52,61 @@ async def test_a_stop_does_not_wait_for_a_server_that_never_answers() -> None:
         async with asyncio.timeout(30):
             await run
         never.set()
+
+
+async def test_a_refusal_to_create_a_queue_ends_the_worker_with_that_error() -> None:
+    def refuse(_: object) -> None:
+        raise t.PinLaterException(500, "too many", detail="TOO_MANY_QUEUES", retryable=False)
+
+    async with FakeServer(createQueue=refuse) as server, AsyncClient(server.address) as client:
+        worker = Worker(client, settings=WorkerSettings(create_queues=True))
+
+        @worker.task("q")
+        async def task() -> None: ...
+
+        with pytest.raises(errors.TooManyQueues):
+            await worker.run_async()
+
+
+async def test_a_worker_that_is_cancelled_while_it_creates_queues_leaves_no_task_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They would retry on a closed client for ever."""
+    before = asyncio.all_tasks()
+    worker = Worker("127.0.0.1:1", settings=WorkerSettings(create_queues=True))
+
+    @worker.task("q")
+    async def task() -> None: ...
+
+    run = asyncio.ensure_future(worker.run_async())
+    await eventually(lambda: "can't create queues" in caplog.text)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert asyncio.all_tasks() == before
+
+
+async def test_cron_entries_fire_when_their_queue_exists() -> None:
+    """A firing before that would be refused and made again a second later."""
+    refusals = 10
+
+    def create(_: object) -> None:
+        nonlocal refusals
+        refusals -= 1
+        if refusals >= 0:
+            raise t.PinLaterException(502, "not yet", retryable=True)
+
+    def enqueue(_: object) -> t.PinLaterEnqueueResponse:
+        return t.PinLaterEnqueueResponse(jobDescriptors=["cron:s1:p1:1"])
+
+    methods = {"createQueue": create, "enqueueJobs": enqueue, "getServerInfo": info}
+    async with FakeServer(**methods) as server, AsyncClient(server.address, retries=0) as client:
+        worker = Worker(client, settings=WorkerSettings(create_queues=True, backoff_first_ms=5, backoff_max_ms=20))
+
+        @worker.cron("* * * * *")
+        async def tick() -> None: ...
+
+        async with running(worker):
+            await eventually(lambda: server.called("enqueueJobs"))
+        changes = [method for method, _ in server.calls if method in ("createQueue", "enqueueJobs")]
+    assert changes == ["createQueue"] * 11 + ["enqueueJobs"]

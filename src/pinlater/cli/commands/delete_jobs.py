@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import options
-from pinlater.cli.commands.retry_failed import Changed, Limit, batched, print_changed, print_number
+from pinlater.cli.commands.retry_failed import Changed, Limit, change_in_pieces, print_changed, print_number
 from pinlater.cli.commands.scan import Request, Wanted, scan_queue
 from pinlater.client import AsyncClient, Scanned
-
-_PIECE = 500
 
 
 def delete_jobs(
@@ -53,8 +52,11 @@ def delete_jobs(
             found = await scan_queue(client, queue, request, wanted, left) if left else Scanned([], "", False)
             descriptors += [job.descriptor for job in found.jobs]
             incomplete |= found.incomplete
-        deleted = [await client.delete_jobs_by_descriptor(queue, piece) for piece in batched(descriptors, _PIECE)]
-        return Changed(sum(deleted), incomplete)
+
+        async def delete(piece: Sequence[str]) -> int:
+            return await client.delete_jobs_by_descriptor(queue, piece)
+
+        return Changed(await change_in_pieces("deleted", descriptors, delete, json), incomplete)
 
     if not wanted.of_any_task:
         print_changed("deleted", options.ask(server, timeout, ask_for_some), json)

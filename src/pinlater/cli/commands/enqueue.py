@@ -58,16 +58,17 @@ def enqueue(
 
     Example: pinlater enqueue emails --body '{"to": "a@example.org"}' --delay 5m
     """
+    run_after_ms = options.due_ms(delay, at)
     job = Job(
         b"",
         priority=priority,
-        run_after_ms=options.due_ms(delay, at),
+        run_after_ms=run_after_ms,
         attempts_allowed=attempts,
         custom_status=status,
         headers=options.headers_of(header or []),
         unique=_unique(unique_key, unique_for),
         claim_timeout_ms=options.span_ms(claim_timeout, "--claim-timeout"),
-        expires_at_ms=_expiry_ms(expires_in),
+        expires_at_ms=_expiry_ms(expires_in, run_after_ms),
     )
     jobs = [job._replace(body=content) for content in _bodies(body or [], body_file or [], lines)]
     storing = _Storing(queue, jobs, request_key, print_at_once=not json)
@@ -113,11 +114,16 @@ def _say_existing(count: int) -> None:
         sys.stderr.write(f"exists: {found} under the unique key\n")
 
 
-def _expiry_ms(span: str | None) -> int | None:
-    """When the jobs expire. An expiry that is over at once is a usage error: the job would be stored as failed."""
+def _expiry_ms(span: str | None, run_after_ms: int | None) -> int | None:
+    """When the jobs expire. An expiry that is over at once, or before the jobs are due, is a usage error: they would never run."""
     moment_ms = options.due_ms(span, None, "--expires-in")
     if moment_ms is not None and not options.span_ms(span, "--expires-in"):
         raise typer.BadParameter("a job that expires at once never runs", param_hint="--expires-in")
+    if moment_ms is not None and run_after_ms is not None and moment_ms < run_after_ms:
+        raise typer.BadParameter(
+            f"the job expires at {output.iso(moment_ms)}, before it is due at {output.iso(run_after_ms)}",
+            param_hint="--expires-in",
+        )
     return moment_ms
 
 
@@ -153,6 +159,9 @@ def _unique(key: str | None, span: str | None) -> UniqueKey | None:
         return None
     if not key:
         raise typer.BadParameter("the key must not be empty", param_hint="--unique-key")
-    return (
-        UniqueKey(key) if span is None else UniqueKey(key, UniqueScope.TIME, options.span_ms(span, "--unique-for") or 0)
-    )
+    if span is None:
+        return UniqueKey(key)
+    span_ms = options.span_ms(span, "--unique-for")
+    if not span_ms:
+        raise typer.BadParameter("the span must be more than 0", param_hint="--unique-for")
+    return UniqueKey(key, UniqueScope.TIME, span_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, NamedTuple
 
 import typer
@@ -69,16 +69,21 @@ def retry_failed(
     async def ask_for_some(client: AsyncClient) -> Changed:
         request = Request(options.State.FAILED, priority)
         found = await scan_queue(client, queue, request, wanted, limit)
-        results = []
-        for piece in batched([job.descriptor for job in found.jobs], _PIECE):
-            results += await client.run_jobs(queue, piece, attempts=attempts, run_after_ms=run_after_ms)
-        return Changed(sum(result.outcome is Outcome.APPLIED for result in results), found.incomplete)
+
+        async def retry(piece: Sequence[str]) -> int:
+            results = await client.run_jobs(queue, piece, attempts=attempts, run_after_ms=run_after_ms)
+            return sum(result.outcome is Outcome.APPLIED for result in results)
+
+        descriptors = [job.descriptor for job in found.jobs]
+        return Changed(await change_in_pieces("retried", descriptors, retry, json), found.incomplete)
 
     if wanted.of_any_task:
         retried, left = options.ask(server, timeout, ask)
         print_number("retried", retried, json)
         if left:
-            sys.stderr.write(f"{left} failed: they have expired, were cancelled, or another job has their unique key\n")
+            sys.stderr.write(
+                f"{left} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
+            )
     else:
         print_changed("retried", options.ask(server, timeout, ask_for_some), json)
 
@@ -90,10 +95,19 @@ class Changed(NamedTuple):
     incomplete: bool
 
 
-def batched(descriptors: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """The descriptors in pieces of that size."""
-    for start in range(0, len(descriptors), size):
-        yield descriptors[start : start + size]
+async def change_in_pieces(
+    what: str, descriptors: Sequence[str], change: Callable[[Sequence[str]], Awaitable[int]], as_json: bool
+) -> int:
+    """Changes the jobs in several requests and returns how many changed. If a later one fails, prints how many changed before."""
+    number = 0
+    try:
+        for start in range(0, len(descriptors), _PIECE):
+            number += await change(descriptors[start : start + _PIECE])
+    except BaseException:
+        if number:
+            print_number(what, number, as_json)
+        raise
+    return number
 
 
 def print_changed(what: str, changed: Changed, as_json: bool) -> None:

@@ -128,7 +128,8 @@ def _run_one(
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
     try:
-        run(_run(found, client, settings, names, set_up_logs, control))
+        with exits.reported():
+            run(_run(found, client, settings, names, set_up_logs, control))
     except OSError as error:
         exits.fail(f"the worker can't start: {error.strerror or error}", exits.REFUSED)
     code = exits.RECYCLED if found.recycled else exits.OK

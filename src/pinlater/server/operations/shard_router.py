@@ -28,6 +28,7 @@ from pinlater.domain.errors import (
     PinLaterError,
     QueueFull,
     QueueNotFound,
+    RequestTooOld,
     ShardConnectionFailed,
     StoreFull,
     TooManyWaiting,
@@ -342,7 +343,7 @@ class ShardRouter:
 
 def has_stored_nothing(error: PinLaterError) -> bool:
     """Whether an insert that failed so may be made on another shard."""
-    if isinstance(error, OutcomeUnknown):
+    if isinstance(error, OutcomeUnknown | RequestTooOld):  # too old for every shard
         return False
     return isinstance(error, ShardConnectionFailed | StoreFull | QueueFull | QueueNotFound | TooManyWaiting | Draining)
 

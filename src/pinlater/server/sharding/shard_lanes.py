@@ -159,7 +159,7 @@ class ShardLanes:
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
         self.store: Shard = (
             guard or shard
-        )  # for every other call: within a time limit, refused while the shard is out of reach
+        )  # for every other call: within a time limit, refused while the shard is unreachable
         self.shared: SharedStore | None = guard  # `store`, if several servers can use it
         self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()

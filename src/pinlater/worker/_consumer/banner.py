@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from pinlater.domain.durations import duration_text
 from pinlater.worker._consumer.worker_run import WorkerRun
@@ -26,6 +27,14 @@ def log_start(run: WorkerRun, queues: Mapping[str, QueueTasks], crons: int) -> N
     for name, queue in queues.items():
         at_most = {} if queue.concurrency is None else {"concurrency": queue.concurrency}
         _log.info("queue %s", name, extra={"tasks": list(queue.tasks), **at_most})
+
+
+def warn_of_queues_without_tasks(without: Sequence[str], queues: Sequence[str]) -> None:
+    """Settings of a queue that the worker can't consume are probably a typing mistake. `queues`: those that have tasks."""
+    for name in without:
+        near = get_close_matches(name, queues, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        _log.warning("queue %s: worker.queue() has no effect, since no task of this worker is on it%s", name, hint)
 
 
 def log_stopping(run: WorkerRun) -> None:

@@ -21,6 +21,8 @@ from pinlater.worker._reports.reporter import Reporter
 _log = logging.getLogger("pinlater.worker")
 # The default of an original server, which doesn't say how long its claims last.
 ORIGINAL_CLAIM_MS = 180_000
+# Not 0, since a claim of a paused queue that does not wait is refused.
+_WAIT_AFTER_FAILURE_MS = 500
 
 
 class Claimer:
@@ -49,6 +51,7 @@ class Claimer:
         self._runner = runner
         self._server_ahead_ms: int | None = None  # the server's clock against our monotonic one
         self._asked = False
+        self._failed = False  # the latest claim
         self.blocked_since_s: float | None = (
             None  # monotonic; since when abandoned functions use all of the queue's slots
         )
@@ -103,11 +106,13 @@ class Claimer:
             self._run.counts.claim_errors += 1
             if not acks or not _may_be_due_to_acks(error):
                 self._server_ahead_ms = None
+                self._failed = True
                 await self._pacing.failed(error)
             return
         except asyncio.CancelledError:  # the server may have the acks; sending them again is safe
             self._reporter.undelivered(acks)
             raise
+        self._failed = False
         self._reporter.delivered(acks, dequeued.ack_results)
         self._jobs.backlogged = len(dequeued.jobs) >= limit
         self._accept(dequeued.jobs)
@@ -122,6 +127,8 @@ class Claimer:
         # A queue's share of the slots is reserved until its first claim is answered, so that claim doesn't wait for jobs.
         first, self._asked = not self._asked, True
         wait_ms = 0 if first and len(self._run.consumers) > 1 else self._settings.wait_ms
+        if self._failed:  # soon an answer, so that the log says soon that the server answers again
+            wait_ms = min(wait_ms, _WAIT_AFTER_FAILURE_MS)
         return await self._client.dequeue(self._queue, limit, wait_ms=wait_ms, acks=self._reporter.riding(acks))
 
     async def _ask_clock(self) -> None:

@@ -18,12 +18,14 @@ async def create_queues(run: WorkerRun, names: Iterable[str]) -> None:
     """Creates the queues that don't exist. Retries until a server answers or the worker stops; raises what the caller must correct."""
     creating = asyncio.create_task(_create(run, names))
     stopping = asyncio.create_task(run.stop.wait())
-    await asyncio.wait({creating, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if creating.done():
-        creating.result()
-    else:
+    try:
+        await asyncio.wait({creating, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if creating.done():
+            creating.result()
+    finally:
         creating.cancel()
+        stopping.cancel()
+        await asyncio.gather(creating, stopping, return_exceptions=True)
 
 
 async def _create(run: WorkerRun, names: Iterable[str]) -> None:

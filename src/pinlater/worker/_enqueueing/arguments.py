@@ -125,7 +125,12 @@ class Parameters(NamedTuple):
             value = getattr(decoded, name)
             if value is not msgspec.UNSET:
                 arguments[name] = value
-        if content_type == OCTETS and once_alone is not None and once_alone.name not in arguments:
+        if (
+            content_type == OCTETS
+            and once_alone is not None
+            and once_alone.annotation is bytes
+            and once_alone.name not in arguments
+        ):
             return {once_alone.name: body}  # bytes that happen to look like an object
         return arguments
 
