@@ -29,7 +29,7 @@ async def shards() -> AsyncIterator[Shards]:
 
 
 async def begins(shards: Shards, turns: int = 400) -> Counter[str]:
-    """On which shard the claims of so many turns of the event loop begin."""
+    """On which shard the claims of each turn of the event loop begin."""
     found: Counter[str] = Counter()
     for _ in range(turns):
         found[shards.for_claim("q", 1.0)[0].name] += 1

@@ -28,7 +28,7 @@ from pinlater.server.storage.values import Claimed
 
 logger = logging.getLogger(__name__)
 
-# So many numbers are tried until one is free for datagrams and for connections.
+# This many numbers are tried until one is free for datagrams and for connections.
 _TRIES = 20
 
 

@@ -1,6 +1,6 @@
 """What other servers ask for, done with this server's own lanes: their items join its own.
 
-Never sent on to a third server, whoever owns the queue by now. This server makes the ids of jobs that it stores: the slot in an id must
+Never sent on to a third server, even if another one owns the queue by now. This server makes the ids of jobs that it stores: the slot in an id must
 be the one of the writer that the store can refuse.
 """
 

@@ -53,7 +53,7 @@ class Ownership:
         self._changed = changed
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
-        self._views: dict[str, ShardView] = {}  # by shard; of one out of reach as it was seen last
+        self._views: dict[str, ShardView] = {}  # by shard; of one unreachable as it was seen last
         self._owners: dict[str, Owners] = {}
         self._wrong_since: dict[str, float] = {}  # shards whose owners are not as planned
         self.moves = 0
@@ -91,7 +91,7 @@ class Ownership:
             await asyncio.gather(*(self._change(shard, planned[shard.name]) for shard in members))
 
     async def _plan(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[str, Sequence[str]]:
-        """Who should own what: of all shards in the map, those out of reach as they were seen last."""
+        """Who should own what: of all shards in the map, unreachable ones as they were seen last."""
         await self._read(members)
         seen = {
             shard.name: ShardView(self.owners(shard.name), {member.address for member in self._able(shard, found)})

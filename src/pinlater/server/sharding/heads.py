@@ -14,7 +14,7 @@ from pinlater.domain.job import ClaimedJob
 _QUEUES_MAX = 20_000
 # A shard without due jobs is asked again after this time. Jobs come to it unseen.
 _EMPTY_FOR_MS = 50
-# Jobs elsewhere go first if they have been due for so much longer than the own ones. Less than a caller notices, and enough that a
+# Jobs elsewhere go first if they have been due for this much longer than the own ones. Less than a caller notices, and enough that a
 # server does not go to and fro between shards of about the same age.
 _LONGER_MS = 500
 _EMPTY = 1 << 62  # in the place of a priority

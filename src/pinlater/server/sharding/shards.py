@@ -22,7 +22,7 @@ __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
 
 _LATER = 50  # more than any lane's rank
 _LAST = 100
-# One turn of so many begins its claims on any shard, to see how old the jobs are there.
+# One turn in this number begins its claims on another shard, to see how old the jobs are there.
 _LOOKS_ELSEWHERE = 16
 
 
