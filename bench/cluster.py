@@ -39,19 +39,25 @@ class Cost(NamedTuple):
 
 
 def cluster(place: Workplace) -> RowResult:
-    """Enqueues and claims one a request, with the same number of connections in all, and with the same number for each server."""
+    """Enqueues and claims one a request: over one server, over four that know nothing of each other, and with as many connections each.
+
+    The servers apart show what the machine takes for running four of them at once: a cluster on top of that costs what it forwards.
+    """
     runs: list[dict[str, float]] = []
     for _ in range(max(1, place.sizes.repeats - 2)):
         run: dict[str, float] = {}
         for work in ("enqueue", "claim"):
-            one = _cost(place, 1, 1, work, CONNECTIONS)
-            four = _cost(place, SERVERS, SHARDS, work, CONNECTIONS)
-            more = _cost(place, SERVERS, SHARDS, work, CONNECTIONS * SERVERS)
+            one = _cost(place, work, CONNECTIONS, servers=1, shards=1)
+            apart = _cost(place, work, CONNECTIONS, servers=1, shards=1, clusters=SERVERS)
+            four = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS)
+            more = _cost(place, work, CONNECTIONS * SERVERS, servers=SERVERS, shards=SHARDS)
             run |= {
                 f"{work}_server_us": one.server_us,
                 f"{work}_server_ratio": four.server_us / one.server_us,
+                f"{work}_server_apart_ratio": four.server_us / apart.server_us,
                 f"{work}_database_us": one.database_us,
                 f"{work}_database_ratio": four.database_us / max(0.01, one.database_us),
+                f"{work}_database_apart_ratio": four.database_us / max(0.01, apart.database_us),
                 f"{work}_jobs_per_call": one.jobs_per_call,
                 f"{work}_jobs_per_call_ratio": more.jobs_per_call / one.jobs_per_call,
             }
@@ -60,26 +66,40 @@ def cluster(place: Workplace) -> RowResult:
     return RowResult("cluster", title, place.goals("cluster"), median_of(runs), runs=list(runs))
 
 
-def _cost(place: Workplace, servers: int, shards: int, work: str, connections: int) -> Cost:
-    sizes = place.sizes
-    store = place.mysql.spread(shards, servers=shards) if place.stores.kind == "mysql" else place.redis.spread(shards)
-    with _servers(place, store.arguments, servers) as running:
+def _cost(place: Workplace, work: str, connections: int, *, servers: int, shards: int, clusters: int = 1) -> Cost:
+    """On this many clusters side by side, with the connections shared out over all servers."""
+    with ExitStack() as stack:
+        running: list[Server] = []
+        for number in range(clusters):
+            running += stack.enter_context(_cluster(place, servers, shards, first=number * shards))
         if work == "claim":
             for server in running:
                 with RawClient(server.port) as client:
-                    client.enqueue_many(QUEUE, BODY, sizes.claim_jobs_single // servers)
+                    client.enqueue_many(QUEUE, BODY, place.sizes.claim_jobs_single // len(running))
         place.stores.rest()
         before = [_carried(server, work) for server in running]
         cpu, database_cpu = sum(server.cpu_seconds() for server in running), place.stores.cpu_seconds()
-        reports = _load(place, running, work, connections // servers)
+        reports = _load(place, running, work, connections // len(running))
         jobs = sum(report.jobs for report in reports)
         server_s = sum(server.cpu_seconds() for server in running) - cpu
         database_s = place.stores.cpu_seconds() - database_cpu
         after = [_carried(server, work) for server in running]
-    store.remove()
     calls = sum(b[0] - a[0] for a, b in zip(before, after, strict=True))
     carried = sum(b[1] - a[1] for a, b in zip(before, after, strict=True))
     return Cost(server_s / jobs * 1e6, database_s / jobs * 1e6, carried / max(1, calls))
+
+
+@contextmanager
+def _cluster(place: Workplace, servers: int, shards: int, *, first: int) -> Iterator[list[Server]]:
+    """Servers on shards of their own, on the database servers from the one of that number on."""
+    store = (
+        place.mysql.spread(shards, servers=shards, first=first)
+        if place.stores.kind == "mysql"
+        else place.redis.spread(shards, first=first)
+    )
+    with _servers(place, store.arguments, servers) as running:
+        yield running
+    store.remove()
 
 
 @contextmanager

@@ -26,10 +26,12 @@ _SQLITE = {
 }
 
 _CLUSTER = [
-    Goal("enqueue_server_ratio", 1.4, 1.2, at_most=True),
-    Goal("claim_server_ratio", 1.4, 1.2, at_most=True),
-    Goal("enqueue_database_ratio", 1.4, 1.1, at_most=True),
-    Goal("claim_database_ratio", 1.4, 1.1, at_most=True),
+    *(
+        Goal(f"{work}_{side}_{over}", 1.4, 1.2 if side == "server" else 1.1, at_most=True)
+        for over in ("ratio", "apart_ratio")
+        for side in ("server", "database")
+        for work in ("enqueue", "claim")
+    ),
     Goal("enqueue_jobs_per_call_ratio", 0.8, 1),
     Goal("claim_jobs_per_call_ratio", 0.8, 1),
 ]

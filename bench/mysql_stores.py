@@ -122,9 +122,9 @@ class MysqlStores:
     def new(self) -> MysqlStore:
         return self.spread(1)
 
-    def spread(self, shards: int, *, servers: int = 1) -> MysqlStore:
-        """A new store of several shards, distributed over this number of database servers."""
-        return self._store(tuple(self._nth(number % servers) for number in range(shards)))
+    def spread(self, shards: int, *, servers: int = 1, first: int = 0) -> MysqlStore:
+        """A new store of several shards, distributed over this number of database servers, from the one of that number on."""
+        return self._store(tuple(self._nth(first + number % servers) for number in range(shards)))
 
     def prepared(self, name: str, fill: Callable[[Store], None]) -> MysqlStore:
         """On a database server of its own, so that its size is no other store's matter. Not copied: each use works on what the last

@@ -133,12 +133,12 @@ class RedisStores:
     def new(self) -> RedisStore:
         return self._store(self._servers[0])
 
-    def spread(self, shards: int) -> RedisSpread:
-        """A new store of several shards, each on a server of its own."""
-        while len(self._spread) < shards:
+    def spread(self, shards: int, *, first: int = 0) -> RedisSpread:
+        """A new store of several shards, each on a server of its own, from the one of that number on."""
+        while len(self._spread) < first + shards:
             self._spread.append(self._start())
         self._number += 1
-        return RedisSpread(tuple(self._spread[:shards]), f"bench{self._number}", self._folder)
+        return RedisSpread(tuple(self._spread[first : first + shards]), f"bench{self._number}", self._folder)
 
     def prepared(self, name: str, fill: Callable[[Store], None]) -> RedisStore:
         """On a server of its own, so that its size is no other store's matter. Not copied: each use works on what the last one left,
