@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from pinlater.server.dispatch import wake_datagrams
+from pinlater.server.dispatch.interest import bit_of
 from pinlater.server.dispatch.wake_datagrams import Wakes
 
 SECRET = b"known to all servers"
@@ -58,6 +60,44 @@ async def test_all_others_are_woken() -> None:
         assert await two.next() == ("emails", 2)
         assert await three.next() == ("emails", 2)
         assert one.heard.empty()
+
+
+async def test_a_server_is_woken_only_for_queues_that_its_dequeues_wait_for() -> None:
+    async with servers(3) as (one, two, three):
+        one.wakes.know_waits(("127.0.0.1", two.port), bit_of("emails"))
+        one.wakes.know_waits(("127.0.0.1", three.port), 0)
+        one.wakes.tell("other", 1)
+        one.wakes.tell("emails", 2)
+        assert await two.next() == ("emails", 2)
+        assert one.wakes.sent == 1
+        one.wakes.know_waits(("127.0.0.1", three.port), None)  # it is not connected any more
+        one.wakes.tell("third", 3)
+        assert dict([await three.next() for _ in range(3)]) == {"other": 1, "emails": 2, "third": 3}
+
+
+async def test_a_server_that_says_late_that_it_waits_is_woken_for_jobs_that_came_meanwhile() -> None:
+    async with servers(2) as (one, two):
+        there = ("127.0.0.1", two.port)
+        one.wakes.know_waits(there, 0)
+        one.wakes.tell("emails", 2)
+        one.wakes.tell("other", 1)
+        one.wakes.tell("emails", 1)
+        assert one.wakes.sent == 0
+        one.wakes.know_waits(there, bit_of("emails"))
+        assert await two.next() == ("emails", 3)
+        one.wakes.know_waits(there, bit_of("emails") | bit_of("third"))
+        one.wakes.tell("third", 1)
+        assert await two.next() == ("third", 1)  # and nothing again of emails
+
+
+async def test_jobs_that_came_long_before_a_server_waits_wake_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wake_datagrams, "_NEW_S", 0.0)
+    async with servers(2) as (one, two):
+        one.wakes.know_waits(("127.0.0.1", two.port), 0)
+        one.wakes.tell("emails", 2)
+        one.wakes.know_waits(("127.0.0.1", two.port), bit_of("emails"))
+        one.wakes.tell("emails", 1)
+        assert await two.next() == ("emails", 1)
 
 
 async def test_what_comes_at_once_goes_together() -> None:

@@ -17,9 +17,19 @@ DUE, LATER = NewJob(1, b"due", 1, NOW_MS, 1), NewJob(2, b"later", 1, NOW_MS + 60
 def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
     told: list[tuple[str, int]] = []
     wakeups = Wakeups(ManualClock(NOW_MS))
-    wakeups.elsewhere = lambda queue, jobs: told.append((queue, jobs))
+    wakeups.join_others(lambda queue, jobs: told.append((queue, jobs)), lambda _: None)
     if waited:
         wakeups.waiters_of("q")
     for jobs in ([DUE, DUE], [DUE, LATER], [LATER]):
         assert not wakeups.inserting("1", InsertRequest("q", jobs), NOW_MS)
     assert told == [("q", 2), ("q", 1)]
+
+
+def test_other_servers_are_told_before_a_dequeue_waits() -> None:
+    begun: list[str] = []
+    wakeups = Wakeups(ManualClock(NOW_MS))
+    wakeups.waiters_of("before there were others")
+    wakeups.join_others(lambda _queue, _jobs: None, begun.append)
+    for _ in range(2):
+        wakeups.waiters_of("q")
+    assert begun == ["q", "q"]

@@ -51,12 +51,18 @@ class Asker:
     def __init__(self) -> None:
         self.orphans: list[tuple[Any, Any]] = []
         self.changes = 0
+        self.waits: list[int | None] = []
         self.link: PeerConnection
         self._lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
 
     async def connect(self, owner: Owner, secret: bytes = SECRET) -> PeerConnection:
         self.link = PeerConnection(
-            f"127.0.0.1:{owner.port}", "127.0.0.1:1", secret, SystemClock().monotonic, self.count_change
+            f"127.0.0.1:{owner.port}",
+            "127.0.0.1:1",
+            secret,
+            SystemClock().monotonic,
+            self.count_change,
+            lambda connection: self.waits.append(connection.waits),
         )
         async with asyncio.timeout(20):
             await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
@@ -108,6 +114,19 @@ async def until(condition: Any) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_that_changes(
+    asker: Asker, owner: Owner
+) -> None:
+    await until(lambda: asker.link.waits == 0)
+    for bits in (1 << 255 | 5, 4, 0):
+        owner.listener.tell_waits(bits)
+        await until(lambda bits=bits: asker.link.waits == bits)
+    asker.link.abort()
+    await asker.link.wait_lost()
+    assert asker.link.waits is None
+    assert asker.waits == [0, 1 << 255 | 5, 4, 0, None]
 
 
 async def test_what_is_asked_in_one_turn_is_one_call_in_one_frame(asker: Asker, owner: Owner) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.interest import Interest
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.forwarding.carry_out import CarryOut
 from pinlater.server.forwarding.forwarding import Forwarding
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # This many numbers are tried until one is free for datagrams and for connections.
 _TRIES = 20
+# How often queues that no dequeue waits for any more are left out of what the other servers are told.
+_INTEREST_S = 1.0
 
 
 class Cluster:
@@ -53,6 +56,8 @@ class Cluster:
             lambda: [shard.name for shard in shards if not shard.healthy],
             shards.clock.monotonic,
         )
+        self._interest = Interest(dispatcher.wakeups.count_by_queue, self._tell_waits)
+        self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
         self._standstill = standstill
@@ -66,8 +71,8 @@ class Cluster:
         address = f"{reached_at}:{bound}"
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
         self.ownership = Ownership(self._shards, address, self._heard_s, self._serves, self._tell_to_look)
-        self.forwarding = Forwarding(self._shards, address, self.ownership.owners, self._look_soon)
-        self._dispatcher.wakeups.elsewhere = wakes.tell
+        self.forwarding = Forwarding(self._shards, address, self.ownership.owners, self._look_soon, wakes.know_waits)
+        self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
         await self._meet()
 
     async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
@@ -145,6 +150,13 @@ class Cluster:
         """To be called several times a second: leaves servers aside that don't answer."""
         if self.forwarding is not None:
             self.forwarding.look_at_calls()
+        now_s = self._clock.monotonic()
+        if now_s - self._interest_looked_s >= _INTEREST_S:
+            self._interest_looked_s = now_s
+            self._interest.look()
+
+    def _tell_waits(self) -> None:
+        self.listener.tell_waits(self._interest.bits)
 
     def _undelivered(self, kind: Kind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
         """What another server's claims got, and it is gone: the jobs go back."""

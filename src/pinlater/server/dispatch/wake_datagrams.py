@@ -4,7 +4,8 @@ A wake says which queues got how many jobs, nothing of the jobs themselves. It i
 find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`change_poller`),
 about a second. A stranger who replays a datagram can only make a server look in vain.
 
-Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job.
+Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job. A
+server gets wakes only for queues that its dequeues wait for, as far as it has said which these are (`interest.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pinlater.server.dispatch.interest import EVERY_QUEUE, bit_of
+
 logger = logging.getLogger(__name__)
 
 GAP_S = 0.002
@@ -25,6 +28,9 @@ _SIGNATURE_BYTES = 16
 _PAYLOAD_BYTES_MAX = 1_100
 # What is longer is no wake: nothing is hashed for it.
 _DATAGRAM_BYTES_MAX = 1_500
+# What a server says of its dequeues is on its way for less than this. Jobs that came meanwhile are told after it.
+_NEW_S = 1.0
+_QUEUES_MAX = 20_000
 
 Address = tuple[str, int]
 
@@ -36,7 +42,12 @@ class Wakes(asyncio.DatagramProtocol):
         self._woken = woken
         self._secrets: Sequence[bytes] = ()
         self._peers: Mapping[Address, bytes] = {}
+        self._waits: dict[Address, int] = {}  # by peer: what its dequeues wait for; all queues if it has not said
+        self._waited_for = 0  # anywhere
         self._waiting: dict[str, int] = {}
+        self._lately: dict[
+            str, tuple[float, int]
+        ] = {}  # by queue: until when its last jobs count as new, and how many came
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.DatagramTransport | None = None
         self.sent = 0
@@ -67,11 +78,40 @@ class Wakes(asyncio.DatagramProtocol):
         """Which secrets may have signed what comes; who the others are now, this server not among them, and which secret signs for each."""
         self._secrets = secrets
         self._peers = peers
+        self._count_waits()
+
+    def know_waits(self, peer: Address, bits: int | None) -> None:
+        """What the dequeues of a server wait for (None: unknown). It is woken for jobs that came while it was about to say so."""
+        begun = (EVERY_QUEUE if bits is None else bits) & ~self._waits.get(peer, EVERY_QUEUE)
+        if bits is None:
+            self._waits.pop(peer, None)
+        else:
+            self._waits[peer] = bits
+        self._count_waits()
+        if begun:
+            now_s = asyncio.get_running_loop().time()
+            for queue, (until_s, jobs) in self._lately.items():
+                if now_s < until_s and begun & bit_of(queue):
+                    self._tell(queue, jobs)
+
+    def _count_waits(self) -> None:
+        self._waited_for = 0
+        for peer in self._peers:
+            self._waited_for |= self._waits.get(peer, EVERY_QUEUE)
 
     def tell(self, queue: str, jobs: int) -> None:
         """`jobs` jobs of this queue can be claimed now. At once if nothing was told lately, else with what comes in the next moment."""
         if not self._peers:
             return
+        now_s = asyncio.get_running_loop().time()
+        until_s, before = self._lately.get(queue, (0.0, 0))
+        if len(self._lately) >= _QUEUES_MAX:
+            self._lately.clear()
+        self._lately[queue] = (now_s + _NEW_S, jobs + before if now_s < until_s else jobs)
+        if self._waited_for & bit_of(queue):
+            self._tell(queue, jobs)
+
+    def _tell(self, queue: str, jobs: int) -> None:
         self._waiting[queue] = self._waiting.get(queue, 0) + jobs
         if self._timer is None:
             self._send()
@@ -84,9 +124,9 @@ class Wakes(asyncio.DatagramProtocol):
         self._timer = asyncio.get_running_loop().call_later(GAP_S, self._send)
         if self._transport is None:
             return
-        signed = {secret: _datagrams(told, secret) for secret in set(self._peers.values())}
         for peer, secret in self._peers.items():
-            for datagram in signed[secret]:
+            waits = self._waits.get(peer, EVERY_QUEUE)
+            for datagram in _datagrams({queue: jobs for queue, jobs in told.items() if waits & bit_of(queue)}, secret):
                 try:
                     self._transport.sendto(datagram, peer)
                 except (OSError, ValueError) as error:  # an address that can't be: no reason for an enqueue to fail
@@ -112,6 +152,8 @@ class Wakes(asyncio.DatagramProtocol):
 
 def _datagrams(told: dict[str, int], secret: bytes) -> list[bytes]:
     """As few as they fit into."""
+    if not told:
+        return []
     parts: list[bytes] = []
     part: dict[str, int] = {}
     size = 0

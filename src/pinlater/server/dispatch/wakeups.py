@@ -10,15 +10,22 @@ from pinlater.server.storage.values import InsertRequest
 
 
 class Wakeups:
-    """The waiters of all queues. `elsewhere(queue, jobs)` tells the other servers; None if there are none."""
+    """The waiters of all queues."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._by_queue: dict[str, Waiters] = {}
-        self.elsewhere: Callable[[str, int], None] | None = None
+        self._tell_others: Callable[[str, int], None] | None = None
+        self._begins: Callable[[str], None] | None = None
+
+    def join_others(self, tell: Callable[[str, int], None], begins: Callable[[str], None]) -> None:
+        """There may be other servers: `tell(queue, jobs)` tells them of jobs, `begins(queue)` that a dequeue is about to wait here."""
+        self._tell_others, self._begins = tell, begins
 
     def waiters_of(self, queue: str) -> Waiters:
         """Those of a queue, made when a dequeue is about to wait."""
+        if self._begins is not None:
+            self._begins(queue)
         waiters = self._by_queue.get(queue)
         if waiters is None:
             waiters = self._by_queue[queue] = Waiters(queue, self._clock.now_ms)
@@ -35,8 +42,8 @@ class Wakeups:
 
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
         """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`."""
-        if jobs and self.elsewhere is not None:
-            self.elsewhere(queue, jobs)
+        if jobs and self._tell_others is not None:
+            self._tell_others(queue, jobs)
         self._wake(queue, jobs, due_at_ms)
 
     def woken_from_elsewhere(self, queue: str, jobs: int) -> None:
@@ -59,7 +66,7 @@ class Wakeups:
         Other servers are told of the jobs that are due; of the others they learn from the store.
         """
         waiters = self._by_queue.get(request.queue)
-        if waiters is None and self.elsewhere is None:
+        if waiters is None and self._tell_others is None:
             return False
         any_wait = bool(waiters)
         if waiters is not None:

@@ -17,7 +17,7 @@ from pinlater.domain.slices import SLICES
 from pinlater.server.forwarding.forward_lane import ForwardLane
 from pinlater.server.forwarding.messages import Kind
 from pinlater.server.forwarding.peer_connection import PeerConnection
-from pinlater.server.sharding.peers import Peer
+from pinlater.server.sharding.peers import Address, Peer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
 
@@ -43,7 +43,8 @@ class ForwardLanes(NamedTuple):
 class Forwarding:
     """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
-    `look(address)` is called when something has changed about that server."""
+    `look(address)` is called when something has changed about that server, `know_waits(at, bits)` when it has said which queues its
+    dequeues wait for (None: it is not connected)."""
 
     def __init__(
         self,
@@ -51,11 +52,13 @@ class Forwarding:
         own_address: str,
         owners: Callable[[str], Sequence[str]],
         look: Callable[[str], None] = lambda _: None,
+        know_waits: Callable[[Address, int | None], None] = lambda _at, _bits: None,
     ) -> None:
         self._shards = shards
         self._own_address = own_address
         self._owners = owners
         self._look = look
+        self._know_waits = know_waits
         self._stall_s = shards.settings.stall_ms / 1000
         self._limit_s = shards.settings.call_timeout_ms / 1000
         self._peers: Mapping[str, Peer] = {}
@@ -169,7 +172,12 @@ class Forwarding:
         if peer is None:
             return None
         connection = PeerConnection(
-            address, self._own_address, peer.secret, self._shards.clock.monotonic, self._changed
+            address,
+            self._own_address,
+            peer.secret,
+            self._shards.clock.monotonic,
+            self._changed,
+            lambda connection: self._know_waits(peer.at, connection.waits),
         )
         loop = asyncio.get_running_loop()
         try:

@@ -21,6 +21,7 @@ from pinlater.server.storage.values import Ack, Acked, Checkpoint, Claimed, Clai
 
 VERSION = 1
 LENGTH_BYTES = 4
+WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 _length = Struct(">I")
 
@@ -48,10 +49,12 @@ class Part(NamedTuple):
 
 
 # Numbers of messages that are no calls. Asked whether it runs, a server says so at once. One that stops says goodbye: it takes no calls
-# from now on, and answers those it has. One that has changed who owns what says that the others are to look.
+# from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked
+# says which queues its dequeues wait for.
 RUNNING = 0
 GOODBYE = -1
 LOOK = -2
+WAITS = -3
 
 
 class Failure(NamedTuple):
@@ -75,6 +78,7 @@ class PartAnswer(NamedTuple):
 
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(list[Part])
+_bytes = msgspec.msgpack.Decoder(bytes)
 _names = msgspec.msgpack.Decoder(list[str])
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
@@ -149,6 +153,19 @@ def running(unreachable: Sequence[str]) -> PartAnswer:
 def unreachable_of(part: PartAnswer) -> list[str]:
     """The shards that a server which runs can't work on. Raises `BadMessage`."""
     return _decoded(_names, part.answers)
+
+
+def waits(bits: int) -> PartAnswer:
+    """Which queues the dequeues of a server wait for, as `interest.Interest` has it."""
+    return PartAnswer(WAITS, msgspec.Raw(_encoder.encode(bits.to_bytes(WAITS_BYTES, "big"))), {})
+
+
+def waits_of(part: PartAnswer) -> int:
+    """What `waits` was told. Raises `BadMessage`."""
+    told = _decoded(_bytes, part.answers)
+    if len(told) != WAITS_BYTES:
+        raise BadMessage(f"{len(told)} bytes about waiting dequeues")
+    return int.from_bytes(told, "big")
 
 
 def part_answers_of(message: bytes) -> list[PartAnswer]:

@@ -15,7 +15,7 @@ from pinlater.domain.errors import OutcomeUnknown
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.forward_lane import Call, NotSent
 from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, BadMessage, Part
+from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, WAITS, BadMessage, Part
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _LATE_S = 1.0
 class PeerConnection(asyncio.Protocol):
     """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
 
-    `monotonic`: in seconds. `usable`: whether calls may be sent.
+    `waits_changed(connection)`: when `waits` has changed. `monotonic`: in seconds. `usable`: whether calls may be sent.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class PeerConnection(asyncio.Protocol):
         secret: bytes,
         monotonic: Callable[[], float],
         changed: Callable[[PeerConnection], None],
+        waits_changed: Callable[[PeerConnection], None] = lambda _: None,
     ) -> None:
         self.address = address
         self.usable = False
@@ -46,6 +47,8 @@ class PeerConnection(asyncio.Protocol):
         self._hello = handshake.hello(own_address)
         self._secret = secret
         self._changed = changed
+        self._waits_changed = waits_changed
+        self.waits: int | None = None  # which queues the dequeues of the other server wait for; None if it has not said
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(handshake.WELCOME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
@@ -132,6 +135,10 @@ class PeerConnection(asyncio.Protocol):
             if part.number == RUNNING:
                 self._runs(messages.unreachable_of(part))
                 continue
+            if part.number == WAITS:
+                self.waits = messages.waits_of(part)
+                self._waits_changed(self)
+                continue
             if part.number == GOODBYE:
                 self._stopping, self.usable = True, False
                 self._changed(self)
@@ -212,6 +219,8 @@ class PeerConnection(asyncio.Protocol):
         for number, call in sent.items():
             call.fail(self._unknown())
             call.lane.ended(number, call)
+        self.waits = None
+        self._waits_changed(self)
         self._lost.set()
         self._ready.set()
         self._changed(self)

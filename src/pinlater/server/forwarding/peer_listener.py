@@ -58,6 +58,7 @@ class PeerListener:
         self.undelivered = undelivered
         self.known_secrets = known_secrets
         self.connections: set[_Incoming] = set()
+        self._waits = 0
         self._server: asyncio.Server | None = None
 
     async def open(self, host: str, port: int = 0) -> int:
@@ -75,6 +76,17 @@ class PeerListener:
     def strangers(self) -> int:
         """Connections that have not proven themselves yet."""
         return sum([not connection.proven for connection in self.connections])
+
+    @property
+    def waits(self) -> int:
+        """Which queues the dequeues of this server wait for."""
+        return self._waits
+
+    def tell_waits(self, bits: int) -> None:
+        """Tells all servers which queues the dequeues of this one wait for; one that connects later is told then."""
+        self._waits = bits
+        for connection in self.connections:
+            connection.tell_waits()
 
     def say_goodbye(self) -> None:
         """Tells the other servers that this one stops. What they have sent is answered."""
@@ -218,6 +230,7 @@ class _Incoming(asyncio.Protocol):
         proof = handshake.decoded(message, handshake.Proof)
         handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets())
         self.proven = True
+        self.tell_waits()
         self._listener.look(self.address)
         self._frames.limit_bytes = FRAME_BYTES_MAX
         if self._deadline is not None:
@@ -229,6 +242,11 @@ class _Incoming(asyncio.Protocol):
         self._listener.connections.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
+
+    def tell_waits(self) -> None:
+        """Says which queues the dequeues of this server wait for."""
+        if self.proven:
+            self._write(messages.frame([messages.waits(self._listener.waits)]))
 
     def say_goodbye(self) -> None:
         """This server stops: the other one is to send no more."""

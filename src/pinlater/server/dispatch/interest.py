@@ -1,0 +1,47 @@
+"""Which queues the dequeues of a server wait for: other servers don't wake it for any other.
+
+The servers tell it each other as a filter of 256 bits, one for each hash of a queue's name. So ten thousand queues are told in 32 bytes.
+Two queues with one bit cost a wake in vain; no bit is missing while a dequeue waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from zlib import crc32
+
+BITS = 256
+EVERY_QUEUE = (1 << BITS) - 1
+
+
+@lru_cache(maxsize=65_536)
+def bit_of(queue: str) -> int:
+    """The filter of one queue. Fixed for good: servers of different versions must agree."""
+    return 1 << crc32(queue.encode("utf-8", "surrogatepass")) // 16 % BITS
+
+
+class Interest:
+    """Of this server. `waiting()`: the queues for which dequeues wait; `changed()` is called when `bits` has changed."""
+
+    def __init__(self, waiting: Callable[[], Iterable[str]], changed: Callable[[], None]) -> None:
+        self.bits = 0
+        self._waiting = waiting
+        self._changed = changed
+        self._begun = 0  # queues for which a dequeue has begun to wait since the last look
+
+    def begins(self, queue: str) -> None:
+        """A dequeue is about to wait for jobs of this queue."""
+        bit = bit_of(queue)
+        self._begun |= bit
+        if not self.bits & bit:
+            self.bits |= bit
+            self._changed()
+
+    def look(self) -> None:
+        """To be called about once a second: leaves out queues for which no dequeue has waited since the last time."""
+        bits, self._begun = self._begun, 0
+        for queue in self._waiting():
+            bits |= bit_of(queue)
+        if bits != self.bits:
+            self.bits = bits
+            self._changed()
