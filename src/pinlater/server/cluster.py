@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pinlater.domain.calls import ClusterStatus
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.wake_datagrams import Wakes
@@ -19,6 +20,7 @@ from pinlater.server.forwarding.carry_out import CarryOut
 from pinlater.server.forwarding.forwarding import Forwarding
 from pinlater.server.forwarding.messages import Kind
 from pinlater.server.forwarding.peer_listener import PeerListener
+from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.ownership.ownership import Ownership
 from pinlater.server.sharding.cluster_members import ClusterMembers
@@ -134,6 +136,14 @@ class Cluster:
             await self.ownership.look(self.members.by_shard)
         if self.forwarding is not None and self._peers is not None:
             self.forwarding.know(self._peers.by_address)
+
+    def status(self) -> ClusterStatus:
+        """Which servers there are, and which of them owns what. To be called after `listen`."""
+        if self.ownership is None or self.forwarding is None:
+            raise RuntimeError("this server does not listen to others")
+        return status_of(
+            self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._heard_s
+        )
 
     async def leave(self) -> None:
         """Hands over what this server owns: it stops."""
