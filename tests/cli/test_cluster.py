@@ -26,10 +26,10 @@ def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pin
     address = lines[1].split("\t")[0]
     assert lines == [
         "server\tasked as\towns\theard\tforwarded\ttaken",
-        f"{address}\t{pinlater.address}\ts1 16\t-\t0\t0",
+        f"{address}\t{pinlater.address}\ts1=16\t-\t0\t0",
         "",
         "shard\tin reach\tversion\tmoving\towners",
-        f"s1\tyes\t0\t0\t{address} 16",
+        f"s1\tyes\t0\t0\t{address}=16",
         "",
         "queue\tshard\tslice\towner",
         f"emails\ts1\t{slice_of('emails')}\t{address}",
@@ -40,7 +40,7 @@ def test_a_server_that_does_not_answer_is_a_warning_while_another_one_answers(pi
     done = pinlater("cluster", "status", "--server", f"{pinlater.address},127.0.0.1:1")
     assert done.code == 0
     assert done.err.startswith("warning: 127.0.0.1:1 does not answer: ")
-    assert "s1 16" in done.out
+    assert "s1=16" in done.out
 
 
 def test_no_answer_at_all_is_an_error(offline: Pinlater) -> None:
@@ -101,6 +101,12 @@ def test_a_shard_that_one_server_lacks_is_a_problem() -> None:
     assert alone.status is not None
     answers = [answer("a:9010", ONE, TWO, owners="1" * 16), alone._replace(status=alone.status._replace(shards=[]))]
     assert list(problems(answers)) == ["b:9010 does not use shard s1"]
+
+
+def test_servers_are_sorted_by_the_numbers_in_their_addresses() -> None:
+    tenth = "10.0.0.10:9011"
+    one = Answer("a:9010", ClusterStatus(tenth, [ClusterServer(tenth), ClusterServer(TWO)], []))
+    assert [server.address for server in servers_of([one])] == [TWO, tenth]
 
 
 def test_two_addresses_of_one_server_count_it_once() -> None:

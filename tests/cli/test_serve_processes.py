@@ -21,6 +21,7 @@ import pytest
 
 from pinlater.client import Ack, Client, Job
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.slices import SLICES
 from tests.cli.conftest import COMMAND
 from tests.cli.test_worker_processes import alive
 from tests.databases.mariadb import MariaDb
@@ -188,6 +189,9 @@ def test_three_processes_share_one_port_and_count_as_one(server: Server) -> None
         assert server.get("/healthz") == (200, "ok\n")
         wait_for(lambda: len(server.info()["members"]) == PROCESSES, "them to know each other")
         assert server.metric("pinlater_connections")[""] == sum(server.metric("pinlater_process_connections").values())
+        wait_for(lambda: server.metric("pinlater_slices_owned") == {"1": SLICES}, "each slice to have one owner")
+        wait_for(lambda: sum(server.metric("pinlater_forwarded_items").values()) > 0, "a call between processes")
+        assert server.metric("pinlater_forwarded_items") == server.metric("pinlater_taken_items")
 
 
 def process_of(client: Client, server: Server) -> str:

@@ -16,7 +16,7 @@ import pytest
 from pinlater.client import Client, ClusterStatus, Job
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.testing.real_server import RealServer
-from tests.shared_shards.serving import place_of, wait_until, work_off
+from tests.shared_shards.serving import metrics, place_of, wait_until, work_off
 
 Pair = tuple[RealServer, RealServer]
 
@@ -26,9 +26,7 @@ def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Two servers on two Redis shards, each of which owns half of the slices."""
     place = place_of("redis", tmp_path, request)
     with ExitStack() as running:
-        one, two = [
-            running.enter_context(RealServer(tmp_path, *place.options, store=place.store)) for _ in range(2)
-        ]
+        one, two = [running.enter_context(RealServer(tmp_path, *place.options, store=place.store)) for _ in range(2)]
         wait_until(lambda: settled(seen_by(one)) and seen_by(one).shards == seen_by(two).shards)
         yield one, two
 
@@ -98,3 +96,16 @@ def test_the_command_warns_while_the_shards_list_a_server_that_was_killed(pair: 
     done = cluster_status("--server", pair[0].address)
     assert done.stderr == f"warning: {pair[0].address} can't send calls to {gone}\n"
     assert not json.loads(done.stdout)["agree"]
+
+
+def test_metrics_show_the_owners_and_what_went_from_one_server_to_the_other(pair: Pair) -> None:
+    for server in pair:
+        assert sum(metrics(server, "pinlater_slices_owned").values()) == SLICES
+    with Client(pair[0].address) as client:
+        for number in range(20):
+            client.create_queue(f"q{number}")
+            work_off(client, f"q{number}")
+    sent = metrics(pair[0], "pinlater_forwarded_items")
+    assert sent["claim"] > 0
+    assert metrics(pair[1], "pinlater_taken_items") == sent
+    assert metrics(pair[0], "pinlater_peer_unanswered_calls") == {seen_by(pair[1]).address: 0}

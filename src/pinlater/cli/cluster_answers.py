@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -43,7 +44,12 @@ def servers_of(answers: Sequence[Answer]) -> list[Server]:
         for server in status.servers:
             views.setdefault(server.address or server.name, []).append(server)
     owners = {shard.name: Counter(shard.owners) for shard in shards_of(answers)}
-    return [_server(views[key], owners, answers) for key in sorted(views)]
+    return [_server(views[key], owners, answers) for key in sorted(views, key=_by_numbers)]
+
+
+def _by_numbers(address: str) -> list[Any]:
+    """Sorts 10.0.0.2 before 10.0.0.10."""
+    return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", address))]
 
 
 def _server(views: Sequence[ClusterServer], owners: Mapping[str, Counter[str]], answers: Sequence[Answer]) -> Server:

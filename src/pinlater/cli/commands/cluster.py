@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -94,7 +94,7 @@ def _print_servers(servers: Sequence[Server]) -> None:
 
 def _server_row(server: Server) -> output.Row:
     heard = None if server.heard is None else output.age(server.heard_ms) if server.heard else False
-    owns = [f"s{shard} {slices}" for shard, slices in server.owns.items()]
+    owns = {f"s{shard}": slices for shard, slices in server.owns.items()}
     asked = server.asked or None
     return (server.address or server.name, asked, owns or None, heard, server.items_sent, server.items_taken)
 
@@ -108,7 +108,7 @@ def _print_shards(shards: Sequence[ClusterShard]) -> None:
     output.print_blocks(columns, rows, head="shard ")
 
 
-def _owners(by_slice: Sequence[str]) -> Sequence[str]:
+def _owners(by_slice: Sequence[str]) -> Mapping[str, int]:
     """Each owner with the number of its slices, most first."""
     counted = sorted(Counter(by_slice).items(), key=lambda pair: (-pair[1], pair[0]))
-    return [f"{owner or _NO_OWNER} {slices}" for owner, slices in counted]
+    return {owner or _NO_OWNER: slices for owner, slices in counted}

@@ -68,6 +68,10 @@ class Ownership:
         others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
         return not self._wrong_since and all(self.hears(address) for address in others)
 
+    def owned(self) -> Mapping[str, float]:
+        """How many slices of each shard this server owns."""
+        return {shard: float(owners.by_slice.count(self.address)) for shard, owners in self._owners.items()}
+
     def version(self, shard: str) -> int:
         """That of a shard's owners; 0 where none is known."""
         return self._owners.get(shard, NO_OWNERS).version
