@@ -1,7 +1,7 @@
 """What other servers ask for, done with this server's own lanes: their items join its own.
 
-Never sent on to a third server, even if another one owns the queue by now. This server makes the ids of jobs that it stores: the slot in
-an id must be the one of the writer that the store can refuse.
+Never sent on to a third server, even if another one owns the queue by now. This server makes the ids of jobs that it stores: the slot
+in an id must be the one of the writer that the store can refuse.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pinlater.server.forwarding.messages import Kind
 
-# So many servers have numbers of their own; beyond that those of the server that connected longest ago are dropped.
+# The most servers with numbers of their own; beyond it, those of the server that connected longest ago are dropped.
 SERVERS_MAX = 256
 
 
@@ -29,7 +29,7 @@ class Traffic:
             self._whole.count(kind, items)
 
     def count_lost(self, requests: int) -> None:
-        """So many more have no answer."""
+        """These have no answer."""
         self.lost += requests
         if self._whole is not None:
             self._whole.count_lost(requests)

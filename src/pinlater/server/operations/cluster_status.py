@@ -15,7 +15,7 @@ from pinlater.server.ownership.ownership import Ownership
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, Member
 
-# An answer names at most so many of each. Each server has a slot on each shard, so both together bound its size.
+# The most of each that an answer names. Each server has a slot on each shard, so both together bound its size.
 SERVERS_MAX = SHARDS_MAX = 200
 
 
