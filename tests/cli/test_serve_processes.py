@@ -190,7 +190,13 @@ def test_three_processes_share_one_port_and_count_as_one(server: Server) -> None
         wait_for(lambda: len(server.info()["members"]) == PROCESSES, "them to know each other")
         assert server.metric("pinlater_connections")[""] == sum(server.metric("pinlater_process_connections").values())
         wait_for(lambda: server.metric("pinlater_slices_owned") == {"1": SLICES}, "each slice to have one owner")
-        wait_for(lambda: sum(server.metric("pinlater_forwarded_items").values()) > 0, "a call between processes")
+
+        def forwarded() -> bool:
+            for client in clients:
+                client.dequeue("emails")
+            return server.metric("pinlater_forwarded_items")["claim"] > 0
+
+        wait_for(forwarded, "a call between processes")
         assert server.metric("pinlater_forwarded_items") == server.metric("pinlater_taken_items")
 
 

@@ -27,7 +27,8 @@ def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
     place = place_of("redis", tmp_path, request)
     with ExitStack() as running:
         one, two = [running.enter_context(RealServer(tmp_path, *place.options, store=place.store)) for _ in range(2)]
-        wait_until(lambda: settled(seen_by(one)) and seen_by(one).shards == seen_by(two).shards)
+        wait_until(lambda: settled(seen_by(one)) and settled(seen_by(two)))
+        wait_until(lambda: seen_by(one).shards == seen_by(two).shards)
         yield one, two
 
 
