@@ -21,6 +21,7 @@ import pytest
 
 from pinlater.client import Ack, Client, Job
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.slices import SLICES
 from tests.cli.conftest import COMMAND
 from tests.cli.test_worker_processes import alive
 from tests.databases.mariadb import MariaDb
@@ -188,6 +189,15 @@ def test_three_processes_share_one_port_and_count_as_one(server: Server) -> None
         assert server.get("/healthz") == (200, "ok\n")
         wait_for(lambda: len(server.info()["members"]) == PROCESSES, "them to know each other")
         assert server.metric("pinlater_connections")[""] == sum(server.metric("pinlater_process_connections").values())
+        wait_for(lambda: server.metric("pinlater_slices_owned") == {"1": SLICES}, "each slice to have one owner")
+
+        def forwarded() -> bool:
+            for client in clients:
+                client.dequeue("emails")
+            return server.metric("pinlater_forwarded_items")["claim"] > 0
+
+        wait_for(forwarded, "a call between processes")
+        assert server.metric("pinlater_forwarded_items") == server.metric("pinlater_taken_items")
 
 
 def process_of(client: Client, server: Server) -> str:

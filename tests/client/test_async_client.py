@@ -298,6 +298,18 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             t.QueueConfig(claimTimeoutMillis=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
         ),
         "getWaitingDequeues": [t.WaitingDequeues("q", "w", 2)],
+        "getCluster": t.ClusterStatus(
+            "a:1",
+            [
+                t.ClusterServer("a:1", "a-7", {"1": 4}, True, True, None, True, 0, 0, 0),
+                t.ClusterServer("b:1", None, {"1": 5}, False, True, 250, False, 3, 6, 7),
+            ],
+            [t.ClusterShard("1", True, 8, [0, 1, -1, 2], [2])],
+            [t.ForwardedCalls("insert", 1, 2, 3, 4)],
+            9,
+            10,
+            None,
+        ),
         "getServerInfo": t.ServerInfo("1", ["f"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
     }
     served = {name: (lambda _, value=value: value) for name, value in methods.items()}
@@ -331,6 +343,17 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             {"claim_timeout_ms": "jobs.claim_timeout_ms"},
         )
         assert await client.waiting_dequeues() == [values.WaitingDequeues("q", "w", 2)]
+        assert await client.cluster() == values.ClusterStatus(
+            "a:1",
+            [
+                values.ClusterServer("a:1", "a-7", {"1": 4}, answers=True, heard=True, usable=True),
+                values.ClusterServer("b:1", "", {"1": 5}, False, True, 250, False, 3, 6, 7),
+            ],
+            [values.ClusterShard("1", True, 8, ["a:1", "b:1", "", ""], [2])],
+            [values.ForwardedCalls("insert", 1, 2, 3, 4)],
+            9,
+            10,
+        )
         assert (await client.server_info()).max_wait_ms == 8
     assert server.called("releaseJobs")[0].request.delayMillis == 9
     assert server.called("configureQueue")[0].config.maxBacklog == 8

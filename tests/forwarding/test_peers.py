@@ -16,6 +16,7 @@ from pinlater.server.forwarding.forward_lane import ForwardLane, NotSent
 from pinlater.server.forwarding.messages import Kind
 from pinlater.server.forwarding.peer_connection import PeerConnection
 from pinlater.server.forwarding.peer_listener import PeerListener
+from pinlater.server.forwarding.traffic import Traffic
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 SECRET = b"the secret of shard 1"
@@ -49,6 +50,7 @@ class Asker:
     """The asking server, with one connection."""
 
     def __init__(self) -> None:
+        self.traffic = Traffic()
         self.orphans: list[tuple[Any, Any]] = []
         self.changes = 0
         self.waits: list[int | None] = []
@@ -63,6 +65,7 @@ class Asker:
             SystemClock().monotonic,
             self.count_change,
             lambda connection: self.waits.append(connection.waits),
+            self.traffic,
         )
         async with asyncio.timeout(20):
             await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
@@ -198,6 +201,32 @@ async def test_of_a_lost_connection_what_was_sent_is_unknown_and_what_was_not_is
     assert asker.changes == 1
 
 
+async def test_calls_and_items_are_counted_where_they_are_sent_and_where_they_are_taken(
+    asker: Asker, owner: Owner
+) -> None:
+    await asyncio.gather(*(asker.insert(request(number)) for number in range(3)))
+    await asker.insert(request(4))
+    taken = owner.listener.taken
+    for traffic in (asker.traffic, taken.whole):
+        assert (traffic.calls[Kind.INSERT], traffic.items[Kind.INSERT], traffic.lost) == (2, 4, 0)
+    assert (asker.link.unanswered, taken.items("127.0.0.1:1")) == (0, 4)
+
+
+async def test_an_answer_that_is_late_and_then_lost_with_its_connection_is_lost_once(
+    asker: Asker, owner: Owner
+) -> None:
+    owner.at_once = False
+    asked = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    assert asker.link.unanswered == 1
+    for _ in range(2):
+        asker.link.look(ask_after_s=60.0, stall_s=60.0, limit_s=0.0)
+    asker.link.connection_lost(None)
+    with pytest.raises(OutcomeUnknown):
+        await asked
+    assert asker.traffic.lost == 1
+
+
 async def test_answers_that_no_connection_takes_are_given_back(asker: Asker, owner: Owner) -> None:
     owner.at_once = False
     asked = asker.insert(request(1))
@@ -208,6 +237,7 @@ async def test_answers_that_no_connection_takes_are_given_back(asker: Asker, own
     await until(lambda: not owner.listener.connections)
     owner.answers[0].set_result([Inserted([1], {}, False)])
     await until(lambda: owner.undelivered)
+    assert owner.listener.taken.whole.lost == 1
 
 
 async def test_an_answer_whose_caller_has_gone_is_an_orphan(asker: Asker, owner: Owner) -> None:

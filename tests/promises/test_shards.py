@@ -44,6 +44,21 @@ async def test_a_queue_is_made_on_every_shard_and_jobs_spread_over_those_that_ta
     assert {shard_of((await wire.enqueue("q", b"x"))[0]) for _ in range(60)} == {"s1", "s3"}
 
 
+async def test_a_server_that_has_its_shards_for_itself_owns_every_slice(start: Start) -> None:
+    _, wire = await three(start)
+    status = await wire.call("getCluster")
+    [server] = status.servers
+    assert (server.address, server.answers, server.heard) == (status.address, True, True)
+    assert server.slots.keys() == {"1", "2", "3"}
+    assert [(shard.name, shard.inReach, shard.ownersVersion) for shard in status.shards] == [
+        ("1", True, 0),
+        ("2", True, 0),
+        ("3", True, 0),
+    ]
+    assert {(*shard.owners,) for shard in status.shards} == {(0,) * 16}
+    assert (status.forwarded, status.moves, status.answersLost, status.incomplete) == ([], 0, 0, None)
+
+
 async def test_with_every_shard_dequeue_only_enqueues_are_rejected_and_dequeues_go_on(start: Start) -> None:
     rig, wire = await three(start)
     await on_each_shard(wire)

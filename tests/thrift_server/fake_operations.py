@@ -6,7 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from pinlater.domain.calls import AckResult, Enqueued, JobCount, ServerInfo, SettingsInForce, WaitingDequeues
+from pinlater.domain.calls import (
+    AckResult,
+    ClusterServer,
+    ClusterShard,
+    ClusterStatus,
+    Enqueued,
+    ForwardedCalls,
+    JobCount,
+    ServerInfo,
+    SettingsInForce,
+    WaitingDequeues,
+)
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Attempt, ClaimedJob, JobState, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
@@ -68,6 +79,18 @@ ANSWERS: dict[str, Any] = {
     "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
     "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
     "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
+    "cluster": ClusterStatus(
+        "a:1",
+        [
+            ClusterServer("a:1", "a-7", {"1": 4}, True, True, None, True),
+            ClusterServer("b:1", "", {"1": 5}, False, True, 250, False, 3, 2**40, 2**41),
+        ],
+        [ClusterShard("1", False, 2**33, ["a:1", "b:1", ""], [2])],
+        [ForwardedCalls("insert", 2**40, 2**41, 2**42, 2**43)],
+        2**44,
+        2**45,
+        True,
+    ),
     "set_paused": None,
     "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
     "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),

@@ -72,6 +72,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getSettingsInForce": ("in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
+    "getCluster": ("cluster", (), {}),
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
 
@@ -234,6 +235,44 @@ ANSWERED: dict[str, Any] = {
         "origins": {"claimTimeoutMillis": "queue"},
     },
     "getWaitingDequeues": [{"queueName": "emails", "source": "w-1", "number": 2}],
+    "getCluster": {
+        "address": "a:1",
+        "servers": [
+            {
+                "address": "a:1",
+                "name": "a-7",
+                "slots": {"1": 4},
+                "answers": True,
+                "heard": True,
+                "heardMillisAgo": None,
+                "usable": True,
+                "unansweredCalls": 0,
+                "itemsSent": 0,
+                "itemsTaken": 0,
+            },
+            {
+                "address": "b:1",
+                "name": None,
+                "slots": {"1": 5},
+                "answers": False,
+                "heard": True,
+                "heardMillisAgo": 250,
+                "usable": False,
+                "unansweredCalls": 3,
+                "itemsSent": 2**40,
+                "itemsTaken": 2**41,
+            },
+        ],
+        "shards": [
+            {"name": "1", "inReach": False, "ownersVersion": 2**33, "owners": [0, 1, -1], "misplacedSlices": [2]}
+        ],
+        "forwarded": [
+            {"kind": "insert", "callsSent": 2**40, "itemsSent": 2**41, "callsTaken": 2**42, "itemsTaken": 2**43}
+        ],
+        "moves": 2**44,
+        "answersLost": 2**45,
+        "incomplete": True,
+    },
     "deleteJobsByDescriptor": 6,
 }
 

@@ -93,6 +93,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
         "getSettingsInForce": {"queueName": "emails"},
         "getWaitingDequeues": {},
+        "getCluster": {},
         "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
     }
 

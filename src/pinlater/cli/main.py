@@ -52,6 +52,7 @@ COMMANDS: dict[str, str] = {
     "settings": RUNNING,
     "migrate": RUNNING,
     "shards": RUNNING,
+    "cluster": RUNNING,
     "backup": RUNNING,
     "import-original": RUNNING,
     "version": TRYING,

@@ -355,6 +355,10 @@ def waiting_dequeues() -> Call[list[values.WaitingDequeues]]:
     return Call("getWaitingDequeues", (), _parsing.waiting_dequeues, Resend.SAFE)
 
 
+def cluster() -> Call[values.ClusterStatus]:
+    return Call("getCluster", (), _parsing.cluster_status, Resend.SAFE)
+
+
 def pause_queue(queue: str) -> Call[None]:
     return Call("pauseQueue", (queue,), _nothing, Resend.SAFE)
 

@@ -160,6 +160,43 @@ def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.Wait
     return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]
 
 
+def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
+    """Servers and shards, with the addresses of owners."""
+    addresses = [server.address for server in status.servers]
+    servers = [
+        values.ClusterServer(
+            address=server.address,
+            name=server.name or "",
+            slots=server.slots,
+            answers=server.answers,
+            heard=server.heard,
+            heard_ms=server.heardMillisAgo,
+            usable=server.usable,
+            unanswered_calls=server.unansweredCalls,
+            items_sent=server.itemsSent,
+            items_taken=server.itemsTaken,
+        )
+        for server in status.servers
+    ]
+    shards = [
+        values.ClusterShard(
+            shard.name,
+            shard.inReach,
+            shard.ownersVersion,
+            [addresses[index] if 0 <= index < len(addresses) else "" for index in shard.owners],
+            shard.misplacedSlices,
+        )
+        for shard in status.shards
+    ]
+    forwarded = [
+        values.ForwardedCalls(each.kind, each.callsSent, each.itemsSent, each.callsTaken, each.itemsTaken)
+        for each in status.forwarded
+    ]
+    return values.ClusterStatus(
+        status.address, servers, shards, forwarded, status.moves, status.answersLost, bool(status.incomplete)
+    )
+
+
 def queue_stats(stats: types.QueueStats) -> values.QueueStats:
     """A queue's counts and rates."""
     rates = stats.rates

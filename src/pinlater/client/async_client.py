@@ -60,6 +60,10 @@ class AsyncClient(AsyncFace):
         """Who waits for jobs on the server that answers, by queue and source."""
         return await self._run(_calls.waiting_dequeues())
 
+    async def cluster(self) -> values.ClusterStatus:
+        """Which servers share the shards, and which of them owns what, as the server that answers knows it."""
+        return await self._run(_calls.cluster())
+
     async def pause_queue(self, queue: str) -> None:
         """Stops dequeues; enqueues and acks go on."""
         await self._run(_calls.pause_queue(queue))

@@ -60,6 +60,10 @@ class Client(SyncFace):
         """Who waits for jobs on the server that answers, by queue and source."""
         return self._run(_calls.waiting_dequeues())
 
+    def cluster(self) -> values.ClusterStatus:
+        """Which servers share the shards, and which of them owns what, as the server that answers knows it."""
+        return self._run(_calls.cluster())
+
     def pause_queue(self, queue: str) -> None:
         """Stops dequeues; enqueues and acks go on."""
         self._run(_calls.pause_queue(queue))

@@ -17,7 +17,11 @@ from pinlater.domain.calls import AckBatch as AckBatch
 from pinlater.domain.calls import AckResult as AckResult
 from pinlater.domain.calls import Checkpoint as Checkpoint
 from pinlater.domain.calls import Claim as Claim
+from pinlater.domain.calls import ClusterServer as ClusterServer
+from pinlater.domain.calls import ClusterShard as ClusterShard
+from pinlater.domain.calls import ClusterStatus as ClusterStatus
 from pinlater.domain.calls import Enqueued as Enqueued
+from pinlater.domain.calls import ForwardedCalls as ForwardedCalls
 from pinlater.domain.calls import Job as Job
 from pinlater.domain.calls import JobCount as JobCount
 from pinlater.domain.calls import ServerInfo as ServerInfo

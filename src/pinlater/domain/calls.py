@@ -120,6 +120,66 @@ class WaitingDequeues(NamedTuple):
     number: int
 
 
+class ClusterServer(NamedTuple):
+    """One server of the shards, as the server that answers knows it. `address`: as it announced itself to the other servers.
+
+    `name`: host and process id, if the shards say it. `slots`: by shard. `heard`: whether it said something within the last moments;
+    `heard_ms`: how long ago that was, None if it never did. `usable`: whether the server that answers can send calls to it;
+    `unanswered_calls`: of those sent. Items: since the start of the server that answers.
+    """
+
+    address: str
+    name: str = ""
+    slots: Mapping[str, int] = {}
+    answers: bool = False
+    """Whether it is the server that answers."""
+    heard: bool = False
+    heard_ms: int | None = None
+    usable: bool = False
+    unanswered_calls: int = 0
+    items_sent: int = 0
+    items_taken: int = 0
+
+
+class ClusterShard(NamedTuple):
+    """One shard. `owners`: the addresses of the servers that own its slices, by slice, '' for none. `version`: of the owners.
+
+    `misplaced`: slices that are about to get another owner.
+    """
+
+    name: str
+    in_reach: bool
+    version: int
+    owners: Sequence[str]
+    misplaced: Sequence[int] = ()
+
+
+class ForwardedCalls(NamedTuple):
+    """Calls of one kind between the server that answers and others since its start, and the items in them."""
+
+    kind: str
+    calls_sent: int = 0
+    items_sent: int = 0
+    calls_taken: int = 0
+    items_taken: int = 0
+
+
+class ClusterStatus(NamedTuple):
+    """What the server that answers, `address`, knows of the servers of its shards. A server that shares no shards owns everything.
+
+    `moves`: how often a slice got another owner, as this server has seen since its start. `answers_lost`: requests that it sent to
+    other servers, and whose answer did not come. `incomplete`: there are more servers or shards than an answer holds.
+    """
+
+    address: str
+    servers: Sequence[ClusterServer]
+    shards: Sequence[ClusterShard]
+    forwarded: Sequence[ForwardedCalls] = ()
+    moves: int = 0
+    answers_lost: int = 0
+    incomplete: bool = False
+
+
 class ServerInfo(NamedTuple):
     """What a client may want to know before it talks. `now_ms` is the server's clock."""
 

@@ -172,6 +172,8 @@ class App:
         reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
         with listening("Wakes", host, wake_port):
             await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
+        self.cluster.show(self.metrics)
+        self.core.service.cluster_status = self.cluster.status
 
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""

@@ -12,20 +12,25 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pinlater.domain.calls import ClusterStatus
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.forwarding.carry_out import CarryOut
 from pinlater.server.forwarding.forwarding import Forwarding
+from pinlater.server.forwarding.gauges import show_forwarding
 from pinlater.server.forwarding.messages import Kind
 from pinlater.server.forwarding.peer_listener import PeerListener
+from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
+from pinlater.server.ownership.gauges import show_owners
 from pinlater.server.ownership.ownership import Ownership
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.peers import Peers
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import Claimed
+from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +144,20 @@ class Cluster:
             await self.ownership.look(self.members.by_shard)
         if self.forwarding is not None and self._peers is not None:
             self.forwarding.know(self._peers.by_address)
+
+    def show(self, metrics: Metrics) -> None:
+        """What /metrics shows of it. Nothing before `listen`."""
+        if self.ownership is not None and self.forwarding is not None:
+            show_owners(self.ownership, metrics)
+            show_forwarding(self.forwarding, self.listener.taken, metrics)
+
+    def status(self) -> ClusterStatus:
+        """Which servers there are, and which of them owns what. To be called after `listen`."""
+        if self.ownership is None or self.forwarding is None:
+            raise RuntimeError("this server does not listen to others")
+        return status_of(
+            self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._heard_s
+        )
 
     async def leave(self) -> None:
         """Hands over what this server owns: it stops."""

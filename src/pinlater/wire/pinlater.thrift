@@ -422,6 +422,63 @@ struct WaitingDequeues {
   3: required i32 number
 }
 
+// A server of the shards, as the server that answers knows it.
+struct ClusterServer {
+  // As it announced itself to the other servers.
+  1: required string address
+  // Host and process id, if the shards say it.
+  2: optional string name
+  // By shard.
+  3: required map<string, i32> slots
+  // It is the server that answers.
+  4: required bool answers
+  // It said something over a connection within the last moments.
+  5: required bool heard
+  // How long ago that was; absent if it never did.
+  6: optional i64 heardMillisAgo
+  // The server that answers can send calls to it.
+  7: required bool usable
+  8: required i32 unansweredCalls
+  // Requests and acks sent to it, and taken from it, since the start of the server that answers.
+  9: required i64 itemsSent
+  10: required i64 itemsTaken
+}
+
+struct ClusterShard {
+  1: required string name
+  2: required bool inReach
+  // Grows with each change of the owners; 0 if servers do not share the shard.
+  3: required i64 ownersVersion
+  // Indices of ClusterStatus.servers, by slice; -1 for none.
+  4: required list<i32> owners
+  // Slices that are about to get another owner.
+  5: required list<i32> misplacedSlices
+}
+
+// Calls of one kind between the server that answers and others since its start, and the items in them.
+struct ForwardedCalls {
+  // insert, claim, finish, extend, checkpoint, release
+  1: required string kind
+  2: required i64 callsSent
+  3: required i64 itemsSent
+  4: required i64 callsTaken
+  5: required i64 itemsTaken
+}
+
+struct ClusterStatus {
+  // Of the server that answers, as in `servers`.
+  1: required string address
+  2: required list<ClusterServer> servers
+  3: required list<ClusterShard> shards
+  4: required list<ForwardedCalls> forwarded
+  // How often a slice got another owner since the start of the server that answers.
+  5: required i64 moves
+  // Requests sent to other servers whose answers did not come.
+  6: required i64 answersLost
+  // There are more servers or shards than an answer holds.
+  7: optional bool incomplete
+}
+
 struct ServerInfo {
   1: required string version
   // Names of what this server can do beyond the original, so that a client can ask before it uses it.
@@ -520,6 +577,9 @@ service PinLater {
 
   // Who waits for jobs on this server, by queue and source.
   list<WaitingDequeues> getWaitingDequeues(1: RequestContext context) throws (1: PinLaterException e)
+
+  // Which servers share the shards, and which of them owns what, as the server that answers knows it.
+  ClusterStatus getCluster(1: RequestContext context) throws (1: PinLaterException e)
 
   // How many were deleted, in whatever state they were.
   i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)

@@ -69,11 +69,12 @@ class Call(Generic[Item, Result]):
             elif lane.orphaned is not None:
                 lane.orphaned(item, result)
 
-    def fail(self, error: PinLaterError) -> None:
-        """Fails for every caller that still waits."""
-        for *_, future in self.callers:
-            if not future.done():
-                future.set_exception(error)
+    def fail(self, error: PinLaterError) -> int:
+        """Fails for every caller that still waits; for how many."""
+        waiting = [future for *_, future in self.callers if not future.done()]
+        for future in waiting:
+            future.set_exception(error)
+        return len(waiting)
 
 
 class Sender(Protocol):

@@ -17,6 +17,7 @@ from pinlater.domain.slices import SLICES
 from pinlater.server.forwarding.forward_lane import ForwardLane
 from pinlater.server.forwarding.messages import Kind
 from pinlater.server.forwarding.peer_connection import PeerConnection
+from pinlater.server.forwarding.traffic import TrafficByServer
 from pinlater.server.sharding.peers import Address, Peer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
@@ -66,6 +67,7 @@ class Forwarding:
         self._connections: dict[str, PeerConnection] = {}
         self._lanes: dict[tuple[PeerConnection, str], ForwardLanes] = {}
         self._closed = False
+        self.sent = TrafficByServer()
 
     @property
     def connections(self) -> Mapping[str, PeerConnection]:
@@ -178,6 +180,7 @@ class Forwarding:
             self._shards.clock.monotonic,
             self._changed,
             lambda connection: self._know_waits(peer.at, connection.waits),
+            self.sent.of(address),
         )
         loop = asyncio.get_running_loop()
         try:

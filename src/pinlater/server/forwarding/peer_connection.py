@@ -16,6 +16,7 @@ from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.forward_lane import Call, NotSent
 from pinlater.server.forwarding.frames import Frames
 from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, WAITS, BadMessage, Part
+from pinlater.server.forwarding.traffic import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,8 @@ _LATE_S = 1.0
 class PeerConnection(asyncio.Protocol):
     """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
 
-    `waits_changed(connection)`: when `waits` has changed. `monotonic`: in seconds. `usable`: whether calls may be sent.
+    `waits_changed(connection)`: when `waits` has changed. `monotonic`: in seconds. `usable`: whether calls may be sent. `traffic` counts
+    what is sent to this server.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class PeerConnection(asyncio.Protocol):
         monotonic: Callable[[], float],
         changed: Callable[[PeerConnection], None],
         waits_changed: Callable[[PeerConnection], None] = lambda _: None,
+        traffic: Traffic | None = None,
     ) -> None:
         self.address = address
         self.usable = False
@@ -63,6 +66,12 @@ class PeerConnection(asyncio.Protocol):
         self._closing = False
         self._stopping = False  # the other server, as it said
         self.frames = 0
+        self._traffic = traffic or Traffic()
+
+    @property
+    def unanswered(self) -> int:
+        """Calls that were sent and are not answered."""
+        return len(self._sent)
 
     async def wait_ready(self) -> None:
         """Returns once both sides have proven themselves. Raises `ConnectionError`."""
@@ -98,6 +107,7 @@ class PeerConnection(asyncio.Protocol):
             number = self._numbers = self._numbers + 1
             self._sent[number] = call
             call.lane.sent(number, call)
+            self._traffic.count(call.lane.kind, len(call.items))
             parts.append(Part(number, call.lane.kind, call.lane.shard, messages.encoded_items(call.items)))
             size_bytes += call.size_bytes
         if parts:
@@ -152,11 +162,14 @@ class PeerConnection(asyncio.Protocol):
                 continue
             answers: Sequence[Any] = messages.answers_of(call.lane.kind, part)
             if len(answers) != len(call.items):
-                call.fail(self._unknown())
+                self._lose(call, self._unknown())
                 raise BadMessage(f"{len(answers)} answers to {len(call.items)} items")
             call.answer(answers)
         if self._closing and not self._sent:
             self.abort()
+
+    def _lose(self, call: Call[Any, Any], error: OutcomeUnknown) -> None:
+        self._traffic.count_lost(call.fail(error))
 
     def _unknown(self) -> OutcomeUnknown:
         return OutcomeUnknown("The connection to the server that owns the queue was lost before its answer came")
@@ -176,7 +189,7 @@ class PeerConnection(asyncio.Protocol):
         for call in self._sent.values():
             if now_s - call.sent_s < limit_s:
                 break
-            call.fail(OutcomeUnknown(f"The server that owns the queue did not answer within {limit_s:g} s"))
+            self._lose(call, OutcomeUnknown(f"The server that owns the queue did not answer within {limit_s:g} s"))
         if self._asked_s is not None:
             if now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False
@@ -217,7 +230,7 @@ class PeerConnection(asyncio.Protocol):
             call.lane.ended(None, call)
         sent, self._sent = self._sent, {}
         for number, call in sent.items():
-            call.fail(self._unknown())
+            self._lose(call, self._unknown())
             call.lane.ended(number, call)
         self.waits = None
         self._waits_changed(self)

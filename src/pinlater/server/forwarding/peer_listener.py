@@ -17,6 +17,7 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.frames import Frames
 from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, Kind, PartAnswer
+from pinlater.server.forwarding.traffic import Traffic, TrafficByServer
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class PeerListener:
         self.known_secrets = known_secrets
         self.connections: set[_Incoming] = set()
         self._waits = 0
+        self.taken = TrafficByServer()
         self._server: asyncio.Server | None = None
 
     async def open(self, host: str, port: int = 0) -> int:
@@ -138,6 +140,7 @@ class _Incoming(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._out: list[_Answered] = []
         self._unanswered_bytes = 0
+        self._taken = Traffic()
         self.proven = False
         self.heard_s = listener.monotonic()
 
@@ -174,6 +177,7 @@ class _Incoming(asyncio.Protocol):
                 continue
             items = messages.items_of(part)
             kind = Kind(part.kind)
+            self._taken.count(kind, len(items))
             self._unanswered_bytes += share
             answers = self._listener.carry_out(kind, part.shard, items)
             answers.add_done_callback(
@@ -201,6 +205,7 @@ class _Incoming(asyncio.Protocol):
     def _flush(self) -> None:
         out, self._out = self._out, []
         if self._transport is None or self._transport.is_closing():
+            self._taken.count_lost(sum([len(answered.items) for answered in out]))
             for answered in out:
                 if answered.done.exception() is None:
                     self._listener.undelivered(answered.kind, answered.shard, answered.items, answered.done.result())
@@ -231,6 +236,7 @@ class _Incoming(asyncio.Protocol):
         handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets())
         self.proven = True
         self.tell_waits()
+        self._taken = self._listener.taken.of(self.address)
         self._listener.look(self.address)
         self._frames.limit_bytes = FRAME_BYTES_MAX
         if self._deadline is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pinlater.domain.calls import ServerInfo, WaitingDequeues
+from pinlater.domain.calls import ClusterStatus, ServerInfo, WaitingDequeues
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
+from pinlater.server.operations.cluster_status import status_alone
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.identity import Identity
@@ -46,13 +47,15 @@ FEATURES = (
     "run-jobs",
     "settings-in-force",
     "waiting-dequeues",
+    "cluster",
 )
 
 
 class Service:
     """One object for each group of operations. A transport calls them there: `service.enqueuing.enqueue(...)`.
 
-    Every operation raises `PinLaterError` for an answer other than success.
+    Every operation raises `PinLaterError` for an answer other than success. `cluster_status` says what `cluster` answers, where servers
+    share the shards.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Service:
         self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
         self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
         self.inspecting = Inspect(shards, queue_cache, metrics, clock, settings, self.searches)
+        self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
         self.bulk = Bulk(shards, queue_cache, self.inspecting, dispatcher, metrics, clock, settings)
 
     async def close(self) -> None:
@@ -92,6 +96,10 @@ class Service:
         """Who waits for jobs on this server, by queue and source."""
         waiting = sorted(self.dispatcher.waiting_by_source().items())
         return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
+
+    async def cluster(self) -> ClusterStatus:
+        """Which servers share the shards, and which of them owns what, as this server knows it."""
+        return self.cluster_status()
 
     async def server_info(self) -> ServerInfo:
         """What a client may want to know before it talks."""

@@ -55,6 +55,7 @@ class Ownership:
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
         self._views: dict[str, ShardView] = {}  # by shard; of one unreachable as it was seen last
         self._owners: dict[str, Owners] = {}
+        self._planned: Mapping[str, Sequence[str]] = {}  # by shard
         self._wrong_since: dict[str, float] = {}  # shards whose owners are not as planned
         self.moves = 0
 
@@ -65,16 +66,31 @@ class Ownership:
     def is_calm(self, members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
         """Whether nothing is to be changed, as far as this server knows, and all other servers are heard."""
         others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
-        return not self._wrong_since and all(self._hears(address) for address in others)
+        return not self._wrong_since and all(self.hears(address) for address in others)
 
-    def _hears(self, address: str) -> bool:
+    def owned(self) -> Mapping[str, float]:
+        """How many slices of each shard this server owns."""
+        return {shard: float(owners.by_slice.count(self.address)) for shard, owners in self._owners.items()}
+
+    def version(self, shard: str) -> int:
+        """That of a shard's owners; 0 where none is known."""
+        return self._owners.get(shard, NO_OWNERS).version
+
+    def misplaced(self, shard: str) -> Sequence[int]:
+        """The slices of a shard whose owner is not the planned one."""
+        owners = self.owners(shard)
+        planned = self._planned.get(shard, owners)
+        return [index for index, owner in enumerate(owners) if owner != planned[index]]
+
+    def hears(self, address: str) -> bool:
+        """Whether that server said something over a connection within the last moments."""
         return self._clock.monotonic() - self._heard_s(address) <= UNHEARD_S_MAX
 
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Reads the owners of each of these shards, and changes them if it is this server's turn. `members`: by shard that answered."""
         async with self._looking:
             self._note_missed(members)
-            planned = await self._plan(members)
+            planned = self._planned = await self._plan(members)
             now_s = self._clock.monotonic()
             wrong = [shard for shard in members if tuple(planned[shard.name]) != self.owners(shard.name)]
             self._wrong_since = {shard.name: self._wrong_since.get(shard.name, now_s) for shard in wrong}
@@ -113,7 +129,7 @@ class Ownership:
 
     def _note_missed(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         now_s = self._clock.monotonic()
-        missed = {member.address for found in members.values() for member in found if not self._hears(member.address)}
+        missed = {member.address for found in members.values() for member in found if not self.hears(member.address)}
         self._missed_since = {address: self._missed_since.get(address, now_s) for address in missed}
 
     def _able(self, shard: ShardLanes, found: Sequence[Member]) -> list[Member]:
@@ -152,12 +168,14 @@ class Ownership:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
 
     def _learn(self, shard: ShardLanes, owners: Owners) -> None:
+        known = shard.name in self._owners
         before = self._owners.get(shard.name, NO_OWNERS)
         self._owners[shard.name] = owners
         moved = Counter((old, new) for old, new in zip(before.by_slice, owners.by_slice, strict=True) if old != new)
         if not moved:
             return
-        self.moves += sum(moved.values())
+        if known:  # what a server reads first has not moved
+            self.moves += sum(moved.values())
         for (old, new), slices in sorted(moved.items()):
             logger.info(
                 "slices have another owner",

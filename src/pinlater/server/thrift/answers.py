@@ -6,7 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from pinlater.domain.calls import AckResult, Enqueued, JobCount, ServerInfo, SettingsInForce, WaitingDequeues
+from pinlater.domain.calls import (
+    AckResult,
+    ClusterStatus,
+    Enqueued,
+    JobCount,
+    ServerInfo,
+    SettingsInForce,
+    WaitingDequeues,
+)
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig
@@ -173,6 +181,45 @@ def _settings(config: QueueConfig) -> dict[str, Any]:
 def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
     """Who waits, by queue and source."""
     return [types.WaitingDequeues(*each) for each in found]
+
+
+def cluster_status(status: ClusterStatus) -> types.ClusterStatus:
+    """Servers and shards, with owners as indices."""
+    places = {server.address: index for index, server in enumerate(status.servers) if server.address}
+    servers = [
+        types.ClusterServer(
+            server.address,
+            server.name or None,
+            server.slots,
+            server.answers,
+            server.heard,
+            server.heard_ms,
+            server.usable,
+            number(server.unanswered_calls),
+            server.items_sent,
+            server.items_taken,
+        )
+        for server in status.servers
+    ]
+    shards = [
+        types.ClusterShard(
+            shard.name,
+            shard.in_reach,
+            shard.version,
+            [places.get(owner, -1) for owner in shard.owners],
+            list(shard.misplaced),
+        )
+        for shard in status.shards
+    ]
+    return types.ClusterStatus(
+        status.address,
+        servers,
+        shards,
+        [types.ForwardedCalls(*each) for each in status.forwarded],
+        status.moves,
+        status.answers_lost,
+        status.incomplete or None,
+    )
 
 
 async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:

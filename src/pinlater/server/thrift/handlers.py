@@ -180,6 +180,11 @@ async def get_waiting_dequeues(service: Service, call: received.getWaitingDequeu
     return await in_turns(await service.waiting_dequeues(), answers.waiting_dequeues)
 
 
+async def get_cluster(service: Service, call: received.getCluster_args) -> Any:
+    del call
+    return answers.cluster_status(await service.cluster())
+
+
 async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
     await service.queues.set_paused(call.queueName, True)
 
@@ -225,5 +230,6 @@ HANDLERS: dict[str, Handler] = {
     "countJobs": count_jobs,
     "getSettingsInForce": get_settings_in_force,
     "getWaitingDequeues": get_waiting_dequeues,
+    "getCluster": get_cluster,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,
 }

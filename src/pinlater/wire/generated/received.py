@@ -284,6 +284,45 @@ class WaitingDequeues:
     number: int = _NOT_SENT
 
 
+class ClusterServer:
+    address: str = _NOT_SENT
+    name: str | None = None
+    slots: dict[str, int] = _NOT_SENT
+    answers: bool = _NOT_SENT
+    heard: bool = _NOT_SENT
+    heardMillisAgo: int | None = None
+    usable: bool = _NOT_SENT
+    unansweredCalls: int = _NOT_SENT
+    itemsSent: int = _NOT_SENT
+    itemsTaken: int = _NOT_SENT
+
+
+class ClusterShard:
+    name: str = _NOT_SENT
+    inReach: bool = _NOT_SENT
+    ownersVersion: int = _NOT_SENT
+    owners: list[int] = _NOT_SENT
+    misplacedSlices: list[int] = _NOT_SENT
+
+
+class ForwardedCalls:
+    kind: str = _NOT_SENT
+    callsSent: int = _NOT_SENT
+    itemsSent: int = _NOT_SENT
+    callsTaken: int = _NOT_SENT
+    itemsTaken: int = _NOT_SENT
+
+
+class ClusterStatus:
+    address: str = _NOT_SENT
+    servers: list[ClusterServer] = _NOT_SENT
+    shards: list[ClusterShard] = _NOT_SENT
+    forwarded: list[ForwardedCalls] = _NOT_SENT
+    moves: int = _NOT_SENT
+    answersLost: int = _NOT_SENT
+    incomplete: bool | None = None
+
+
 class ServerInfo:
     version: str = _NOT_SENT
     features: list[str] = _NOT_SENT
@@ -558,6 +597,15 @@ class getWaitingDequeues_args:
 
 class getWaitingDequeues_result:
     success: list[WaitingDequeues] | None = None
+    e: PinLaterException | None = None
+
+
+class getCluster_args:
+    context: RequestContext = _NOT_SENT
+
+
+class getCluster_result:
+    success: ClusterStatus | None = None
     e: PinLaterException | None = None
 
 

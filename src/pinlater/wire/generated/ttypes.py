@@ -1084,6 +1084,139 @@ class WaitingDequeues(TBase):
         self.number = number
 
 
+class ClusterServer(TBase):
+    """
+    Attributes:
+     - address
+     - name
+     - slots
+     - answers
+     - heard
+     - heardMillisAgo
+     - usable
+     - unansweredCalls
+     - itemsSent
+     - itemsTaken
+
+    """
+
+    __slots__ = (
+        'address',
+        'name',
+        'slots',
+        'answers',
+        'heard',
+        'heardMillisAgo',
+        'usable',
+        'unansweredCalls',
+        'itemsSent',
+        'itemsTaken',
+    )
+
+
+    def __init__(self, address=None, name=None, slots=None, answers=None, heard=None, heardMillisAgo=None, usable=None, unansweredCalls=None, itemsSent=None, itemsTaken=None,):
+        self.address = address
+        self.name = name
+        self.slots = slots
+        self.answers = answers
+        self.heard = heard
+        self.heardMillisAgo = heardMillisAgo
+        self.usable = usable
+        self.unansweredCalls = unansweredCalls
+        self.itemsSent = itemsSent
+        self.itemsTaken = itemsTaken
+
+
+class ClusterShard(TBase):
+    """
+    Attributes:
+     - name
+     - inReach
+     - ownersVersion
+     - owners
+     - misplacedSlices
+
+    """
+
+    __slots__ = (
+        'name',
+        'inReach',
+        'ownersVersion',
+        'owners',
+        'misplacedSlices',
+    )
+
+
+    def __init__(self, name=None, inReach=None, ownersVersion=None, owners=None, misplacedSlices=None,):
+        self.name = name
+        self.inReach = inReach
+        self.ownersVersion = ownersVersion
+        self.owners = owners
+        self.misplacedSlices = misplacedSlices
+
+
+class ForwardedCalls(TBase):
+    """
+    Attributes:
+     - kind
+     - callsSent
+     - itemsSent
+     - callsTaken
+     - itemsTaken
+
+    """
+
+    __slots__ = (
+        'kind',
+        'callsSent',
+        'itemsSent',
+        'callsTaken',
+        'itemsTaken',
+    )
+
+
+    def __init__(self, kind=None, callsSent=None, itemsSent=None, callsTaken=None, itemsTaken=None,):
+        self.kind = kind
+        self.callsSent = callsSent
+        self.itemsSent = itemsSent
+        self.callsTaken = callsTaken
+        self.itemsTaken = itemsTaken
+
+
+class ClusterStatus(TBase):
+    """
+    Attributes:
+     - address
+     - servers
+     - shards
+     - forwarded
+     - moves
+     - answersLost
+     - incomplete
+
+    """
+
+    __slots__ = (
+        'address',
+        'servers',
+        'shards',
+        'forwarded',
+        'moves',
+        'answersLost',
+        'incomplete',
+    )
+
+
+    def __init__(self, address=None, servers=None, shards=None, forwarded=None, moves=None, answersLost=None, incomplete=None,):
+        self.address = address
+        self.servers = servers
+        self.shards = shards
+        self.forwarded = forwarded
+        self.moves = moves
+        self.answersLost = answersLost
+        self.incomplete = incomplete
+
+
 class ServerInfo(TBase):
     """
     Attributes:
@@ -2861,6 +2994,49 @@ WaitingDequeues.thrift_spec = (
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'source', 'UTF8', None, ),  # 2
     (3, TType.I32, 'number', None, None, ),  # 3
+)
+all_structs.append(ClusterServer)
+ClusterServer.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'address', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'name', 'UTF8', None, ),  # 2
+    (3, TType.MAP, 'slots', (TType.STRING, 'UTF8', TType.I32, None, False), None, ),  # 3
+    (4, TType.BOOL, 'answers', None, None, ),  # 4
+    (5, TType.BOOL, 'heard', None, None, ),  # 5
+    (6, TType.I64, 'heardMillisAgo', None, None, ),  # 6
+    (7, TType.BOOL, 'usable', None, None, ),  # 7
+    (8, TType.I32, 'unansweredCalls', None, None, ),  # 8
+    (9, TType.I64, 'itemsSent', None, None, ),  # 9
+    (10, TType.I64, 'itemsTaken', None, None, ),  # 10
+)
+all_structs.append(ClusterShard)
+ClusterShard.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'name', 'UTF8', None, ),  # 1
+    (2, TType.BOOL, 'inReach', None, None, ),  # 2
+    (3, TType.I64, 'ownersVersion', None, None, ),  # 3
+    (4, TType.LIST, 'owners', (TType.I32, None, False), None, ),  # 4
+    (5, TType.LIST, 'misplacedSlices', (TType.I32, None, False), None, ),  # 5
+)
+all_structs.append(ForwardedCalls)
+ForwardedCalls.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'kind', 'UTF8', None, ),  # 1
+    (2, TType.I64, 'callsSent', None, None, ),  # 2
+    (3, TType.I64, 'itemsSent', None, None, ),  # 3
+    (4, TType.I64, 'callsTaken', None, None, ),  # 4
+    (5, TType.I64, 'itemsTaken', None, None, ),  # 5
+)
+all_structs.append(ClusterStatus)
+ClusterStatus.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'address', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'servers', (TType.STRUCT, [ClusterServer, None], False), None, ),  # 2
+    (3, TType.LIST, 'shards', (TType.STRUCT, [ClusterShard, None], False), None, ),  # 3
+    (4, TType.LIST, 'forwarded', (TType.STRUCT, [ForwardedCalls, None], False), None, ),  # 4
+    (5, TType.I64, 'moves', None, None, ),  # 5
+    (6, TType.I64, 'answersLost', None, None, ),  # 6
+    (7, TType.BOOL, 'incomplete', None, None, ),  # 7
 )
 all_structs.append(ServerInfo)
 ServerInfo.thrift_spec = (

@@ -1,0 +1,150 @@
+"""What several servers said of their cluster, put together, and where they contradict each other."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus
+from pinlater.domain.slices import slice_of
+
+
+class Answer(NamedTuple):
+    """Of the server at `asked`, an address of --server. `status` is None if it did not answer; then `error` says why."""
+
+    asked: str
+    status: ClusterStatus | None = None
+    error: str = ""
+
+
+class Server(NamedTuple):
+    """One server, as all servers that answered know it. `owns`: slices by shard. Items: as those that answered count them.
+
+    `heard`: whether all others hear it and can send calls to it; None if no other server answered. `heard_ms`: by the one that heard it
+    longest ago.
+    """
+
+    address: str
+    name: str
+    asked: Sequence[str]
+    owns: Mapping[str, int]
+    slots: Mapping[str, int]
+    heard: bool | None
+    heard_ms: int | None
+    items_sent: int
+    items_taken: int
+
+
+def servers_of(answers: Sequence[Answer]) -> list[Server]:
+    """All servers, by address."""
+    views: dict[str, list[ClusterServer]] = {}
+    for status in _distinct(answers):
+        for server in status.servers:
+            views.setdefault(server.address or server.name, []).append(server)
+    owners = {shard.name: Counter(shard.owners) for shard in shards_of(answers)}
+    return [_server(views[key], owners, answers) for key in sorted(views, key=_by_numbers)]
+
+
+def _by_numbers(address: str) -> list[Any]:
+    """Sorts 10.0.0.2 before 10.0.0.10."""
+    return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", address))]
+
+
+def _server(views: Sequence[ClusterServer], owners: Mapping[str, Counter[str]], answers: Sequence[Answer]) -> Server:
+    address = views[0].address
+    others = [view for view in views if not view.answers]
+    return Server(
+        address=address,
+        name=next((view.name for view in views if view.name), ""),
+        asked=[each.asked for each in answers if each.status is not None and each.status.address == address],
+        owns={shard: owned[address] for shard, owned in owners.items() if address and owned[address]},
+        slots={shard: slot for view in views for shard, slot in view.slots.items()},
+        heard=all(map(_reached, others)) if others else None,
+        heard_ms=max((view.heard_ms for view in others if view.heard_ms is not None), default=None),
+        items_sent=sum(view.items_sent for view in others),
+        items_taken=sum(view.items_taken for view in others),
+    )
+
+
+def shards_of(answers: Sequence[Answer]) -> list[ClusterShard]:
+    """All shards, with the newest owners that a server knows. In reach: of all servers that answered."""
+    views: dict[str, list[ClusterShard]] = {}
+    for status in _distinct(answers):
+        for shard in status.shards:
+            views.setdefault(shard.name, []).append(shard)
+    return [
+        max(found, key=lambda shard: shard.version)._replace(in_reach=all(shard.in_reach for shard in found))
+        for found in views.values()
+    ]
+
+
+def owners_of_queue(queue: str, answers: Sequence[Answer]) -> dict[str, str]:
+    """The owner of the queue by shard; '' where it has none."""
+    return {shard.name: shard.owners[slice_of(queue)] for shard in shards_of(answers)}
+
+
+def problems(answers: Sequence[Answer]) -> Iterator[str]:
+    """A sentence for each contradiction, and for each server that does not answer or that another one can't send calls to."""
+    for answer in answers:
+        if answer.status is None:
+            yield f"{answer.asked} does not answer: {answer.error}"
+    for shard in shards_of(answers):
+        yield from _disagreement(shard.name, answers)
+    for answer in answers:
+        for server in () if answer.status is None else answer.status.servers:
+            if server.address and not server.answers and not _reached(server):
+                yield f"{answer.asked} can't send calls to {server.address}"
+
+
+def _disagreement(name: str, answers: Sequence[Answer]) -> Iterator[str]:
+    known: dict[tuple[str, ...], str] = {}  # a server for each version of the owners
+    for answer in answers:
+        if answer.status is None:
+            continue
+        shard = next((shard for shard in answer.status.shards if shard.name == name), None)
+        if shard is not None:
+            known.setdefault(tuple(shard.owners), f"{answer.asked} knows version {shard.version}")
+        elif not answer.status.incomplete:
+            yield f"{answer.asked} does not use shard s{name}"
+    if len(known) > 1:
+        yield f"the servers do not agree on the owners of shard s{name}: {', '.join(known.values())}"
+
+
+def _reached(server: ClusterServer) -> bool:
+    return server.heard and server.usable
+
+
+def _distinct(answers: Sequence[Answer]) -> list[ClusterStatus]:
+    """An answer of each server: two addresses may be those of one."""
+    return list({answer.status.address: answer.status for answer in answers if answer.status is not None}.values())
+
+
+def as_json(answers: Sequence[Answer], queue: str | None) -> dict[str, Any]:
+    """All of it, with the answer of each server."""
+    found = list(problems(answers))
+    return {
+        "agree": not found,
+        "problems": found,
+        "servers": [server._asdict() for server in servers_of(answers)],
+        "shards": [shard._asdict() for shard in shards_of(answers)],
+        "queue": None
+        if queue is None
+        else {"queue": queue, "slice": slice_of(queue), "owners": owners_of_queue(queue, answers)},
+        "answers": [_answer_json(answer) for answer in answers],
+    }
+
+
+def _answer_json(answer: Answer) -> dict[str, Any]:
+    status = answer.status
+    if status is None:
+        return {"asked": answer.asked, "error": answer.error}
+    return {
+        "asked": answer.asked,
+        "error": None,
+        **status._asdict(),
+        "servers": [server._asdict() for server in status.servers],
+        "shards": [shard._asdict() for shard in status.shards],
+        "forwarded": [calls._asdict() for calls in status.forwarded],
+    }

@@ -1,0 +1,114 @@
+"""`pinlater cluster ...`: which servers share the shards, and which of them owns what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import options, output
+from pinlater.cli.cluster_answers import (
+    Answer,
+    Server,
+    as_json,
+    owners_of_queue,
+    problems,
+    servers_of,
+    shards_of,
+)
+from pinlater.client import AsyncClient, ClusterShard
+from pinlater.client.errors import PinLaterError
+from pinlater.domain.slices import slice_of
+
+app = typer.Typer(
+    name="cluster",
+    help="Show which servers share the shards, and which of them owns what.\n\nExample: pinlater cluster status --server a:9010,b:9010",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+_NO_OWNER = "none"
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps the only command in a group of its own."""
+
+
+@app.command()
+def status(
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", "-q", help="Also show the owner of this queue.", autocompletion=options.complete_queue),
+    ] = None,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Ask each server of --server which servers it knows, how many slices of which shards these own, and how many requests it forwarded
+    to each and took from each. Warns if the servers do not agree, or if one can't send calls to another.
+
+    Example: pinlater cluster status --queue emails --server a:9010,b:9010
+    """
+
+    async def ask(client: AsyncClient) -> Sequence[Answer]:
+        found = await asyncio.gather(*(_ask(str(address), timeout) for address in client.servers))
+        errors = [error for _, error in found if error is not None]
+        if len(errors) == len(found):
+            raise errors[0]
+        return [answer for answer, _ in found]
+
+    answers = options.ask(server, timeout, ask)
+    if json:
+        output.print_json(as_json(answers, queue))
+    else:
+        _print_servers(servers_of(answers))
+        output.print_lines([""])
+        _print_shards(shards_of(answers))
+        if queue is not None:
+            output.print_lines([""])
+            rows = [
+                (queue, f"s{shard}", slice_of(queue), owner or _NO_OWNER)
+                for shard, owner in owners_of_queue(queue, answers).items()
+            ]
+            output.print_blocks(["queue", "shard", "slice", "owner"], rows, head="queue ")
+    for problem in problems(answers):
+        typer.echo(f"warning: {problem}", err=True)
+
+
+async def _ask(address: str, timeout_s: float) -> tuple[Answer, PinLaterError | None]:
+    try:
+        async with options.client_for(address, timeout_s) as client:
+            return Answer(address, await client.cluster()), None
+    except PinLaterError as error:
+        return Answer(address, None, error.message), error
+
+
+def _print_servers(servers: Sequence[Server]) -> None:
+    columns = ["server", "asked as", "owns", "heard", "forwarded", "taken"]
+    output.print_blocks(columns, [_server_row(server) for server in servers], head="server ")
+
+
+def _server_row(server: Server) -> output.Row:
+    heard = None if server.heard is None else output.age(server.heard_ms) if server.heard else False
+    owns = {f"s{shard}": slices for shard, slices in server.owns.items()}
+    asked = server.asked or None
+    return (server.address or server.name, asked, owns or None, heard, server.items_sent, server.items_taken)
+
+
+def _print_shards(shards: Sequence[ClusterShard]) -> None:
+    columns = ["shard", "in reach", "version", "moving", "owners"]
+    rows = [
+        (f"s{shard.name}", shard.in_reach, shard.version, len(shard.misplaced), _owners(shard.owners))
+        for shard in shards
+    ]
+    output.print_blocks(columns, rows, head="shard ")
+
+
+def _owners(by_slice: Sequence[str]) -> Mapping[str, int]:
+    """Each owner with the number of its slices, most first."""
+    counted = sorted(Counter(by_slice).items(), key=lambda pair: (-pair[1], pair[0]))
+    return {owner or _NO_OWNER: slices for owner, slices in counted}

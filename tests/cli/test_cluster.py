@@ -1,0 +1,115 @@
+"""`cluster status` against a real server that has its store for itself, and against answers that contradict each other."""
+
+from __future__ import annotations
+
+from pinlater.cli.cluster_answers import Answer, as_json, problems, servers_of, shards_of
+from pinlater.client import ClusterServer, ClusterShard, ClusterStatus
+from pinlater.domain.slices import SLICES, slice_of
+from tests.cli.conftest import Pinlater
+
+
+def test_a_server_on_its_own_file_owns_everything(pinlater: Pinlater) -> None:
+    found = pinlater.ok("cluster", "status", "--queue", "emails", "--json").json
+    assert (found["agree"], found["problems"]) == (True, [])
+    [server] = found["servers"]
+    assert (server["asked"], server["owns"], server["heard"]) == ([pinlater.address], {"1": SLICES}, None)
+    [shard] = found["shards"]
+    assert shard["in_reach"]
+    assert shard["owners"] == [server["address"]] * SLICES
+    assert found["queue"] == {"queue": "emails", "slice": slice_of("emails"), "owners": {"1": server["address"]}}
+    [answer] = found["answers"]
+    assert (answer["moves"], answer["answers_lost"], answer["incomplete"]) == (0, 0, False)
+
+
+def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pinlater) -> None:
+    lines = pinlater.ok("cluster", "status", "--queue", "emails").out.splitlines()
+    address = lines[1].split("\t")[0]
+    assert lines == [
+        "server\tasked as\towns\theard\tforwarded\ttaken",
+        f"{address}\t{pinlater.address}\ts1=16\t-\t0\t0",
+        "",
+        "shard\tin reach\tversion\tmoving\towners",
+        f"s1\tyes\t0\t0\t{address}=16",
+        "",
+        "queue\tshard\tslice\towner",
+        f"emails\ts1\t{slice_of('emails')}\t{address}",
+    ]
+
+
+def test_a_server_that_does_not_answer_is_a_warning_while_another_one_answers(pinlater: Pinlater) -> None:
+    done = pinlater("cluster", "status", "--server", f"{pinlater.address},127.0.0.1:1")
+    assert done.code == 0
+    assert done.err.startswith("warning: 127.0.0.1:1 does not answer: ")
+    assert "s1=16" in done.out
+
+
+def test_no_answer_at_all_is_an_error(offline: Pinlater) -> None:
+    done = offline("cluster", "status", "--json")
+    assert (done.code, done.out) == (3, "")
+    assert "127.0.0.1:1" in done.err
+
+
+ONE, TWO = "10.0.0.1:9011", "10.0.0.2:9011"
+
+
+def answer(asked: str, own: str, other: str, *, owners: str, version: int = 1, heard: bool = True) -> Answer:
+    """`owners`: a digit for each slice."""
+    servers = [
+        ClusterServer(own, "own", {"1": 0}, answers=True, heard=True, usable=True),
+        ClusterServer(other, "other", {"1": 1}, False, heard, 90, True, 0, 3, 4),
+    ]
+    by_slice = [{"1": ONE, "2": TWO, "0": ""}[digit] for digit in owners]
+    return Answer(asked, ClusterStatus(own, servers, [ClusterShard("1", True, version, by_slice, [])]))
+
+
+def test_servers_that_know_the_same_agree() -> None:
+    answers = [
+        answer("a:9010", ONE, TWO, owners="1" * 12 + "2" * 4),
+        answer("b:9010", TWO, ONE, owners="1" * 12 + "2" * 4),
+    ]
+    assert list(problems(answers)) == []
+    assert [(server.address, server.asked, server.owns) for server in servers_of(answers)] == [
+        (ONE, ["a:9010"], {"1": 12}),
+        (TWO, ["b:9010"], {"1": 4}),
+    ]
+    assert {
+        (server.heard, server.heard_ms, server.items_sent, server.items_taken) for server in servers_of(answers)
+    } == {(True, 90, 3, 4)}
+
+
+def test_servers_that_know_different_owners_do_not_agree_and_the_newest_are_shown() -> None:
+    answers = [answer("a:9010", ONE, TWO, owners="1" * 16), answer("b:9010", TWO, ONE, owners="2" * 16, version=2)]
+    [problem] = problems(answers)
+    assert problem == (
+        "the servers do not agree on the owners of shard s1: a:9010 knows version 1, b:9010 knows version 2"
+    )
+    assert [shard.owners for shard in shards_of(answers)] == [[TWO] * 16]
+    assert not as_json(answers, None)["agree"]
+
+
+def test_a_server_that_another_one_does_not_hear_is_a_problem() -> None:
+    answers = [
+        answer("a:9010", ONE, TWO, owners="1" * 16, heard=False),
+        answer("b:9010", TWO, ONE, owners="1" * 16),
+    ]
+    assert list(problems(answers)) == [f"a:9010 can't send calls to {TWO}"]
+    assert [server.heard for server in servers_of(answers)] == [True, False]
+
+
+def test_a_shard_that_one_server_lacks_is_a_problem() -> None:
+    alone = answer("b:9010", TWO, ONE, owners="1" * 16)
+    assert alone.status is not None
+    answers = [answer("a:9010", ONE, TWO, owners="1" * 16), alone._replace(status=alone.status._replace(shards=[]))]
+    assert list(problems(answers)) == ["b:9010 does not use shard s1"]
+
+
+def test_servers_are_sorted_by_the_numbers_in_their_addresses() -> None:
+    tenth = "10.0.0.10:9011"
+    one = Answer("a:9010", ClusterStatus(tenth, [ClusterServer(tenth), ClusterServer(TWO)], []))
+    assert [server.address for server in servers_of([one])] == [TWO, tenth]
+
+
+def test_two_addresses_of_one_server_count_it_once() -> None:
+    answers = [answer(asked, ONE, TWO, owners="1" * 16) for asked in ("a:9010", "10.0.0.1:9010")]
+    [one, two] = servers_of(answers)
+    assert (one.asked, two.items_sent) == (["a:9010", "10.0.0.1:9010"], 3)

@@ -1,0 +1,112 @@
+"""What two servers of the same shards say of each other: `getCluster`, `pinlater cluster status` and /metrics."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinlater.client import Client, ClusterStatus, Job
+from pinlater.domain.slices import SLICES, slice_of
+from pinlater.testing.real_server import RealServer
+from tests.shared_shards.serving import metrics, place_of, wait_until, work_off
+
+Pair = tuple[RealServer, RealServer]
+
+
+@pytest.fixture
+def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Two servers on two Redis shards, each of which owns half of the slices."""
+    place = place_of("redis", tmp_path, request)
+    with ExitStack() as running:
+        one, two = [running.enter_context(RealServer(tmp_path, *place.options, store=place.store)) for _ in range(2)]
+        wait_until(lambda: settled(seen_by(one)) and settled(seen_by(two)))
+        wait_until(lambda: seen_by(one).shards == seen_by(two).shards)
+        yield one, two
+
+
+def seen_by(server: RealServer) -> ClusterStatus:
+    with Client(server.address) as client:
+        return client.cluster()
+
+
+def settled(status: ClusterStatus) -> bool:
+    """Two servers that hear each other own half of the slices each."""
+    owned = Counter(owner for shard in status.shards for owner in shard.owners)
+    reached = [server for server in status.servers if server.heard and server.usable and server.address]
+    return len(reached) == 2 and [owned[server.address] for server in reached] == [SLICES, SLICES]
+
+
+def cluster_status(*arguments: str) -> Any:
+    command = [sys.executable, "-m", "pinlater", "cluster", "status", "--json", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+
+def test_each_server_knows_both_and_what_they_own(pair: Pair) -> None:
+    views = [seen_by(server) for server in pair]
+    assert {view.address for view in views} == {server.address for server in views[0].servers}
+    for server, view in zip(pair, views, strict=True):
+        [own, other] = view.servers
+        assert (own.address, own.answers, own.heard_ms) == (view.address, True, None)
+        assert own.name.endswith(f"-{server.process_id}")
+        assert (other.answers, other.heard, other.usable) == (False, True, True)
+        assert other.heard_ms is not None
+        assert own.slots.keys() == other.slots.keys() == {"1", "2"}
+        assert all(shard.in_reach and shard.version > 0 and not shard.misplaced for shard in view.shards)
+
+
+def test_calls_that_one_server_sends_the_other_takes(pair: Pair) -> None:
+    queues = [f"q{number}" for number in range(20)]
+    with Client(pair[0].address) as client:
+        for queue in queues:
+            client.create_queue(queue)
+            client.enqueue(queue, [Job(b"x")])
+            assert work_off(client, queue) == {b"x"}
+    sent, taken = (
+        {each.kind: (each.calls_sent, each.items_sent) for each in seen_by(pair[0]).forwarded},
+        {each.kind: (each.calls_taken, each.items_taken) for each in seen_by(pair[1]).forwarded},
+    )
+    assert sent["claim"][1] > 0
+    assert sent == taken
+    assert seen_by(pair[0]).servers[1].items_sent == sum(items for _, items in sent.values())
+
+
+def test_the_command_asks_both_servers_and_names_the_owner_of_a_queue(pair: Pair) -> None:
+    done = cluster_status("--server", ",".join(server.address for server in pair), "--queue", "emails")
+    found = json.loads(done.stdout)
+    assert (done.stderr, found["agree"], found["problems"]) == ("", True, [])
+    assert sorted(asked for server in found["servers"] for asked in server["asked"]) == sorted(
+        server.address for server in pair
+    )
+    assert [sum(server["owns"].values()) for server in found["servers"]] == [SLICES, SLICES]
+    shards = {shard.name: shard.owners[slice_of("emails")] for shard in seen_by(pair[0]).shards}
+    assert found["queue"]["owners"] == shards
+
+
+def test_the_command_warns_while_the_shards_list_a_server_that_was_killed(pair: Pair) -> None:
+    gone = seen_by(pair[1]).address
+    pair[1].kill()
+    wait_until(lambda: not seen_by(pair[0]).servers[-1].usable)
+    done = cluster_status("--server", pair[0].address)
+    assert done.stderr == f"warning: {pair[0].address} can't send calls to {gone}\n"
+    assert not json.loads(done.stdout)["agree"]
+
+
+def test_metrics_show_the_owners_and_what_went_from_one_server_to_the_other(pair: Pair) -> None:
+    for server in pair:
+        assert sum(metrics(server, "pinlater_slices_owned").values()) == SLICES
+    with Client(pair[0].address) as client:
+        for number in range(20):
+            client.create_queue(f"q{number}")
+            work_off(client, f"q{number}")
+    sent = metrics(pair[0], "pinlater_forwarded_items")
+    assert sent["claim"] > 0
+    assert metrics(pair[1], "pinlater_taken_items") == sent
+    assert metrics(pair[0], "pinlater_peer_unanswered_calls") == {seen_by(pair[1]).address: 0}
