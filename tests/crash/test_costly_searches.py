@@ -19,6 +19,8 @@ from pinlater.testing.real_server import RealServer
 pytestmark = pytest.mark.crash
 
 PATIENCE_S = 60.0
+# Of CPU. A process that starts and compiles the pattern takes less.
+_SEARCHING_S = 1.0
 # Each body takes RE2 ten seconds and more: it keeps track of 900 places at once where the letters follow no pattern.
 PATTERN, BODY, JOBS = "a.{900}c", bytes(Random(1).choices(b"ab", k=1024 * 1024)), 8
 BUDGETS = ("--set", "jobs.regex_steps_max=1000000000000000", "--set", "jobs.regex_steps_in_flight_max=1000000000000000")
@@ -118,6 +120,7 @@ async def test_a_search_ends_with_its_caller(tmp_path: Path) -> None:
         search = asyncio.create_task(_attack(gone, "scan"))
         await _until(lambda: bool(_children(server)))
         [process] = _children(server)
+        await _until(lambda: process.cpu_times().user > _SEARCHING_S)  # one without work may stay for a minute
         search.cancel()
         await asyncio.wait([search])
         await gone.close()

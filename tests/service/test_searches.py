@@ -74,6 +74,19 @@ async def test_a_cancelled_search_is_killed(searches: SearchProcesses) -> None:
     await _until_gone(process_id)
 
 
+async def test_a_search_that_is_cancelled_while_its_process_begins_leaves_none(searches: SearchProcesses) -> None:
+    search = asyncio.create_task(searches.search(b"b", (b"abc",), PATIENCE_S))
+    async with asyncio.timeout(PATIENCE_S):
+        while not searches.process_ids:
+            await asyncio.sleep(0)  # each turn of the loop: it is known for one or two before it is connected
+    [process_id] = searches.process_ids
+    search.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await search
+    assert not searches.process_ids
+    await _until_gone(process_id)
+
+
 async def test_a_process_whose_server_stands_still_is_ended_by_the_kernel(
     searches: SearchProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,11 +126,13 @@ class SearchProcesses:
             starting.add_done_callback(_end_unwanted)
             raise
         self._all.add(process)
-        await process.connect()
-        if self._closed:
-            self._all.discard(process)
-            process.kill()
-            raise ConnectionAbortedError("the server is stopping")
+        try:
+            await process.connect()
+            if self._closed:
+                raise ConnectionAbortedError("the server is stopping")
+        except BaseException:
+            self._bury(process)
+            raise
         return process
 
     def _bury(self, process: _SearchProcess) -> None:
