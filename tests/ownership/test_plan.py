@@ -82,6 +82,20 @@ def test_the_only_server_of_a_shard_owns_it_beyond_its_share() -> None:
     assert all(planned[name] == ["b"] * SLICES for name in shards)
 
 
+def test_without_balance_only_slices_move_whose_owner_does_not_use_the_shard() -> None:
+    before = plan(fresh(2, ["a", "b"]))
+    [lost] = [name for name, owners in before.items() if "b" in owners]
+    shards = {
+        name: ShardView(owners, ["a", "c"] if name == lost else ["a", "b", "c"]) for name, owners in before.items()
+    }
+    after = plan(shards, balance=False)
+    assert moves(before, after) == SLICES
+    assert after == {**before, lost: ["c"] * SLICES}
+    kept = {name: ShardView(owners, ["a", "b", "c"]) for name, owners in before.items()}
+    assert plan(kept, balance=False) == before
+    assert plan({lost: kept[lost]}, balance=False) == {lost: before[lost]}
+
+
 @settings(max_examples=40)
 @given(
     shards=st.integers(1, 9),

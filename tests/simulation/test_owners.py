@@ -12,6 +12,7 @@ import pytest
 from pinlater.domain.slices import SLICES
 from pinlater.server.config.settings import Settings
 from pinlater.server.ownership.ownership import SILENT_MS_MAX
+from pinlater.server.storage.values import NO_OWNER
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.loop import ProcessState, Timeline, new_process
 from tests.simulation.network import Network
@@ -190,6 +191,69 @@ def test_a_shard_out_of_reach_for_all_moves_nothing_on_the_others() -> None:
         await scene.settled(1.0)
 
     Scene(2, 2).run(work)
+
+
+@pytest.mark.parametrize("servers", [2, 3])
+def test_where_one_server_misses_a_shard_the_others_replace_it_there_and_nothing_moves_then(servers: int) -> None:
+    async def work(scene: Scene) -> None:
+        cut = scene.cluster.servers[-1]
+        lost = next(store for store in scene.stores if store.name in scene.owned(cut))
+        lost.gone_for.add(cut.name)
+        await asyncio.sleep(5.0)
+        assert lost.name not in scene.owned(cut)
+        assert NO_OWNER not in lost.owners.by_slice
+        await scene.unchanged(20.0)
+        lost.gone_for.clear()
+        await scene.settled(20.0)
+        await scene.unchanged(10.0)
+
+    Scene(servers, 2).run(work)
+
+
+def test_where_each_server_misses_another_shard_each_shard_has_owners_that_reach_it() -> None:
+    async def work(scene: Scene) -> None:
+        for cut, store in zip(scene.cluster.servers, scene.stores, strict=True):
+            store.gone_for.add(cut.name)
+        await asyncio.sleep(10.0)
+        for cut, store in zip(scene.cluster.servers, scene.stores, strict=True):
+            assert not {NO_OWNER, address_of(cut)} & set(store.owners.by_slice)
+        await scene.unchanged(20.0)
+        for store in scene.stores:
+            store.gone_for.clear()
+        await scene.settled(20.0)
+
+    Scene(3, 3).run(work)
+
+
+def test_a_server_that_misses_a_shard_hands_over_the_others_when_it_stops() -> None:
+    async def work(scene: Scene) -> None:
+        leaving = scene.cluster.servers[1]
+        leaving.stays_down = True
+        address = address_of(leaving)
+        lost, kept = sorted(scene.stores, key=lambda store: store.name in scene.owned(leaving))
+        assert lost.name not in scene.owned(leaving)
+        lost.gone_for.add(leaving.name)
+        await asyncio.sleep(5.0)
+        assert kept.name in scene.owned(leaving)
+        leaving.stop(grace_s=20.0)
+        await asyncio.sleep(0.1)
+        assert address not in kept.owners.by_slice
+
+    Scene(2, 2).run(work)
+
+
+def test_servers_that_disagree_about_who_lives_change_owners_ever_more_rarely() -> None:
+    async def work(scene: Scene) -> None:
+        odd, denied = scene.cluster.servers[0], address_of(scene.cluster.servers[2])
+        assert odd.app is not None
+        assert odd.app.cluster.ownership is not None
+        odd.app.cluster.ownership._serves = lambda address, _shard: address != denied
+        await asyncio.sleep(120.0)
+        versions = [store.owners.version for store in scene.stores]
+        await asyncio.sleep(120.0)
+        assert sum(store.owners.version for store in scene.stores) - sum(versions) <= 10 * len(scene.stores)
+
+    Scene(3, 2).run(work)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -4,6 +4,10 @@ The owners are kept in each shard, so that nothing else has to run. The server w
 one does, a second later each. Two servers that change them at once don't overwrite each other: a shard takes a change only from a
 server that has read what is stored.
 
+All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
+owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
+the others move back. Servers that undo each other's changes all the same wait longer each time (`rivalry`).
+
 Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in
 the shard is old, owns nothing any more. A server that does not hear all others sends heartbeats to the shards every second, so that one
 that only can't be reached keeps what it owns. If a server was only slow, its requests go on: ownership is for speed, and the store's
@@ -17,9 +21,11 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.ownership.plan import ShardView, plan
+from pinlater.server.ownership.rivalry import Rivalry
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 
@@ -53,8 +59,9 @@ class Ownership:
         self._changed = changed
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
-        self._views: dict[str, ShardView] = {}  # by shard; of one unreachable as it was seen last
-        self._owners: dict[str, Owners] = {}
+        self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
+        self._whole = True  # each server uses each shard, as far as this one sees
+        self._rivalry = Rivalry(shards.clock.monotonic)
         self._planned: Mapping[str, Sequence[str]] = {}  # by shard
         self._wrong_since: dict[str, float] = {}  # shards whose owners are not as planned
         self.moves = 0
@@ -64,9 +71,9 @@ class Ownership:
         return self._owners.get(shard, NO_OWNERS).by_slice
 
     def is_calm(self, members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
-        """Whether nothing is to be changed, as far as this server knows, and all other servers are heard."""
+        """Whether nothing is to be changed, as far as this server knows, each server uses each shard, and all others are heard."""
         others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
-        return not self._wrong_since and all(self.hears(address) for address in others)
+        return self._whole and not self._wrong_since and all(self.hears(address) for address in others)
 
     def owned(self) -> Mapping[str, float]:
         """How many slices of each shard this server owns."""
@@ -92,7 +99,11 @@ class Ownership:
             self._note_missed(members)
             planned = self._planned = await self._plan(members)
             now_s = self._clock.monotonic()
-            wrong = [shard for shard in members if tuple(planned[shard.name]) != self.owners(shard.name)]
+            wrong = [
+                shard
+                for shard in members
+                if shard.name in planned and tuple(planned[shard.name]) != self.owners(shard.name)
+            ]
             self._wrong_since = {shard.name: self._wrong_since.get(shard.name, now_s) for shard in wrong}
             due = [shard for shard in wrong if self._is_due(shard, members[shard], now_s)]
             await asyncio.gather(*(self._change(shard, planned[shard.name]) for shard in due))
@@ -104,28 +115,39 @@ class Ownership:
         await asyncio.gather(*(store.announce(NO_OWNER) for store in stores), return_exceptions=True)
         async with self._looking:
             planned = await self._plan(members)
-            await asyncio.gather(*(self._change(shard, planned[shard.name]) for shard in members))
+            await asyncio.gather(
+                *(self._change(shard, planned[shard.name]) for shard in members if shard.name in planned)
+            )
 
     async def _plan(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[str, Sequence[str]]:
-        """Who should own what: of all shards in the map, unreachable ones as they were seen last."""
-        await self._read(members)
-        seen = {
-            shard.name: ShardView(self.owners(shard.name), {member.address for member in self._able(shard, found)})
-            for shard, found in members.items()
+        """Who should own what, of the shards that say who owns what now."""
+        answered = await self._read(members)
+        views = {
+            shard.name: ShardView(
+                self.owners(shard.name), {member.address for member in self._able(shard, members[shard])}
+            )
+            for shard in answered
         }
-        names = {shard.name for shard in self._shards} | seen.keys()
-        self._views = {name: view for name, view in {**self._views, **seen}.items() if name in names}
-        self._owners = {name: owners for name, owners in self._owners.items() if name in names}
-        return plan(self._views)
+        shared = {shard.name for shard in self._shards if shard.shared is not None}
+        self._whole = shared <= views.keys() and all(
+            view.servers == other.servers for view, other in pairwise(views.values())
+        )
+        self._owners = {name: owners for name, owners in self._owners.items() if name in shared | views.keys()}
+        self._rivalry.keep(shared)
+        return plan(views, balance=self._whole)
 
-    async def _read(self, shards: Iterable[ShardLanes]) -> None:
+    async def _read(self, shards: Iterable[ShardLanes]) -> list[ShardLanes]:
+        """Reads the owners; of those that answered."""
         stores = {shard: shard.shared for shard in shards if shard.shared is not None}
         answers = await asyncio.gather(*(store.owners() for store in stores.values()), return_exceptions=True)
+        answered: list[ShardLanes] = []
         for shard, answer in zip(stores, answers, strict=True):
             if isinstance(answer, Owners):
                 self._learn(shard, answer)
+                answered.append(shard)
             elif not isinstance(answer, PinLaterError):
                 raise answer
+        return answered
 
     def _note_missed(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         now_s = self._clock.monotonic()
@@ -151,7 +173,7 @@ class Ownership:
 
     def _is_due(self, shard: ShardLanes, found: Sequence[Member], now_s: float) -> bool:
         addresses = [member.address for member in self._able(shard, found)]
-        if self.address not in addresses:
+        if self.address not in addresses or self._rivalry.must_wait(shard.name):
             return False
         return now_s - self._wrong_since[shard.name] >= _A_TURN_S * addresses.index(self.address)
 
@@ -162,6 +184,7 @@ class Ownership:
             return
         try:
             if await shard.shared.change_owners(known, new):
+                self._rivalry.changed(shard.name, new.version)
                 self._learn(shard, new)
                 self._changed()
         except PinLaterError as error:
@@ -171,6 +194,7 @@ class Ownership:
         known = shard.name in self._owners
         before = self._owners.get(shard.name, NO_OWNERS)
         self._owners[shard.name] = owners
+        self._rivalry.seen(shard.name, owners.version)
         moved = Counter((old, new) for old, new in zip(before.by_slice, owners.by_slice, strict=True) if old != new)
         if not moved:
             return

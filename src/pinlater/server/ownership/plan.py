@@ -20,18 +20,20 @@ class ShardView(NamedTuple):
     servers: Collection[str]
 
 
-def plan(shards: Mapping[str, ShardView]) -> dict[str, list[str]]:
+def plan(shards: Mapping[str, ShardView], *, balance: bool = True) -> dict[str, list[str]]:
     """The owners of each shard's slices, by shard. A slice of a shard that no server uses has none.
 
-    The same for every server that sees the same. A plan of its own result changes nothing.
+    The same for every server that sees the same. A plan of its own result changes nothing. Without `balance` a slice moves only if its
+    owner does not use the shard: then no two servers undo each other's changes, even if they see different shards.
     """
     planned = {
         name: [owner if owner in view.servers else NO_OWNER for owner in view.owners]
         for name, view in sorted(shards.items())
     }
     shares = _shares(shards, planned)
-    for server, share in shares.items():
-        _give_up(server, share, planned)
+    if balance:
+        for server, share in shares.items():
+            _give_up(server, share, planned)
     _hand_out(shards, shares, planned)
     return planned
 
