@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
+from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
-from pinlater.server.forwarding import peer_listener
+from pinlater.server.forwarding import handshake, messages, peer_listener
 from pinlater.server.forwarding.forward_lane import ForwardLane, NotSent
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import Kind, Part
 from pinlater.server.forwarding.peer_connection import PeerConnection
 from pinlater.server.forwarding.peer_listener import PeerListener
 from pinlater.server.forwarding.traffic import Traffic
@@ -30,7 +30,10 @@ class Owner:
         self.answers: list[asyncio.Future[Sequence[Any]]] = []
         self.undelivered: list[Sequence[Any]] = []
         self.at_once = True
-        self.listener = PeerListener(self.carry_out, self.not_delivered, lambda: [b"another", SECRET])
+        self.unreachable: list[str] = []
+        self.listener = PeerListener(
+            self.carry_out, self.not_delivered, lambda: [b"another", SECRET], unreachable=lambda: self.unreachable
+        )
         self.port = 0
 
     def carry_out(self, kind: Kind, shard: str, items: Sequence[Any]) -> asyncio.Future[Sequence[Any]]:
@@ -111,6 +114,10 @@ async def asker(owner: Owner) -> AsyncIterator[Asker]:
 def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertRequest:
     job = NewJob(job_id, body, 1, 5, 3, "", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9), None, None)
     return InsertRequest(queue, [job], "key", b"\x00\xff", max_backlog=4)
+
+
+async def read_message(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(messages.LENGTH_BYTES), "big"))
 
 
 async def until(condition: Any) -> None:
@@ -297,6 +304,66 @@ async def test_a_server_that_does_not_say_that_it_runs_is_left_aside_until_it_do
         await asked
     owner.answers[0].set_result([Inserted([1], {}, False)])
     await until(lambda: asker.orphans)
+
+
+async def test_shards_that_a_server_can_not_reach_any_more_are_known_though_it_answers_calls_all_the_time(
+    asker: Asker, owner: Owner
+) -> None:
+    owner.unreachable = ["2"]
+    async with asyncio.timeout(20):
+        while asker.link.unreachable != ["2"]:
+            await asker.insert(request(1))
+            asker.link.look(ask_after_s=0.05, stall_s=60.0, limit_s=60.0)
+    owner.unreachable = []
+    async with asyncio.timeout(20):
+        while asker.link.unreachable != []:
+            await asker.insert(request(1))
+            asker.link.look(ask_after_s=0.05, stall_s=60.0, limit_s=60.0)
+
+
+async def test_calls_that_are_read_together_with_the_proof_are_carried_out(owner: Owner) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
+    asked = handshake.hello("127.0.0.1:1")
+    writer.write(handshake.encoded(asked))
+    answered = handshake.decoded(await read_message(reader), handshake.Welcome)
+    part = Part(1, Kind.INSERT, "1", messages.encoded_items([request(1, body=b"x" * 5_000)]))
+    writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)) + messages.frame([part]))
+    await until(lambda: owner.asked)
+    writer.transport.abort()
+    await until(lambda: not owner.listener.connections)
+
+
+async def test_an_answer_that_can_not_be_read_fails_its_callers_and_those_after_it(
+    asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unreadable = messages.encoded_items([["no", "Inserted"]])
+    monkeypatch.setattr(messages, "answer", lambda number, _: messages.PartAnswer(number, unreadable, {}))
+    asked = [asker.insert(request(number), str(number)) for number in range(2)]
+    for future in asked:
+        with pytest.raises(OutcomeUnknown):
+            async with asyncio.timeout(20):
+                await future
+    assert not asker.link.usable
+    assert asker.link.unanswered == 0
+
+
+async def test_a_request_that_can_not_be_encoded_fails_alone(asker: Asker, owner: Owner) -> None:
+    asked = [asker.insert(request(number, queue="\ud800" if number == 2 else "emails")) for number in range(4)]
+    with pytest.raises(UnicodeEncodeError):
+        async with asyncio.timeout(20):
+            await asked.pop(2)
+    answers = await asyncio.gather(*asked)
+    assert [answer.ids for answer in answers] == [[0], [1], [3]]
+    with pytest.raises(UnicodeEncodeError):
+        async with asyncio.timeout(20):
+            await asker.insert(request(5, queue="\ud800"))
+    assert (await asker.insert(request(6))).ids == [6]
+    assert asker._lanes["1"].waiting == 0
+
+
+def test_a_call_that_was_not_sent_is_to_clients_one_to_an_unreachable_shard() -> None:
+    error = NotSent()
+    assert (error.code, error.detail) == (ErrorCode.SHARD_CONNECTION_FAILED, "SHARD_UNREACHABLE")
 
 
 async def test_a_server_that_does_not_know_the_secret_is_not_heard(owner: Owner) -> None:

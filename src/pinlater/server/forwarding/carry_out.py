@@ -42,6 +42,8 @@ class CarryOut:
         here = self._shards.get(shard)
         if here is None:
             return _failed(ShardConnectionFailed(f"The server that owns the queue does not use shard {shard}"))
+        if not here.healthy:  # the other server has not learned of it yet
+            return _failed(ShardConnectionFailed(f"The server that owns the queue can't reach shard {shard}"))
         lane = _LANES[kind](here)
         if kind not in _SINGLE:
             try:
@@ -90,9 +92,35 @@ class _Together:
 
 def _with_ids(shard: ShardLanes, request: InsertRequest) -> InsertRequest:
     make = tuple.__new__  # quicker than a class's own call
+    ids = shard.ids.make(len(request.jobs))
     jobs = [
-        make(NewJob, (job_id, *fields))
-        for job_id, (_, *fields) in zip(shard.ids.make(len(request.jobs)), request.jobs, strict=True)
+        make(
+            NewJob,
+            (
+                job_id,
+                body,
+                priority,
+                run_after_ms,
+                attempts_allowed,
+                custom_status,
+                headers,
+                unique,
+                claim_timeout_ms,
+                expires_at_ms,
+            ),
+        )
+        for job_id, (
+            _,
+            body,
+            priority,
+            run_after_ms,
+            attempts_allowed,
+            custom_status,
+            headers,
+            unique,
+            claim_timeout_ms,
+            expires_at_ms,
+        ) in zip(ids, request.jobs, strict=True)
     ]
     return request._replace(jobs=jobs)
 

@@ -21,9 +21,7 @@ _UNDER_WAY_MAX = 200_000
 
 
 class NotSent(ShardConnectionFailed):
-    """The call was not sent to the server that owns the queue; nothing of it was done."""
-
-    detail = "NOT_SENT"
+    """The call was not sent to the server that owns the queue; nothing of it was done. To a client it is a shard that is unreachable."""
 
 
 class Call(Generic[Item, Result]):
@@ -54,6 +52,20 @@ class Call(Generic[Item, Result]):
                     self.lane.waiting -= 1
                 else:
                     self.add(item, items[start:end], future)
+        return bool(self.callers)
+
+    def fail_unsendable(self, encode: Callable[[Sequence[Any]], object]) -> bool:
+        """Fails, for their callers alone, the items that can't be encoded; whether anything is left."""
+        callers, items = self.callers, self.items
+        self.callers, self.items = [], []
+        for item, start, end, future in callers:
+            try:
+                encode(items[start:end])
+            except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
+                self.lane.waiting -= 1
+                future.set_exception(error)
+            else:
+                self.add(item, items[start:end], future)
         return bool(self.callers)
 
     def answer(self, answers: Sequence[Any]) -> None:

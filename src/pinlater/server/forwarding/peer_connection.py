@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
+
+from msgspec import Raw
 
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.forward_lane import Call, NotSent
 from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, WAITS, BadMessage, Part
+from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, WAITS, BadMessage, Part, PartAnswer
 from pinlater.server.forwarding.traffic import Traffic
 
 logger = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class PeerConnection(asyncio.Protocol):
         self._sent: dict[int, Call[Any, Any]] = {}
         self._asked_s: float | None = None  # when it was asked whether the server runs, until it says so
         self._looked_s = self.heard_s = monotonic()
+        self._said_s = -math.inf  # when the server said that it runs
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         self._closing = False
@@ -101,6 +105,9 @@ class PeerConnection(asyncio.Protocol):
             call.lane.gathered()
             if not call.drop_cancelled():
                 continue
+            items = self._encoded(call)
+            if items is None:
+                continue
             if parts and size_bytes + call.size_bytes > _FRAME_BYTES:
                 self._write(messages.frame(parts))
                 parts, size_bytes = [], 0
@@ -108,10 +115,18 @@ class PeerConnection(asyncio.Protocol):
             self._sent[number] = call
             call.lane.sent(number, call)
             self._traffic.count(call.lane.kind, len(call.items))
-            parts.append(Part(number, call.lane.kind, call.lane.shard, messages.encoded_items(call.items)))
+            parts.append(Part(number, call.lane.kind, call.lane.shard, items))
             size_bytes += call.size_bytes
         if parts:
             self._write(messages.frame(parts))
+
+    def _encoded(self, call: Call[Any, Any]) -> Raw | None:
+        """The items of a call, without those that can't be encoded; None where there are no others."""
+        try:
+            return messages.encoded_items(call.items)
+        except Exception:  # a bug: it must not take the other calls of this turn with it
+            logger.exception("a forwarded request can't be encoded")
+            return messages.encoded_items(call.items) if call.fail_unsendable(messages.encoded_items) else None
 
     def _write(self, frame: bytes) -> None:
         if self._transport is not None:
@@ -157,16 +172,22 @@ class PeerConnection(asyncio.Protocol):
             if call is None:
                 raise BadMessage(f"an answer to call {part.number}, which was not sent")
             call.lane.ended(part.number, call)
-            if part.failure is not None:
-                call.fail(messages.error_of(part.failure))
-                continue
-            answers: Sequence[Any] = messages.answers_of(call.lane.kind, part)
-            if len(answers) != len(call.items):
+            try:
+                self._answer(call, part)
+            except BaseException:  # the answer can't be read
                 self._lose(call, self._unknown())
-                raise BadMessage(f"{len(answers)} answers to {len(call.items)} items")
-            call.answer(answers)
+                raise
         if self._closing and not self._sent:
             self.abort()
+
+    def _answer(self, call: Call[Any, Any], part: PartAnswer) -> None:
+        if part.failure is not None:
+            call.fail(messages.error_of(part.failure))
+            return
+        answers: Sequence[Any] = messages.answers_of(call.lane.kind, part)
+        if len(answers) != len(call.items):
+            raise BadMessage(f"{len(answers)} answers to {len(call.items)} items")
+        call.answer(answers)
 
     def _lose(self, call: Call[Any, Any], error: OutcomeUnknown) -> None:
         self._traffic.count_lost(call.fail(error))
@@ -177,8 +198,9 @@ class PeerConnection(asyncio.Protocol):
     # --- a server that doesn't answer -----------------------------------------------------------------------------------------
 
     def look(self, ask_after_s: float, stall_s: float, limit_s: float) -> None:
-        """To be called several times a second. A server that says nothing for a while is asked whether it runs; one that doesn't say so
-        in time gets no more calls until it does. Calls that take longer than `limit_s` fail; what they bring after all is orphaned."""
+        """To be called several times a second. A server that has not said for a while that it runs, and which shards it can't work on, is
+        asked; one that doesn't say so in time gets no more calls until it does. Calls that take longer than `limit_s` fail; what they
+        bring after all is orphaned."""
         now_s = self.monotonic()
         before_s, self._looked_s = self._looked_s, now_s
         if now_s - before_s > _LATE_S:  # this process stood still itself
@@ -195,7 +217,7 @@ class PeerConnection(asyncio.Protocol):
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed(self)
-        elif now_s - self.heard_s >= ask_after_s:
+        elif now_s - self._said_s >= ask_after_s:  # answers to calls say nothing of the other shards
             self._asked_s = now_s
             self._write(messages.frame([messages.ARE_YOU_RUNNING]))
 
@@ -205,7 +227,7 @@ class PeerConnection(asyncio.Protocol):
             self._write(messages.frame([messages.LOOK_AT_OWNERS]))
 
     def _runs(self, unreachable: Sequence[str]) -> None:
-        self._asked_s = None
+        self._asked_s, self._said_s = None, self.monotonic()
         if (self.usable or self._closing or self._stopping) and unreachable == self.unreachable:
             return
         self.usable = not (self._closing or self._stopping)

@@ -1,0 +1,20 @@
+"""What a server does with the calls of other servers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.server.forwarding.carry_out import CarryOut
+from pinlater.server.forwarding.messages import Kind
+
+
+@pytest.mark.parametrize("kind", Kind)
+async def test_calls_for_a_shard_that_the_owner_can_not_reach_are_refused_at_once(kind: Kind) -> None:
+    shards: dict[str, Any] = {"1": SimpleNamespace(healthy=False)}
+    for shard in ("1", "2"):
+        with pytest.raises(ShardConnectionFailed):
+            await CarryOut(cast("Any", shards))(kind, shard, [])
