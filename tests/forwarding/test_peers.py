@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,10 +14,13 @@ from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, Que
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.forwarding import handshake, messages, peer_listener
 from pinlater.server.forwarding.forward_lane import ForwardLane, NotSent
+from pinlater.server.forwarding.forwarding import Forwarding
 from pinlater.server.forwarding.messages import Kind, Part
 from pinlater.server.forwarding.peer_connection import PeerConnection
 from pinlater.server.forwarding.peer_listener import PeerListener
 from pinlater.server.forwarding.traffic import Traffic
+from pinlater.server.sharding.peers import Peer
+from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 SECRET = b"the secret of shard 1"
@@ -401,11 +405,147 @@ async def test_a_stranger_that_says_nothing_is_disconnected(owner: Owner, monkey
     writer.close()
 
 
-async def test_strangers_are_bounded(owner: Owner) -> None:
+async def test_strangers_are_bounded_and_keep_no_server_out(owner: Owner) -> None:
     opened = [await asyncio.open_connection("127.0.0.1", owner.port) for _ in range(peer_listener.STRANGERS_MAX + 20)]
-    await until(lambda: len(owner.listener.connections) == peer_listener.STRANGERS_MAX)
+    assert len(owner.listener.connections) <= peer_listener.STRANGERS_MAX
+    link = await Asker().connect(owner)
+    await until(lambda: link.waits is not None)
+    assert 1 <= len(owner.listener.connections) <= peer_listener.STRANGERS_MAX + 1
+    link.abort()
     for _, writer in opened:
         writer.transport.abort()
     await until(lambda: not owner.listener.connections)
-    (await Asker().connect(owner)).abort()
-    await asyncio.sleep(0)
+
+
+async def proven(owner: Owner) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that the owner takes for that of a server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
+    asked = handshake.hello("127.0.0.1:1")
+    writer.write(handshake.encoded(asked))
+    answered = handshake.decoded(await read_message(reader), handshake.Welcome)
+    writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)))
+    await read_message(reader)
+    return reader, writer
+
+
+def transport_of(writer: asyncio.StreamWriter) -> asyncio.Transport:
+    return cast("asyncio.Transport", writer.transport)
+
+
+def large(number: int) -> bytes:
+    """A call whose answer has about a MiB."""
+    return messages.frame([Part(number, Kind.INSERT, "1", messages.encoded_items([request(number)]))])
+
+
+def answer_large(owner: Owner) -> None:
+    for future in owner.answers:
+        if not future.done():
+            future.set_result([Inserted([2**60] * 120_000, {}, False)])
+
+
+async def test_a_server_that_does_not_read_its_answers_is_read_no_further_until_it_does(owner: Owner) -> None:
+    owner.at_once = False
+    reader, writer = await proven(owner)
+    transport_of(writer).pause_reading()
+    for number in range(60):
+        writer.write(large(number + 1))
+    await until(lambda: len(owner.answers) == 60)
+    answer_large(owner)
+    [connection] = owner.listener.connections
+    assert connection._transport is not None
+    await until(lambda: not connection._may_write)
+    written = connection._transport.get_write_buffer_size()
+    assert peer_listener.UNTAKEN_BYTES_MAX < written < 2 * peer_listener.UNTAKEN_BYTES_MAX
+    writer.write(large(61))
+    for _ in range(100):
+        await asyncio.sleep(0.001)
+    assert len(owner.answers) == 60
+    transport_of(writer).resume_reading()
+    answered: list[int] = []
+    async with asyncio.timeout(20):
+        while len(answered) < 61:
+            answered += [part.number for part in messages.part_answers_of(await read_message(reader))]
+            answer_large(owner)
+    assert answered == list(range(1, 62))
+    transport_of(writer).abort()
+    await until(lambda: not owner.listener.connections)
+    assert owner.undelivered == []
+
+
+async def test_a_server_that_takes_no_answers_for_the_time_of_a_call_is_disconnected_and_they_are_given_back(
+    owner: Owner,
+) -> None:
+    owner.at_once = False
+    owner.listener.limit_s = 0.1
+    _, writer = await proven(owner)
+    transport_of(writer).pause_reading()
+    for number in range(60):
+        writer.write(large(number + 1))
+    await until(lambda: len(owner.answers) == 60)
+    answer_large(owner)
+    await until(lambda: not owner.listener.connections)
+    assert 20 < len(owner.undelivered) < 60
+    transport_of(writer).abort()
+
+
+async def test_a_server_that_stops_waits_for_what_it_owes_and_for_the_others_to_close(
+    asker: Asker, owner: Owner
+) -> None:
+    owner.at_once = False
+    asked = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    owner.listener.say_goodbye()
+    draining = asyncio.ensure_future(owner.listener.drain(60.0))
+    await until(lambda: not asker.link.usable)
+    assert not draining.done()
+    owner.answers[0].set_result([Inserted([1], {}, False)])
+    assert (await asked).ids == [1]
+    async with asyncio.timeout(20):
+        await draining
+        await asker.link.wait_lost()
+    with pytest.raises(ConnectionError):
+        await Asker().connect(owner)
+
+
+async def test_a_server_that_stops_waits_no_longer_than_its_grace(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    asked = asker.insert(request(1))
+    await until(lambda: owner.answers)
+    owner.listener.say_goodbye()
+    async with asyncio.timeout(20):
+        await owner.listener.drain(0.05)
+    owner.listener.close()
+    with pytest.raises(OutcomeUnknown):
+        await asked
+    owner.answers[0].set_result([])
+
+
+async def test_a_connection_that_is_not_wanted_any_more_before_it_is_ready_is_closed() -> None:
+    ended = asyncio.Event()
+
+    began = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        began.set()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    at = server.sockets[0].getsockname()[:2]
+    forwarding = Forwarding(cast("Any", NoShards()), "127.0.0.1:1", lambda _: [])
+    forwarding.know({"127.0.0.1:2": Peer(at, SECRET)})
+    async with asyncio.timeout(20):
+        await began.wait()
+        forwarding.know({})
+        await ended.wait()
+    await forwarding.close()
+    server.close()
+
+
+class NoShards(list[Any]):
+    """What connections need of a server's shards."""
+
+    settings = ShardingSettings()
+    clock = SystemClock()

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.slices import SLICES
+from pinlater.client import Job
+from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.config.settings import Settings
+from pinlater.server.forwarding.messages import Kind
 from pinlater.server.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.storage.values import NO_OWNER
 from tests.simulation.cluster import Cluster, Server, settings_of
@@ -18,6 +20,7 @@ from tests.simulation.loop import ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.run import collected_at_the_end
 from tests.simulation.store import SharedStore, StoreTrouble
+from tests.simulation.workload import Load, Process, Trace
 
 LEASE_S = 60.0
 # A silent server is noticed after three seconds, at a look that comes once a second.
@@ -97,6 +100,18 @@ class Scene:
             for store in self.stores
         )
 
+    def client(self, name: str, server: Server) -> Process:
+        """A client of one server."""
+        load, trace = Load(client_timeout_ms=20_000), Trace(self.timeline)
+        return Process(name, self.timeline, self.network, [server.address], 1, load, trace, self.cluster.wall_ms)
+
+    async def done(self, client: Process, call: Coroutine[Any, Any, Any]) -> None:
+        """Returns once the client has its answer."""
+        task = client.start(call)
+        while not task.done():
+            await asyncio.sleep(0.01)
+        task.result()
+
     async def settled(self, seconds: float) -> None:
         ends_s = self.timeline.now_s + seconds
         while not (self.is_settled() and self.all_know()):
@@ -151,6 +166,49 @@ def test_a_clean_stop_hands_over_within_a_tenth_of_a_second() -> None:
         await scene.unchanged(10.0)
 
     Scene(3, 2).run(work)
+
+
+def test_a_server_that_stops_answers_what_other_servers_have_sent() -> None:
+    async def work(scene: Scene) -> None:
+        [store] = scene.stores
+        owner, asker = scene.cluster.servers
+        owner.stays_down = True
+        queue = next(f"q{i}" for i in range(99) if store.owners.by_slice[slice_of(f"q{i}")] == address_of(owner))
+        client = scene.client("client", asker)
+        await scene.done(client, client.client.create_queue(queue))
+        store.trouble = StoreTrouble(slow=1.0, slow_s=0.6, only=("insert_jobs",))
+        sent = [client.start(client.client.enqueue(queue, [Job(b"x")])) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        assert asker.app is not None
+        assert asker.app.cluster.forwarding is not None
+        assert asker.app.cluster.forwarding.sent.whole.items[Kind.INSERT] > 0
+        owner.stop(grace_s=20.0)
+        while not all(task.done() for task in sent):
+            await asyncio.sleep(0.01)
+        assert asker.app.cluster.forwarding.sent.whole.lost == 0
+        assert not client.errors
+        stopped_s = scene.timeline.now_s + 1.0
+        while owner in scene.alive:
+            assert scene.timeline.now_s < stopped_s
+            await asyncio.sleep(0.01)
+
+    Scene(2, 1).run(work)
+
+
+@pytest.mark.parametrize("hung_s", [0.5, 3.0])
+def test_a_server_stops_within_its_grace_though_a_shard_hangs(hung_s: float) -> None:
+    async def work(scene: Scene) -> None:
+        leaving = scene.cluster.servers[1]
+        leaving.stays_down = True
+        scene.stores[0].stand_still()
+        await asyncio.sleep(hung_s)
+        leaving.stop(grace_s=2.0)
+        await asyncio.sleep(2.5)
+        assert leaving not in scene.alive
+        assert leaving.loop is not None
+        assert leaving.loop.state is ProcessState.DEAD
+
+    Scene(2, 2).run(work)
 
 
 def test_a_server_that_stood_still_for_longer_than_its_lease_gets_slices_again() -> None:

@@ -181,9 +181,8 @@ class App:
         self._files.end()
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.core.dispatcher.drain()
-        await self.cluster.leave()
-        await self._drain_thrift(grace_s)
-        await self.cluster.end_calls()
+        await self._drain_until_cut_off(grace_s)
+        await self.cluster.end_calls(0.0)
         self.loop_lag.stop()
         await self.runner.stop()
         self.cluster.close()
@@ -200,8 +199,8 @@ class App:
         """Looks at the files of limits and shards now instead of within ten seconds."""
         self._reloading = asyncio.ensure_future(self._files.look())
 
-    async def _drain_thrift(self, grace_s: float) -> None:
-        draining = asyncio.create_task(self.thrift.drain(grace_s))
+    async def _drain_until_cut_off(self, grace_s: float) -> None:
+        draining = asyncio.create_task(self._drain(grace_s))
         cut_off = asyncio.create_task(self._cut_off.wait())
         await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
         cut_off.cancel()
@@ -209,6 +208,16 @@ class App:
             draining.cancel()
             await asyncio.wait([draining])
             await self.thrift.drain(0)
+        else:
+            draining.result()
+
+    async def _drain(self, grace_s: float) -> None:
+        """First this server's own clients, which may need other servers; then what other servers have sent."""
+        began_s = self.clock.monotonic()
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self.cluster.leave(grace_s))
+            both.create_task(self.thrift.drain(grace_s))
+        await self.cluster.end_calls(max(0.0, grace_s - (self.clock.monotonic() - began_s)))
 
     @property
     def members(self) -> ClusterMembers:

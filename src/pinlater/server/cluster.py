@@ -60,6 +60,7 @@ class Cluster:
             self._look_soon,
             lambda: [shard.name for shard in shards if not shard.healthy],
             shards.clock.monotonic,
+            shards.settings.call_timeout_ms / 1000,
         )
         self._interest = Interest(dispatcher.wakeups.count_by_queue, self._tell_waits)
         self._interest_looked_s = -math.inf
@@ -159,11 +160,16 @@ class Cluster:
             self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._heard_s
         )
 
-    async def leave(self) -> None:
-        """Hands over what this server owns: it stops."""
-        if self.ownership is not None:
-            await self.ownership.leave(self.members.by_shard)
-        self.listener.say_goodbye()
+    async def leave(self, grace_s: float) -> None:
+        """Hands over what this server owns: it stops. On a shard that takes longer than `grace_s`, the others notice that it is gone."""
+        try:
+            if self.ownership is not None:
+                async with asyncio.timeout(grace_s):
+                    await self.ownership.leave(self.members.by_shard)
+        except TimeoutError:
+            logger.info("what this server owns could not be handed over in time")
+        finally:
+            self.listener.say_goodbye()
 
     def look_at_calls(self) -> None:
         """To be called several times a second: leaves servers aside that don't answer."""
@@ -192,10 +198,11 @@ class Cluster:
         self._standstill.found(now_s)
         return False
 
-    async def end_calls(self) -> None:
-        """Sends nothing to other servers any more, and takes nothing from them."""
+    async def end_calls(self, grace_s: float) -> None:
+        """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""
         if self.forwarding is not None:
             await self.forwarding.close()
+        await self.listener.drain(grace_s)
         self.listener.close()
 
     def close(self) -> None:

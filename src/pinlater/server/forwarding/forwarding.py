@@ -191,6 +191,9 @@ class Forwarding:
             connection.abort()
             logger.debug("no connection to a server", extra={"server": address, "reason": str(error)})
             return None
+        except BaseException:  # cancelled: the other server would keep a connection that this one has forgotten
+            connection.abort()
+            raise
         return connection
 
     def _changed(self, connection: PeerConnection) -> None:

@@ -177,8 +177,8 @@ class PeerConnection(asyncio.Protocol):
             except BaseException:  # the answer can't be read
                 self._lose(call, self._unknown())
                 raise
-        if self._closing and not self._sent:
-            self.abort()
+        if self._closing or self._stopping:
+            self._end_if_idle()
 
     def _answer(self, call: Call[Any, Any], part: PartAnswer) -> None:
         if part.failure is not None:
@@ -264,7 +264,11 @@ class PeerConnection(asyncio.Protocol):
         """Takes no calls from now on, and ends once those under way are answered."""
         self._closing = True
         self.usable = False
-        if not self._sent:
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        """A server that stops waits until the others have closed their connections."""
+        if not self._sent and not self._turn:
             self.abort()
 
     def abort(self) -> None:

@@ -1,7 +1,8 @@
 """The answering side: takes calls from other servers of the same shards, and joins them with this server's own.
 
-Only servers that know a shard's secret are heard. What one of them may have under way is bounded in bytes: beyond that it is read no
-further until answers have gone out.
+Only servers that know a shard's secret are heard. What one of them may have under way is bounded in bytes, and so are answers that it does
+not take: beyond that it is read no further until answers have gone out. One that takes none for the time of a call is disconnected, and
+answers that were not written are given back.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, cast
 
 from pinlater.domain.errors import PinLaterError
@@ -22,10 +24,17 @@ from pinlater.server.forwarding.traffic import Traffic, TrafficByServer
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 5.0
+HANDSHAKE_CROWDED_S = 1.0  # while half of the strangers' places are taken
 # Of one server's calls that are not answered.
 UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
-# Connections that have not proven themselves, at once.
+# Of answers that one server has not taken; and of one frame of answers, above which others go in the next one.
+UNTAKEN_BYTES_MAX = 16 * 1024 * 1024
+_FRAME_BYTES = 4 * 1024 * 1024
+# Connections that have not proven themselves, at once; one more disconnects the oldest.
 STRANGERS_MAX = 64
+# So long a server that stops lets the others close their connections.
+_GOODBYE_S = 0.5
+_LOOK_S = 0.01
 
 # Carries out the items of a part: a future of an answer for each, errors among them as values.
 CarryOut = Callable[[Kind, str, Sequence[Any]], "asyncio.Future[Sequence[Any]]"]
@@ -38,7 +47,7 @@ class PeerListener:
 
     `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out. `look(address)` is called
     when a server has connected, and when it has changed who owns what. `unreachable()`: shards that this server can't work on.
-    `monotonic`: in seconds.
+    `monotonic`: in seconds. `limit_s`: so long a server may take none of its answers.
     """
 
     def __init__(
@@ -50,7 +59,9 @@ class PeerListener:
         look: Callable[[str], None] = lambda _: None,
         unreachable: Callable[[], Sequence[str]] = tuple,
         monotonic: Callable[[], float] = time.monotonic,
+        limit_s: float = 10.0,
     ) -> None:
+        self.limit_s = limit_s
         self.carry_out = carry_out
         self.still_runs = still_runs
         self.look = look
@@ -58,7 +69,7 @@ class PeerListener:
         self.monotonic = monotonic
         self.undelivered = undelivered
         self.known_secrets = known_secrets
-        self.connections: set[_Incoming] = set()
+        self._connections: dict[_Incoming, None] = {}  # oldest first
         self._waits = 0
         self.taken = TrafficByServer()
         self._server: asyncio.Server | None = None
@@ -75,9 +86,22 @@ class PeerListener:
         return max(heard, default=-math.inf)
 
     @property
-    def strangers(self) -> int:
-        """Connections that have not proven themselves yet."""
-        return sum([not connection.proven for connection in self.connections])
+    def connections(self) -> Collection[_Incoming]:
+        """All, oldest first."""
+        return self._connections.keys()
+
+    def add(self, connection: _Incoming) -> float:
+        """A new connection, which has not proven itself. For how many seconds it may go on without that."""
+        strangers = [each for each in self._connections if not each.proven]
+        self._connections[connection] = None
+        for oldest in strangers[: max(0, len(strangers) + 1 - STRANGERS_MAX)]:
+            oldest.abort()
+            self.discard(oldest)
+        return HANDSHAKE_S if len(strangers) < STRANGERS_MAX // 2 else HANDSHAKE_CROWDED_S
+
+    def discard(self, connection: _Incoming) -> None:
+        """The connection is over."""
+        self._connections.pop(connection, None)
 
     @property
     def waits(self) -> int:
@@ -95,16 +119,29 @@ class PeerListener:
         for connection in self.connections:
             connection.say_goodbye()
 
+    async def drain(self, grace_s: float) -> None:
+        """Listens no more, and waits at most so long until all that other servers have asked for is answered, and the answers are sent."""
+        self._stop_listening()
+        began_s = self.monotonic()
+        while (waited_s := self.monotonic() - began_s) < grace_s:
+            proven = [connection for connection in self._connections if connection.proven]
+            if not any(connection.owes_answers for connection in proven) and (not proven or waited_s >= _GOODBYE_S):
+                return
+            await asyncio.sleep(_LOOK_S)
+
     def close(self) -> None:
         """Listens no more, and ends the connections. What is under way goes on without an answer."""
+        self._stop_listening()
+        self.abort_connections()
+
+    def _stop_listening(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
-        self.abort_connections()
 
     def abort_connections(self) -> None:
         """Closes all connections without reading what lies in them."""
-        for connection in list(self.connections):
+        for connection in list(self._connections):
             connection.abort()
 
 
@@ -138,8 +175,12 @@ class _Incoming(asyncio.Protocol):
         self._hello: handshake.Hello | None = None
         self._nonce = b""
         self._deadline: asyncio.TimerHandle | None = None
-        self._out: list[_Answered] = []
+        self._out: deque[_Answered] = deque()
+        self._under_way = 0  # parts
         self._unanswered_bytes = 0
+        self._may_write = True  # the other server takes its answers
+        self._written_bytes = 0
+        self._watch: asyncio.TimerHandle | None = None  # while it does not
         self._taken = Traffic()
         self.proven = False
         self.heard_s = listener.monotonic()
@@ -179,38 +220,92 @@ class _Incoming(asyncio.Protocol):
             kind = Kind(part.kind)
             self._taken.count(kind, len(items))
             self._unanswered_bytes += share
+            self._under_way += 1
             answers = self._listener.carry_out(kind, part.shard, items)
             answers.add_done_callback(
                 lambda done, number=part.number, kind=kind, shard=part.shard, items=items: self._answer(  # type: ignore[misc]
                     done, number, kind, shard, items, share
                 )
             )
-        if self._unanswered_bytes > UNANSWERED_BYTES_MAX and self._transport is not None:
-            self._transport.pause_reading()
+        self._read_or_not()
 
     def _answer(
         self, done: asyncio.Future[Sequence[Any]], number: int, kind: Kind, shard: str, items: Sequence[Any], size: int
     ) -> None:
+        self._under_way -= 1
         self._unanswered_bytes -= size
         self._out.append(_Answered(number, kind, shard, items, done))
         if len(self._out) == 1:
             self._loop.call_soon(self._flush)
-        if (
-            self._unanswered_bytes <= UNANSWERED_BYTES_MAX
-            and self._transport is not None
-            and not self._transport.is_reading()
-        ):
-            self._transport.resume_reading()
+        self._read_or_not()
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        """Writes answers for as long as the other server takes them. Those of a connection that is over are given back."""
         if self._transport is None or self._transport.is_closing():
-            self._taken.count_lost(sum([len(answered.items) for answered in out]))
-            for answered in out:
-                if answered.done.exception() is None:
-                    self._listener.undelivered(answered.kind, answered.shard, answered.items, answered.done.result())
-        else:
-            self._write(messages.frame([answered.as_message() for answered in out]))
+            self._give_back()
+            return
+        while self._out and self._may_write:
+            parts: list[PartAnswer] = []
+            size_bytes = 0
+            while self._out and size_bytes < _FRAME_BYTES:
+                parts.append(self._out.popleft().as_message())
+                size_bytes += len(bytes(parts[-1].answers))
+            self._write(messages.frame(parts))
+
+    def _give_back(self) -> None:
+        out, self._out = self._out, deque()
+        self._taken.count_lost(sum([len(answered.items) for answered in out]))
+        for answered in out:
+            if answered.done.exception() is None:
+                self._listener.undelivered(answered.kind, answered.shard, answered.items, answered.done.result())
+
+    @property
+    def owes_answers(self) -> bool:
+        """Whether something that the other server asked for is not answered, or an answer is not sent."""
+        return bool(
+            self._under_way
+            or self._out
+            or (self._transport is not None and self._transport.get_write_buffer_size() > 0)
+        )
+
+    # --- a server that doesn't read -----------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """The other server has not taken its answers: it gets no more of them, and no calls of it are read."""
+        self._may_write = False
+        self._read_or_not()
+        self._watch_taken()
+
+    def resume_writing(self) -> None:
+        self._may_write = True
+        if self._watch is not None:
+            self._watch.cancel()
+        self._flush()
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        wanted = self._may_write and self._unanswered_bytes <= UNANSWERED_BYTES_MAX
+        if wanted and not self._transport.is_reading():
+            self._transport.resume_reading()
+        elif not wanted and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def _watch_taken(self) -> None:
+        self._watch = self._loop.call_later(self._listener.limit_s, self._look_at_taken, self._taken_bytes)
+
+    def _look_at_taken(self, before_bytes: int) -> None:
+        if self._taken_bytes > before_bytes:
+            self._watch_taken()
+            return
+        logger.warning("a server's connection was closed", extra={"peer": self._peer, "reason": "it reads no answers"})
+        self.abort()
+
+    @property
+    def _taken_bytes(self) -> int:
+        """How much of what was written the other server's side has taken."""
+        return self._written_bytes - (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
@@ -220,11 +315,8 @@ class _Incoming(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if self._listener.strangers >= STRANGERS_MAX:
-            self.abort()
-            return
-        self._listener.connections.add(self)
-        self._deadline = self._loop.call_later(HANDSHAKE_S, self.abort)
+        self._transport.set_write_buffer_limits(UNTAKEN_BYTES_MAX)
+        self._deadline = self._loop.call_later(self._listener.add(self), self.abort)
 
     def _greet(self, message: bytes) -> None:
         if self._hello is None:
@@ -245,9 +337,11 @@ class _Incoming(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._transport = None
-        self._listener.connections.discard(self)
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._listener.discard(self)
+        for timer in (self._deadline, self._watch):
+            if timer is not None:
+                timer.cancel()
+        self._give_back()
 
     def tell_waits(self) -> None:
         """Says which queues the dequeues of this server wait for."""
@@ -261,6 +355,7 @@ class _Incoming(asyncio.Protocol):
 
     def _write(self, frame: bytes) -> None:
         if self._transport is not None:
+            self._written_bytes += len(frame)
             self._transport.write(frame)
 
     def abort(self) -> None:

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 UNHEARD_S_MAX = 1.5
 SILENT_MS_MAX = 2_500
 _A_TURN_S = 1.0
+_LEAVE_TRIES = 3
 
 
 class Ownership:
@@ -113,11 +114,14 @@ class Ownership:
         self._leaving = True
         stores = [shard.shared for shard in members if shard.shared is not None]
         await asyncio.gather(*(store.announce(NO_OWNER) for store in stores), return_exceptions=True)
-        async with self._looking:
+        # A look under way is not waited for: it may hang on a shard. If it changes owners first, this tries again.
+        for _ in range(_LEAVE_TRIES):
             planned = await self._plan(members)
-            await asyncio.gather(
+            handed_over = await asyncio.gather(
                 *(self._change(shard, planned[shard.name]) for shard in members if shard.name in planned)
             )
+            if all(handed_over):
+                return
 
     async def _plan(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[str, Sequence[str]]:
         """Who should own what, of the shards that say who owns what now."""
@@ -177,18 +181,22 @@ class Ownership:
             return False
         return now_s - self._wrong_since[shard.name] >= _A_TURN_S * addresses.index(self.address)
 
-    async def _change(self, shard: ShardLanes, planned: Sequence[str]) -> None:
+    async def _change(self, shard: ShardLanes, planned: Sequence[str]) -> bool:
+        """Whether the owners are as planned now."""
         known = self._owners.get(shard.name, NO_OWNERS)
         new = Owners(known.version + 1, tuple(planned))
         if new.by_slice == known.by_slice or shard.shared is None:
-            return
+            return True
         try:
-            if await shard.shared.change_owners(known, new):
-                self._rivalry.changed(shard.name, new.version)
-                self._learn(shard, new)
-                self._changed()
+            changed = await shard.shared.change_owners(known, new)
         except PinLaterError as error:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
+            return False
+        if changed:
+            self._rivalry.changed(shard.name, new.version)
+            self._learn(shard, new)
+            self._changed()
+        return changed
 
     def _learn(self, shard: ShardLanes, owners: Owners) -> None:
         known = shard.name in self._owners
