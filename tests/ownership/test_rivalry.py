@@ -16,7 +16,7 @@ class Time:
 
 
 def undone(rivalry: Rivalry, time: Time, times: int) -> list[float]:
-    """The pauses after each of so many changes that another server changes again at once."""
+    """The pauses after each of these changes, which another server changes again at once."""
     pauses: list[float] = []
     for version in range(1, 2 * times, 2):
         rivalry.changed("1", version)

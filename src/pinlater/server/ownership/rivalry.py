@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# So many of a server's changes may be changed again before it waits: servers that come and go one after the other do that.
+# This number of a server's changes may be changed again before it waits: servers that come and go one after the other do that.
 _FREE = 3
 _PAUSE_S_MAX = 60.0
 # Longer than the longest pause: a server that goes on does not begin with short ones again.
