@@ -10,8 +10,9 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
+from types import CoroutineType
 from typing import NamedTuple, TypeVar, cast
 
 from pinlater.client import Ack, QueueConfig
@@ -506,7 +507,7 @@ def carry_out(make: Callable[[], Run]) -> Verdict:
 @contextmanager
 def collected_at_the_end() -> Iterator[None]:
     """Nothing is collected before the end of a simulation: where a coroutine of a killed process is collected its `finally`s run, and when
-    that is the seed must decide alone. They run here, when they can change nothing any more."""
+    that is the seed must decide alone. They run here, when they can change nothing any more. Not to be nested."""
     enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
@@ -515,9 +516,20 @@ def collected_at_the_end() -> Iterator[None]:
     finally:
         with _ignored_ends():
             gc.collect()
+            _close_coroutines()
+            gc.collect()
         gc.unfreeze()
         if enabled:
             gc.enable()
+
+
+def _close_coroutines() -> None:
+    """Those that something in the interpreter still holds would be closed within a later test. All of them are of this simulation: older
+    objects are frozen, and not among these."""
+    for each in gc.get_objects():
+        if isinstance(each, CoroutineType):
+            with suppress(Exception):  # as it awaits something in its `finally`
+                each.close()
 
 
 def _ended(task: asyncio.Task[None]) -> bool:
