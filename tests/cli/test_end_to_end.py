@@ -301,7 +301,16 @@ def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: 
     assert pinlater.ok("queue", "resume", queue, "--json").json == {"resumed": [queue]}
     password = f"{PASSWORD}\n".encode()
     gone = pinlater.ok("queue", "delete", other, "--password-stdin", "--json", stdin=password)
-    assert gone.json == {"deleted": [other]}
+    assert gone.json == {"deleted": [other], "absent": []}
+
+
+def test_the_deletion_of_a_queue_that_does_not_exist_says_absent(pinlater: Pinlater, queue: str) -> None:
+    never = f"{queue}_never"
+    password = f"{PASSWORD}\n".encode()
+    assert pinlater.ok("queue", "delete", never, "--password-stdin", stdin=password).out == f"absent {never}\n"
+    told = pinlater.ok("queue", "delete", never, "--password-stdin", "--json", stdin=password).json
+    assert told == {"deleted": [], "absent": [never]}
+    assert pinlater("queue", "delete", never, "--password-stdin", stdin=b"wrong\n").code == 1
 
 
 def test_what_was_done_before_a_refusal_is_said_as_json_too(pinlater: Pinlater, queue: str) -> None:
