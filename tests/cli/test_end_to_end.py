@@ -23,7 +23,13 @@ def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "one", "two")
     assert pinlater.ok("check-dequeue", queue, "--limit", "5").out == "Jobs available for dequeue: 2\n"
-    assert pinlater.ok("check-dequeue", queue, "--json").json == {"available": 1, "descriptors": descriptors[:1]}
+    assert pinlater.ok("check-dequeue", queue, "--limit", "2").out == "Jobs available for dequeue: at least 2\n"
+    assert pinlater.ok("check-dequeue", queue, "--json").json == {
+        "available": 1,
+        "limit_reached": True,
+        "paused": False,
+        "descriptors": descriptors[:1],
+    }
     assert [job["body"] for job in pinlater.ok("peek", queue, "--json").json["jobs"]] == ["one", "two"]
     (job,) = pinlater.ok("dequeue", queue, "--json").json["jobs"]
     assert (job["descriptor"], job["queue"], job["attempt"], job["attempts_allowed"]) == (descriptors[0], queue, 1, 2)
@@ -302,6 +308,20 @@ def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: 
     password = f"{PASSWORD}\n".encode()
     gone = pinlater.ok("queue", "delete", other, "--password-stdin", "--json", stdin=password)
     assert gone.json == {"deleted": [other], "absent": []}
+
+
+def test_looks_at_a_paused_queue_say_that_it_is_paused(pinlater: Pinlater, queue: str) -> None:
+    """They show the jobs that a dequeue would get after `queue resume`."""
+    enqueue(pinlater, queue, "one")
+    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
+    pinlater.ok("queue", "pause", queue)
+    for command, shown in (("check-dequeue", "Jobs available for dequeue: 1\n"), ("peek", "one")):
+        done = pinlater(command, queue, "--limit", "5")
+        assert (done.code, done.err) == (0, "paused: a dequeue gets no jobs until `pinlater queue resume`\n")
+        assert shown in done.out
+        told = pinlater.ok(command, queue, "--limit", "5", "--json").json
+        assert (told["paused"], len(told.get("jobs", told.get("descriptors")))) == (True, 1)
+    assert pinlater.ok("check-dequeue", queue, "--limit", "5", "--json").json["limit_reached"] is False
 
 
 def test_the_deletion_of_a_queue_that_does_not_exist_says_absent(pinlater: Pinlater, queue: str) -> None:
