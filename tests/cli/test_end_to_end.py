@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.cli.main import COMMANDS
+from pinlater.client import AsyncClient
+from pinlater.client.errors import UnknownMethod
 from pinlater.domain.clock import SystemClock
 from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, start_server
 
@@ -322,6 +324,17 @@ def test_looks_at_a_paused_queue_say_that_it_is_paused(pinlater: Pinlater, queue
         told = pinlater.ok(command, queue, "--limit", "5", "--json").json
         assert (told["paused"], len(told.get("jobs", told.get("descriptors")))) == (True, 1)
     assert pinlater.ok("check-dequeue", queue, "--limit", "5", "--json").json["limit_reached"] is False
+
+
+def test_a_look_at_a_queue_of_an_original_server_says_not_paused(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def queue_config(*_: object) -> None:
+        raise UnknownMethod("getQueueConfig")
+
+    monkeypatch.setattr(AsyncClient, "queue_config", queue_config)
+    enqueue(pinlater, queue, "one")
+    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
 
 
 def test_the_deletion_of_a_queue_that_does_not_exist_says_absent(pinlater: Pinlater, queue: str) -> None:
