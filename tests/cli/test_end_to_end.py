@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.cli.main import COMMANDS
+from pinlater.client import AsyncClient
+from pinlater.client.errors import UnknownMethod
 from pinlater.domain.clock import SystemClock
 from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, start_server
 
@@ -23,7 +25,13 @@ def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "one", "two")
     assert pinlater.ok("check-dequeue", queue, "--limit", "5").out == "Jobs available for dequeue: 2\n"
-    assert pinlater.ok("check-dequeue", queue, "--json").json == {"available": 1, "descriptors": descriptors[:1]}
+    assert pinlater.ok("check-dequeue", queue, "--limit", "2").out == "Jobs available for dequeue: at least 2\n"
+    assert pinlater.ok("check-dequeue", queue, "--json").json == {
+        "available": 1,
+        "limit_reached": True,
+        "paused": False,
+        "descriptors": descriptors[:1],
+    }
     assert [job["body"] for job in pinlater.ok("peek", queue, "--json").json["jobs"]] == ["one", "two"]
     (job,) = pinlater.ok("dequeue", queue, "--json").json["jobs"]
     assert (job["descriptor"], job["queue"], job["attempt"], job["attempts_allowed"]) == (descriptors[0], queue, 1, 2)
@@ -301,7 +309,41 @@ def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: 
     assert pinlater.ok("queue", "resume", queue, "--json").json == {"resumed": [queue]}
     password = f"{PASSWORD}\n".encode()
     gone = pinlater.ok("queue", "delete", other, "--password-stdin", "--json", stdin=password)
-    assert gone.json == {"deleted": [other]}
+    assert gone.json == {"deleted": [other], "absent": []}
+
+
+def test_looks_at_a_paused_queue_say_that_it_is_paused(pinlater: Pinlater, queue: str) -> None:
+    """They show the jobs that a dequeue would get after `queue resume`."""
+    enqueue(pinlater, queue, "one")
+    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
+    pinlater.ok("queue", "pause", queue)
+    for command, shown in (("check-dequeue", "Jobs available for dequeue: 1\n"), ("peek", "one")):
+        done = pinlater(command, queue, "--limit", "5")
+        assert (done.code, done.err) == (0, "paused: a dequeue gets no jobs until `pinlater queue resume`\n")
+        assert shown in done.out
+        told = pinlater.ok(command, queue, "--limit", "5", "--json").json
+        assert (told["paused"], len(told.get("jobs", told.get("descriptors")))) == (True, 1)
+    assert pinlater.ok("check-dequeue", queue, "--limit", "5", "--json").json["limit_reached"] is False
+
+
+def test_a_look_at_a_queue_of_an_original_server_says_not_paused(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def queue_config(*_: object) -> None:
+        raise UnknownMethod("getQueueConfig")
+
+    monkeypatch.setattr(AsyncClient, "queue_config", queue_config)
+    enqueue(pinlater, queue, "one")
+    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
+
+
+def test_the_deletion_of_a_queue_that_does_not_exist_says_absent(pinlater: Pinlater, queue: str) -> None:
+    never = f"{queue}_never"
+    password = f"{PASSWORD}\n".encode()
+    assert pinlater.ok("queue", "delete", never, "--password-stdin", stdin=password).out == f"absent {never}\n"
+    told = pinlater.ok("queue", "delete", never, "--password-stdin", "--json", stdin=password).json
+    assert told == {"deleted": [], "absent": [never]}
+    assert pinlater("queue", "delete", never, "--password-stdin", stdin=b"wrong\n").code == 1
 
 
 def test_what_was_done_before_a_refusal_is_said_as_json_too(pinlater: Pinlater, queue: str) -> None:

@@ -61,7 +61,7 @@ def delete(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Delete a queue with all its jobs. Asks for the server's admin password.
+    """Delete a queue with all its jobs. Asks for the server's admin password. For a queue that does not exist, the output says `absent`.
 
     Example: pinlater queue delete emails
     """
@@ -71,10 +71,11 @@ def delete(
         password = typer.prompt("Admin password", hide_input=True, err=True)
 
     async def remove(client: AsyncClient, queue: str) -> str:
+        exists = queue in await client.queue_names()
         await client.delete_queue(queue, password)
-        return "deleted"
+        return "deleted" if exists else "absent"
 
-    _for_each([name], server, timeout, json, remove, tell_away=False)
+    _for_each([name], server, timeout, json, remove, tell_away=False, words=("deleted", "absent"))
 
 
 @app.command("list")
