@@ -81,6 +81,8 @@ def hint_for(error: PinLaterError) -> str:
         return "(a name has ASCII letters, digits and underscores only)"
     if error.detail == "DESCRIPTOR_INVALID":
         return DESCRIPTOR_HINT
+    if error.detail in {"NO_HEALTHY_SHARDS", "SHARD_UNREACHABLE"}:
+        return "(/readyz of the server says which shards are unreachable, and why)"
     if isinstance(error, ServerUnreachable):
         return "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)"
     return ""

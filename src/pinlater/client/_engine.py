@@ -24,6 +24,7 @@ from pinlater.client._retries import (
     Resend,
     decide,
     give_up_at,
+    has_stored_nothing,
     is_lost,
     is_unsent,
     outcome_is_unknown,
@@ -236,7 +237,9 @@ class Engine:
                 if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
                     raise
                 if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and not outcome_is_unknown(lost):
-                    call, tries.lost = call.as_repeat(), error
+                    tries.lost = error
+                    if not has_stored_nothing(error, call.args[0].jobs):
+                        call = call.as_repeat()
                 tries.unsent = error if unsent else None
                 _log.debug("%s failed (%s); trying again", call.method, error)
                 others = len(self._source.addresses()) > 1
