@@ -17,7 +17,7 @@ import pytest
 
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
-from pinlater.worker import envelope, retries
+from pinlater.worker import Worker, envelope, retries
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker.codecs import JsonCodec, MessagePackCodec
@@ -164,6 +164,13 @@ def test_functions_that_no_body_can_call_are_refused() -> None:
     for function in (variadic, keywords, positional, unknown):
         with pytest.raises(UnusableHandler, match=function.__name__):
             parameters_of(function)
+
+
+def test_a_coroutine_that_is_to_run_in_a_process_is_refused_by_its_name() -> None:
+    async def resize() -> None: ...
+
+    with pytest.raises(UnusableHandler, match=r"^task shrink: the function is a coroutine"):
+        Worker().task("q", name="shrink", process=True)(resize)
 
 
 def test_a_parameter_without_a_type_takes_anything() -> None:
