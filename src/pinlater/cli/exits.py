@@ -96,11 +96,11 @@ def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False) -
 
 def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> None:
     """One line on standard error, or its own lines with `in_lines`; a JSON document if the caller reads JSON."""
-    text = " ".join(message.split())
+    text = message if in_lines else " ".join(message.split())
     if _state["json"]:
         sys.stderr.write(json.dumps({"error": text, "detail": detail or None, "exit_code": code}) + "\n")
     else:
-        sys.stderr.write(f"error: {message if in_lines else text}\n")
+        sys.stderr.write(f"error: {text}\n")
 
 
 @contextlib.contextmanager
