@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pinlater import EnqueueBatcher
-from pinlater.client import AsyncClient, Client, JobState, errors
+from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, errors
 from pinlater.client._calls import server_info
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
@@ -51,6 +51,31 @@ async def test_an_enqueue_that_may_have_been_stored_never_ends_with_the_words_th
         with pytest.raises(errors.ConnectionLost) as raised:
             await client.enqueue("q", [b"x"])
     assert isinstance(raised.value.__cause__, errors.ServerUnreachable)
+
+
+@pytest.mark.parametrize(
+    ("first", "unique", "repeats"),
+    [(501, False, [None, None, None]), (501, True, [None, True, True]), (502, False, [None, True, True])],
+)
+async def test_an_enqueue_is_no_repeat_after_an_answer_that_no_shard_was_reachable(
+    first: int, unique: bool, repeats: list[bool | None]
+) -> None:
+    """For a repeat the server asks all shards, so a single one that is away would refuse it. Unique keys are stored shard by shard."""
+    seen: list[bool | None] = []
+
+    def enqueue(arguments: Any) -> Any:
+        seen.append(arguments.request.repeat)
+        if len(seen) < 3:
+            raise t.PinLaterException(errorCode=first, message="away")
+        return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+
+    job = Job(b"x", unique=UniqueKey("k") if unique else None)
+    async with (
+        FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server,
+        AsyncClient(server.address) as client,
+    ):
+        assert (await client.enqueue("q", [job])).descriptors == ["q:s1:p1:1"]
+    assert seen == repeats
 
 
 async def test_a_connection_that_hangs_costs_its_calls_their_deadline_and_the_next_ones_nothing(

@@ -167,6 +167,13 @@ def test_functions_that_no_body_can_call_are_refused() -> None:
             parameters_of(function)
 
 
+def test_a_coroutine_that_is_to_run_in_a_process_is_refused_by_its_name() -> None:
+    async def resize() -> None: ...
+
+    with pytest.raises(UnusableHandler, match=r"^task shrink: the function is a coroutine"):
+        Worker().task("q", name="shrink", process=True)(resize)
+
+
 def test_a_parameter_without_a_type_takes_anything() -> None:
     def loose(thing, job) -> None: ...  # type: ignore[no-untyped-def]
 

@@ -178,7 +178,7 @@ class Worker:
             if retry is not None:
                 check_retry(f"task {called}: retry", retry)
             options = TaskOptions(
-                runs_in=runs_in(function, process),
+                runs_in=runs_in(called, function, process),
                 codec=codec or self._codec,
                 retry=retry,
                 time_limit_ms=positive_duration_of(called, "time_limit", time_limit),

@@ -26,6 +26,7 @@ def retry_failed(
     priority: options.Priority = None,
     task: options.OfTask = None,
     header: options.WithHeader = None,
+    regex: options.Regex = None,
     cancelled: Annotated[bool, typer.Option("--cancelled", help="Cancelled jobs too.")] = False,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
     delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
@@ -37,15 +38,15 @@ def retry_failed(
 ) -> None:
     """Put failed jobs, or the jobs named by --descriptor, back into the queue. Prints their number, or the result of each.
 
-    Expired jobs stay as they are, and so do cancelled ones without --cancelled. With --task or --header it takes the jobs that `scan`
-    shows, newest first.
+    Expired jobs stay as they are, and so do cancelled ones without --cancelled. With --task, --header or --regex it takes the jobs that
+    `scan` shows, newest first.
 
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
     run_after_ms = options.due_ms(delay, at)
     if descriptor:
-        if priority is not None or task or header:
-            raise typer.BadParameter("--descriptor excludes --priority, --task and --header")
+        if priority is not None or task or header or regex is not None:
+            raise typer.BadParameter("--descriptor excludes --priority, --task, --header and --regex")
         options.check_queue(queue, descriptor)
         runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
         print_runs(runs, json)
@@ -67,7 +68,7 @@ def retry_failed(
         return retried, await client.count(queue, JobState.FAILED, priority=priority)
 
     async def ask_for_some(client: AsyncClient) -> Changed:
-        request = Request(options.State.FAILED, priority)
+        request = Request(options.State.FAILED, priority, regex=regex)
         found = await scan_queue(client, queue, request, wanted, limit)
 
         async def retry(piece: Sequence[str]) -> int:
@@ -77,7 +78,7 @@ def retry_failed(
         descriptors = [job.descriptor for job in found.jobs]
         return Changed(await change_in_pieces("retried", descriptors, retry, json), found.incomplete)
 
-    if wanted.of_any_task:
+    if wanted.of_any_task and regex is None:
         retried, left = options.ask(server, timeout, ask)
         print_number("retried", retried, json)
         if left:
