@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from pinlater import EnqueueBatcher
-from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, errors
+from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, _calls, errors
 from pinlater.client._calls import server_info
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
+from pinlater.wire.methods import METHODS_BY_NAME
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
 
@@ -260,3 +261,8 @@ def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> No
         for future in futures:
             with contextlib.suppress(errors.PinLaterError):
                 future.result(timeout=10)
+
+
+def test_every_call_is_shown_by_the_name_of_a_method_of_the_client() -> None:
+    shown = {_calls.Call(method, (), read=str).shown for method in METHODS_BY_NAME}
+    assert {name for name in shown if not hasattr(AsyncClient, name)} == set()
