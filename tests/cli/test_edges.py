@@ -225,6 +225,9 @@ def test_hints_say_what_to_do_about_a_queue() -> None:
     assert "letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
     assert "emails:s1:p1:73" in exits.hint_for(errors.CallerError("x", detail="DESCRIPTOR_INVALID"))
     assert "`pinlater serve`" in exits.hint_for(errors.ServerUnreachable("x"))
+    assert "/readyz" in exits.hint_for(errors.NoHealthyShards())
+    assert "/readyz" in exits.hint_for(errors.ShardConnectionFailed("x"))
+    assert exits.hint_for(errors.OutcomeUnknown("x")) == ""
     assert exits.hint_for(errors.DeadlineExceeded("x")) == ""
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.cli.main import COMMANDS
+from pinlater.client import AsyncClient
+from pinlater.client.errors import UnknownMethod
 from pinlater.domain.clock import SystemClock
 from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, start_server
 
@@ -23,7 +25,13 @@ def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "one", "two")
     assert pinlater.ok("check-dequeue", queue, "--limit", "5").out == "Jobs available for dequeue: 2\n"
-    assert pinlater.ok("check-dequeue", queue, "--json").json == {"available": 1, "descriptors": descriptors[:1]}
+    assert pinlater.ok("check-dequeue", queue, "--limit", "2").out == "Jobs available for dequeue: at least 2\n"
+    assert pinlater.ok("check-dequeue", queue, "--json").json == {
+        "available": 1,
+        "limit_reached": True,
+        "paused": False,
+        "descriptors": descriptors[:1],
+    }
     assert [job["body"] for job in pinlater.ok("peek", queue, "--json").json["jobs"]] == ["one", "two"]
     (job,) = pinlater.ok("dequeue", queue, "--json").json["jobs"]
     assert (job["descriptor"], job["queue"], job["attempt"], job["attempts_allowed"]) == (descriptors[0], queue, 1, 2)
@@ -141,6 +149,17 @@ def test_jobs_of_one_task_or_header_are_retried_and_deleted(pinlater: Pinlater, 
     )
 
 
+def test_failed_jobs_are_retried_by_their_body_but_for_cancelled_ones(pinlater: Pinlater, queue: str) -> None:
+    descriptors = enqueue(pinlater, queue, "red apple", "green apple", "red pear", "red plum")
+    pinlater.ok("dequeue", queue, "--limit", "4")
+    pinlater.ok("ack", *descriptors[:3], "--failed", "--final")
+    pinlater.ok("cancel", descriptors[3])
+    assert pinlater.ok("retry-failed", queue, "--regex", "^red").out == "retried 2\n"
+    assert pinlater.ok("retry-failed", queue, "--regex", "^red", "--cancelled").out == "retried 1\n"
+    assert pinlater("retry-failed", queue, "--regex", "x", "--descriptor", descriptors[0]).code == 2
+    assert pinlater.ok("count", queue, "--state", "failed").out == "1\n"
+
+
 def test_jobs_are_found_by_their_body(pinlater: Pinlater, queue: str) -> None:
     enqueue(pinlater, queue, "red apple", "green apple", "red pear")
     assert pinlater.ok("count", queue, "--regex", "^red").out == "2\n"
@@ -202,6 +221,9 @@ def test_bodies_come_from_options_files_and_standard_input(pinlater: Pinlater, q
     assert jobs[1]["body_base64"] == "/wBmaWxl"
     assert "body_base64" not in jobs[0]
     assert pinlater("enqueue", queue, "--lines").code == 2
+    empty = pinlater("enqueue", queue)
+    assert (empty.code, "(--body '' stores an empty body)" in empty.err) == (2, True)
+    pinlater.ok("enqueue", queue, "--body", "")
     assert pinlater("enqueue", queue, "--body-file", str(tmp_path / "none")).err.endswith("No such file or directory\n")
 
 
@@ -276,6 +298,7 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
         (["enqueue", "q", "--body", "x", "--delay", "soon"], "--delay: 'soon' is not a duration such as"),
         (["enqueue", "q", "--body", "x", "--expires-in", "soon"], "--expires-in: 'soon' is not a duration such as"),
         (["dequeue", "q", "--wait", "long"], "--wait: 'long' is not a duration such as"),
+        (["queue", "stats", "--watch", "--every", "0s"], "--every: '0s' is less than 100ms"),
     ],
 )
 def test_an_error_names_the_option_whose_value_is_wrong(pinlater: Pinlater, words: list[str], says: str) -> None:
@@ -287,6 +310,8 @@ def test_an_error_names_the_option_whose_value_is_wrong(pinlater: Pinlater, word
 def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater: Pinlater, queue: str) -> None:
     wrong = pinlater("queue", "delete", queue, "--password-stdin", stdin=b"wrong\n")
     assert (wrong.code, wrong.err) == (1, "error: Invalid admin password.\n")
+    none = pinlater("queue", "delete", queue)
+    assert (none.code, none.err) == (2, "error: no password was given: standard input holds none\n")
     pinlater.ok("queue", "delete", queue, "--password-stdin", stdin=f"{PASSWORD}\n".encode())
     assert queue not in pinlater.ok("queue", "list").out.split()
 
@@ -301,7 +326,41 @@ def test_changes_of_queues_say_what_they_did_as_json(pinlater: Pinlater, queue: 
     assert pinlater.ok("queue", "resume", queue, "--json").json == {"resumed": [queue]}
     password = f"{PASSWORD}\n".encode()
     gone = pinlater.ok("queue", "delete", other, "--password-stdin", "--json", stdin=password)
-    assert gone.json == {"deleted": [other]}
+    assert gone.json == {"deleted": [other], "absent": []}
+
+
+def test_looks_at_a_paused_queue_say_that_it_is_paused(pinlater: Pinlater, queue: str) -> None:
+    """They show the jobs that a dequeue would get after `queue resume`."""
+    enqueue(pinlater, queue, "one")
+    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
+    pinlater.ok("queue", "pause", queue)
+    for command, shown in (("check-dequeue", "Jobs available for dequeue: 1\n"), ("peek", "one")):
+        done = pinlater(command, queue, "--limit", "5")
+        assert (done.code, done.err) == (0, "paused: a dequeue gets no jobs until `pinlater queue resume`\n")
+        assert shown in done.out
+        told = pinlater.ok(command, queue, "--limit", "5", "--json").json
+        assert (told["paused"], len(told.get("jobs", told.get("descriptors")))) == (True, 1)
+    assert pinlater.ok("check-dequeue", queue, "--limit", "5", "--json").json["limit_reached"] is False
+
+
+def test_a_look_at_a_queue_of_an_original_server_says_not_paused(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def queue_config(*_: object) -> None:
+        raise UnknownMethod("getQueueConfig")
+
+    monkeypatch.setattr(AsyncClient, "queue_config", queue_config)
+    enqueue(pinlater, queue, "one")
+    assert pinlater.ok("peek", queue, "--json").json["paused"] is False
+
+
+def test_the_deletion_of_a_queue_that_does_not_exist_says_absent(pinlater: Pinlater, queue: str) -> None:
+    never = f"{queue}_never"
+    password = f"{PASSWORD}\n".encode()
+    assert pinlater.ok("queue", "delete", never, "--password-stdin", stdin=password).out == f"absent {never}\n"
+    told = pinlater.ok("queue", "delete", never, "--password-stdin", "--json", stdin=password).json
+    assert told == {"deleted": [], "absent": [never]}
+    assert pinlater("queue", "delete", never, "--password-stdin", stdin=b"wrong\n").code == 1
 
 
 def test_what_was_done_before_a_refusal_is_said_as_json_too(pinlater: Pinlater, queue: str) -> None:
@@ -414,6 +473,19 @@ def test_with_json_errors_are_json(pinlater: Pinlater, offline: Pinlater) -> Non
     away = offline("queue", "list", "--json", "--timeout", "0.1")
     assert (away.code, json.loads(away.err)["exit_code"]) == (3, 3)
     assert pinlater("count", "no_such_queue").err.startswith("error: ")
+
+
+def test_a_wait_that_the_server_ends_early_is_said(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
+    address, process = start_server(tmp_path, "--set", "jobs.max_wait_ms=100")
+    try:
+        pinlater.ok("queue", "create", queue, "--server", address)
+        early = pinlater("dequeue", queue, "--wait", "5s", "--server", address)
+        full = pinlater.ok("dequeue", queue, "--wait", "100ms", "--server", address)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert (early.code, early.err[:40]) == (0, "note: the server ended the wait after 0.")
+    assert full.err == ""
 
 
 def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:

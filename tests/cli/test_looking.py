@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -216,6 +217,16 @@ def test_stats_are_shown_again_and_again_until_an_interrupt(pinlater: Pinlater, 
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(30) == 130
+
+
+def test_a_watch_in_json_prints_a_document_per_line(pinlater: Pinlater, queue: str) -> None:
+    command = [*COMMAND, "queue", "stats", queue, "--watch", "--json", "--every", "100ms", "--server", pinlater.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert [one["queues"][0]["queue"] for one in found] == [queue] * 2
 
 
 def test_a_watch_outlives_a_restart_of_the_server_and_says_so(tmp_path: Path) -> None:

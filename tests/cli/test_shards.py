@@ -91,7 +91,9 @@ def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline
     done = offline("migrate", "--shards", str(place.path), "--json")
     assert done.code == exits.BUSY
     assert [shard["name"] for shard in done.json["shards"]] == ["1"]
-    assert json.loads(done.err)["error"].startswith("shard 2: 127.0.0.1:")
+    error = json.loads(done.err)["error"]
+    assert error.startswith("shard 2: ")
+    assert "127.0.0.1:" in error
 
 
 def test_list_shows_what_the_file_says(shards: Callable[..., Done], place: Place) -> None:

@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from pinlater import EnqueueBatcher
-from pinlater.client import AsyncClient, Client, JobState, errors
+from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, _calls, errors
 from pinlater.client._calls import server_info
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
+from pinlater.wire.methods import METHODS_BY_NAME
 from tests.client.fake_server import FakeServer
 from tests.databases.proxy import Proxy
 
@@ -51,6 +52,31 @@ async def test_an_enqueue_that_may_have_been_stored_never_ends_with_the_words_th
         with pytest.raises(errors.ConnectionLost) as raised:
             await client.enqueue("q", [b"x"])
     assert isinstance(raised.value.__cause__, errors.ServerUnreachable)
+
+
+@pytest.mark.parametrize(
+    ("first", "unique", "repeats"),
+    [(501, False, [None, None, None]), (501, True, [None, True, True]), (502, False, [None, True, True])],
+)
+async def test_an_enqueue_is_no_repeat_after_an_answer_that_no_shard_was_reachable(
+    first: int, unique: bool, repeats: list[bool | None]
+) -> None:
+    """For a repeat the server asks all shards, so a single one that is away would refuse it. Unique keys are stored shard by shard."""
+    seen: list[bool | None] = []
+
+    def enqueue(arguments: Any) -> Any:
+        seen.append(arguments.request.repeat)
+        if len(seen) < 3:
+            raise t.PinLaterException(errorCode=first, message="away")
+        return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+
+    job = Job(b"x", unique=UniqueKey("k") if unique else None)
+    async with (
+        FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server,
+        AsyncClient(server.address) as client,
+    ):
+        assert (await client.enqueue("q", [job])).descriptors == ["q:s1:p1:1"]
+    assert seen == repeats
 
 
 async def test_a_connection_that_hangs_costs_its_calls_their_deadline_and_the_next_ones_nothing(
@@ -235,3 +261,8 @@ def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> No
         for future in futures:
             with contextlib.suppress(errors.PinLaterError):
                 future.result(timeout=10)
+
+
+def test_every_call_is_shown_by_the_name_of_a_method_of_the_client() -> None:
+    shown = {_calls.Call(method, (), read=str).shown for method in METHODS_BY_NAME}
+    assert {name for name in shown if not hasattr(AsyncClient, name)} == set()

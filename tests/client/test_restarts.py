@@ -16,8 +16,9 @@ import pytest
 from pinlater.client import AsyncClient, Checkpoint, Client, JobState, errors
 from pinlater.client._connection import Link
 from pinlater.client._servers import Address, ServerChoice, parse_servers, server_source
-from pinlater.domain.clock import ManualClock
+from pinlater.domain.clock import ManualClock, SystemClock
 from pinlater.testing import RealServer
+from pinlater.worker import Worker
 
 _OUTAGE_S = 2.0
 
@@ -107,9 +108,35 @@ def test_without_any_server_the_error_comes_at_the_deadline_and_names_the_server
     with pytest.raises(errors.ServerUnreachable) as raised:
         enqueue() if sync else asyncio.run(enqueue_async())
     text = str(raised.value)
-    assert "within 0.7 s for enqueueJobs" in text
+    assert "within 0.7 s for enqueue on queue q" in text
+    assert isinstance(raised.value.__cause__, ConnectionRefusedError)  # its only one, as the text names the last try
+    assert raised.value.__cause__.__cause__ is None
     assert f"tried 127.0.0.1:{closed_port}, localhost:{closed_port}" in text
     assert text.endswith("Connection refused")
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_an_error_names_the_call_that_the_user_made_and_not_the_one_that_prepares_it(
+    closed_port: int, *, sync: bool
+) -> None:
+    """Before its first enqueue a task asks the server what it is, and the client before it retries jobs of all priorities."""
+    with Client(f"127.0.0.1:{closed_port}", timeout_ms=100) as client:
+        worker = Worker()
+
+        @worker.task("mails")
+        def send() -> None: ...
+
+        with (
+            worker.redirected(client, AsyncClient, SystemClock()),
+            pytest.raises(errors.ServerUnreachable, match="for enqueue on queue mails;"),
+        ):
+            send.enqueue() if sync else asyncio.run(send.enqueue_async())
+        with pytest.raises(errors.ServerUnreachable, match="for retry_failed on queue mails;"):
+            client.retry_failed("mails")
+        with pytest.raises(errors.ServerUnreachable, match="for pause_queue on queue mails;"):
+            client.pause_queue("mails")
+        with pytest.raises(errors.ServerUnreachable, match="for queue_names;"):
+            client.queue_names()
 
 
 async def test_a_client_may_be_told_not_to_wait_for_servers(closed_port: int) -> None:

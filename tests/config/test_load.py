@@ -79,6 +79,7 @@ def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> Non
         ("host = 1\n", "host: '1' is not text"),
         ("[http]\nport = true\n", "http.port: 'True' is not a whole number"),
         ("[http]\nport = 1.5\n", "http.port: '1.5' is not a whole number"),
+        ("[jobs]\nmax_body_bytes = 0\n", "jobs.max_body_bytes: '0' is out of range (1 byte or more)"),
         ("[jobs]\npriority_levels = 128\n", "jobs.priority_levels: '128' is out of range (1 to 127)"),
         ("[jobs]\nmax_wait_ms = -1\n", "jobs.max_wait_ms: '-1' is out of range"),
         ("[http]\nidle_timeout_s = nan\n", "http.idle_timeout_s: 'nan' is not a number of seconds"),

@@ -47,7 +47,7 @@ def test_minute_five_of_the_readme_works(tmp_path: Path) -> None:
         reader.do(Block("sh", "pinlater queue create emails", 0))
         reader.do(worker)
         reader.do(producer)
-        reader.do(Block("sh", "python mailer.py", 0, {"start": "welcome to grace@example.org"}), running)
+        reader.do(Block("sh", "python mailer.py", 0, {"start": "newsletter to grace@example.org"}), running)
 
 
 def shown_python(page: str) -> list[Block]:

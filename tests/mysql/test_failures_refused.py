@@ -81,6 +81,12 @@ async def test_a_wrong_password_is_said_and_not_retried(rig: Rig) -> None:
     assert "check user, password and grants" in error.message
 
 
+async def test_a_login_without_a_password_is_said_to_lack_one(rig: Rig) -> None:
+    error = await refused(rig, rig.endpoint(password=""))
+    assert not error.retryable
+    assert "no password is configured; set PINLATER_MYSQL_PASSWORD or mysql.password_file" in error.message
+
+
 async def test_a_database_that_is_not_there_and_may_not_be_made(rig: Rig, other: str) -> None:
     async with user(rig.server, "SELECT", "INSERT", "UPDATE", "DELETE") as login:
         error = await refused(rig, rig.endpoint(database=other, **login))

@@ -196,11 +196,22 @@ async def test_a_redis_that_is_not_there_is_said_to_be_out_of_reach(own: Rig) ->
     ],
 )
 def test_each_refusal_says_what_would_help(code: str, text: str, words: str, retryable: bool) -> None:
-    error = translate(Refused(code, text), RedisEndpoint())
+    error = translate(Refused(code, text), RedisEndpoint(password="p"))
     assert words in error.message
     assert "127.0.0.1:6379/0" in error.message
     assert error.retryable is retryable
     assert isinstance(error.__cause__, Refused)
+
+
+@pytest.mark.parametrize("code", ["NOAUTH", "WRONGPASS"])
+def test_a_login_without_a_password_is_said_to_lack_one(code: str) -> None:
+    """The driver has one error for both codes, so `connect` can't tell them apart."""
+    error = translate(Refused(code, "Authentication required."), RedisEndpoint())
+    assert error.message == (
+        "127.0.0.1:6379/0 refuses our login (Authentication required.): no password is configured; "
+        "set PINLATER_REDIS_PASSWORD or redis.password_file"
+    )
+    assert not error.retryable
 
 
 @pytest.mark.parametrize(

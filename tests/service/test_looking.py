@@ -98,6 +98,22 @@ async def test_failed_jobs_can_be_retried(world: World) -> None:
     assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
 
 
+async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(world: World) -> None:
+    """In front of the failed jobs are cancelled ones, which stay as they are."""
+    cancelled = await world.enqueue(*[b"cancelled"] * 1_200)
+    await world.service.claimed_jobs.cancel(CALLER, "q", cancelled)
+    world.clock.advance(ms=1)
+    failed = await world.enqueue(*[b"failed"] * 1_300, attempts_allowed=1)
+    for _ in range(2):
+        assert len((await world.dequeue(650)).jobs) == 650
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in failed]))
+
+    assert await world.service.bulk.retry_failed("q", 1, 1, None, 1_250, skip_cancelled=True) == 1_250
+    assert await world.service.bulk.retry_failed("q", 1, 1, None, 1_250, skip_cancelled=True) == 50
+    assert await world.service.inspecting.count(PENDING) == len(failed)
+    assert await world.service.inspecting.count(JobFilter("q", JobState.FAILED)) == len(cancelled)
+
+
 async def test_bad_numbers_are_refused(world: World) -> None:
     with pytest.raises(InvalidArgument):
         await world.service.bulk.delete_jobs(PENDING, -1)

@@ -122,6 +122,8 @@ def test_a_line_of_the_server_that_names_shards_lists_them() -> None:
         left_out(Metrics(), "getJobCount", ["2", "3"], "timed out")
     assert ' shards=2,3 reason="timed out"\n' in text.getvalue()
     assert logged_json(json_lines)["shards"] == ["2", "3"]
+    left_out(Metrics(), "getJobCount", ["2"])
+    assert "reason" not in json.loads(json_lines.getvalue().splitlines()[-1])
 
 
 def test_a_set_is_listed_in_order() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pinlater import AsyncClient, JobState, Reject, Snooze, Worker, current_job
+from pinlater import AsyncClient, JobState, Reject, Retry, Snooze, Worker, current_job
 from pinlater.client.errors import QueueNotFound, ServerUnreachable
 from pinlater.client.values import QueueConfig
 from pinlater.testing import InProcessService, JobFailed, NeverIdle
@@ -402,6 +402,30 @@ async def test_giving_up_and_snoozing_are_told_apart(pinlater_service: InProcess
         }
         pinlater_service.clock.advance(seconds=60)
         assert [one.kind for one in await pinlater_service.run_until_idle(worker)] == [Kind.SUCCEEDED]
+
+
+async def test_a_planned_retry_spends_an_attempt_and_is_not_raised_while_a_rejection_is(
+    pinlater_service: InProcessService,
+) -> None:
+    worker = Worker()
+
+    @worker.task("q", attempts=2)
+    async def retry() -> None:
+        raise Retry(after=2)
+
+    @worker.task("q")
+    async def reject() -> None:
+        raise Reject("never")
+
+    with pinlater_service.serving(worker):
+        placed = await retry.enqueue_async()
+        (ran,) = await pinlater_service.run_until_idle()
+        assert (ran.kind, ran.failed, ran.error_type) == (Kind.FAILED, True, "pinlater.worker.errors.Retry")
+        assert pinlater_service.failures == [ran]
+        assert pinlater_service.job(placed.descriptor).attempts_remaining == 1
+        await reject.enqueue_async()
+        with pytest.raises(Reject, match="never"):
+            await pinlater_service.run_until_idle()
 
 
 async def test_a_failure_without_an_exception_of_its_own_is_raised_as_one(pinlater_service: InProcessService) -> None:

@@ -161,9 +161,15 @@ def test_a_name_that_other_systems_have_says_what_to_write() -> None:
     task = task_of()
     with pytest.raises(AttributeError, match=re.escape("a task has no 'delay': write task.enqueue(...)")):
         task.delay("x")  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"a task has no 's': write task\.job\(...\)"):
+        task.s("x")  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"a task has no 'enqeue'$"):
         task.enqeue("x")  # type: ignore[attr-defined]
     assert not hasattr(task, "nothing")
+    with pytest.raises(TypeError, match=r"using\(\) has no option 'countdown': write using\(delay=...\)$"):
+        task.using(countdown=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"using\(\) has no option 'dealy'$"):
+        task.using(dealy=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["", "a-b", "süß", "x" * 65, "a b"])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
+from unittest.mock import Mock
 from uuid import UUID
 
 import msgspec
@@ -17,7 +18,7 @@ import pytest
 
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
-from pinlater.worker import envelope, retries
+from pinlater.worker import Worker, envelope, retries
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker.codecs import JsonCodec, MessagePackCodec
@@ -164,6 +165,13 @@ def test_functions_that_no_body_can_call_are_refused() -> None:
     for function in (variadic, keywords, positional, unknown):
         with pytest.raises(UnusableHandler, match=function.__name__):
             parameters_of(function)
+
+
+def test_a_coroutine_that_is_to_run_in_a_process_is_refused_by_its_name() -> None:
+    async def resize() -> None: ...
+
+    with pytest.raises(UnusableHandler, match=r"^task shrink: the function is a coroutine"):
+        Worker().task("q", name="shrink", process=True)(resize)
 
 
 def test_a_parameter_without_a_type_takes_anything() -> None:
@@ -379,9 +387,23 @@ async def test_async_methods_work_in_coroutines_and_plain_ones_in_functions() ->
         await context().progress_async(1)
 
 
-def test_outside_of_a_job_there_is_no_current_job() -> None:
-    with pytest.raises(RuntimeError, match="does not run in a job"):
+def test_outside_of_a_job_there_is_no_current_job_and_the_error_says_what_a_test_can_do() -> None:
+    with pytest.raises(RuntimeError, match=r"does not run in a job.*enqueue the task.*run_until_idle\(\)"):
         current_job()
+
+
+def test_a_direct_call_of_a_task_that_declares_its_job_takes_a_mock() -> None:
+    """As the page about tests says."""
+    worker = Worker("127.0.0.1:1")
+
+    @worker.task("q")
+    def greet(job: JobContext, name: str) -> str:
+        job.progress(0.5)
+        return f"{name} {job.attempt}"
+
+    job = Mock(spec=JobContext, attempt=2)
+    assert greet(job, "ada") == "ada 2"
+    job.progress.assert_called_once_with(0.5)
 
 
 def test_a_single_argument_that_has_a_default_may_be_left_out() -> None:

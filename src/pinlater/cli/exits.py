@@ -81,6 +81,8 @@ def hint_for(error: PinLaterError) -> str:
         return "(a name has ASCII letters, digits and underscores only)"
     if error.detail == "DESCRIPTOR_INVALID":
         return DESCRIPTOR_HINT
+    if error.detail in {"NO_HEALTHY_SHARDS", "SHARD_UNREACHABLE"}:
+        return "(/readyz of the server says which shards are unreachable, and why)"
     if isinstance(error, ServerUnreachable):
         return "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)"
     return ""
@@ -94,11 +96,11 @@ def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False) -
 
 def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> None:
     """One line on standard error, or its own lines with `in_lines`; a JSON document if the caller reads JSON."""
-    text = " ".join(message.split())
+    text = message if in_lines else " ".join(message.split())
     if _state["json"]:
         sys.stderr.write(json.dumps({"error": text, "detail": detail or None, "exit_code": code}) + "\n")
     else:
-        sys.stderr.write(f"error: {message if in_lines else text}\n")
+        sys.stderr.write(f"error: {text}\n")
 
 
 @contextlib.contextmanager

@@ -24,9 +24,10 @@ Row = Sequence[object]
 TASK_HEADER = "pinlater-task"
 
 
-def print_json(data: object) -> None:
-    """One JSON document, text as it is."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=_plain) + "\n")
+def print_json(data: object, *, in_one_line: bool = False) -> None:
+    """One JSON document, text as it is. `in_one_line`: for a command that prints several, so that a program can tell them apart."""
+    indent = None if in_one_line else 2
+    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=False, default=_plain) + "\n")
 
 
 def print_lines(lines: Sequence[str]) -> None:

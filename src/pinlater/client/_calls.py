@@ -6,6 +6,7 @@ server) shares it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from secrets import token_hex
@@ -24,20 +25,61 @@ T = TypeVar("T")
 _ONLY_A_BODY = values.Job(b"")[1:]
 
 
+# What the client calls a method, where that is more than another spelling of the protocol's name.
+_CLIENT_NAMES = {
+    "getQueueNames": "queue_names",
+    "enqueueJobs": "enqueue",
+    "dequeueJobs": "dequeue",
+    "ackJobs": "ack",
+    "ackDequeuedJobs": "ack_plain",
+    "checkpointJobsFenced": "checkpoint",
+    "checkpointJobs": "checkpoint_plain",
+    "heartbeatClaims": "heartbeat",
+    "releaseJobs": "release",
+    "cancelJobs": "cancel",
+    "lookupJobs": "lookup",
+    "getJobCount": "count",
+    "scanJobs": "scan",
+    "retryFailedJobs": "retry_failed",
+    "getQueueConfig": "queue_config",
+    "getSettingsInForce": "settings_in_force",
+    "getWaitingDequeues": "waiting_dequeues",
+    "getQueueStats": "queue_stats",
+    "getServerInfo": "server_info",
+}
+_CAPITAL = re.compile("[A-Z]")
+
+
 class Call(NamedTuple, Generic[T]):
-    """`args` are the arguments behind the request context. `wait_ms`: how long the server may take on purpose (a long poll)."""
+    """`args` are the arguments behind the request context. `wait_ms`: how long the server may take on purpose (a long poll).
+    `made_for`: the user's call, if this one only prepares it."""
 
     method: str
     args: tuple[Any, ...]
     read: Callable[[Any], T]
     resend: Resend = Resend.NEVER
     wait_ms: int = 0
+    made_for: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The call that the user made and its queue, for messages."""
+        if self.made_for:
+            return self.made_for
+        name = _CLIENT_NAMES.get(self.method) or _CAPITAL.sub(lambda found: "_" + found[0].lower(), self.method)
+        first = self.args[0] if self.args else None
+        return on_queue(name, first if isinstance(first, str) else getattr(first, "queueName", ""))
 
     def as_repeat(self) -> Call[T]:
         """The same enqueue, said to be a resend."""
         request = copy(self.args[0])
         request.repeat = True
         return self._replace(args=(request,))
+
+
+def on_queue(name: str, queue: str) -> str:
+    """A call of the client's method `name`, as messages show it."""
+    return f"{name} on queue {queue}" if queue else name
 
 
 def _nothing(_: Any) -> None:
@@ -373,5 +415,5 @@ def queue_stats(names: Sequence[str]) -> Call[list[values.QueueStats]]:
     )
 
 
-def server_info() -> Call[values.ServerInfo]:
-    return Call("getServerInfo", (), _parsing.server_info, Resend.SAFE)
+def server_info(made_for: str = "") -> Call[values.ServerInfo]:
+    return Call("getServerInfo", (), _parsing.server_info, Resend.SAFE, made_for=made_for)

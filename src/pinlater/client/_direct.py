@@ -155,7 +155,7 @@ class Direct:
             return call.read(answer)
         except TimeoutError as error:
             self._servers.failed(line.address)
-            raise DeadlineExceeded(f"No answer to {call.method} from {line.address} in time") from error
+            raise DeadlineExceeded(f"No answer to {call.shown} from {line.address} in time") from error
         except PinLaterError as error:
             good = not (was_refused(error) or is_lost(error))
             if not good:

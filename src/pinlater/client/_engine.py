@@ -24,6 +24,7 @@ from pinlater.client._retries import (
     Resend,
     decide,
     give_up_at,
+    has_stored_nothing,
     is_lost,
     is_unsent,
     outcome_is_unknown,
@@ -174,7 +175,10 @@ class Engine:
                 return await self._try(call, deadline, failed, polls or self._polls, tries, wait_for_servers)
         except TimeoutError as error:
             if tries.unsent is not None:
-                raise (tries.lost or self._not_sent(call, tries.unsent)) from tries.unsent
+                if tries.lost is not None:
+                    raise tries.lost from tries.unsent
+                # Its text has that of the last try, so a traceback of that would only repeat it.
+                raise self._not_sent(call, tries.unsent) from tries.unsent.__cause__
             self.renew()
             raise self.too_late(call) from error
 
@@ -185,7 +189,7 @@ class Engine:
         addresses = self._source.addresses()
         named = ", ".join(map(str, addresses[:_NAMED_MAX])) + (", ..." if len(addresses) > _NAMED_MAX else "")
         return ServerUnreachable(
-            f"No server could be reached within {self._seconds(call):g} s for {call.method}; "
+            f"No server could be reached within {self._seconds(call):g} s for {call.shown}; "
             f"tried {named}; last: {last.message}"
         )
 
@@ -194,7 +198,7 @@ class Engine:
 
     def too_late(self, call: Call[T]) -> DeadlineExceeded:
         """What a call raises that was not answered in time."""
-        return DeadlineExceeded(f"No answer to {call.method} within {self._seconds(call):g} s")
+        return DeadlineExceeded(f"No answer to {call.shown} within {self._seconds(call):g} s")
 
     def gives_up(self, call: Call[T], error: PinLaterError) -> bool:
         """Whether a call whose first try ended so is not made again. From any thread."""
@@ -233,7 +237,9 @@ class Engine:
                 if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
                     raise
                 if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and not outcome_is_unknown(lost):
-                    call, tries.lost = call.as_repeat(), error
+                    tries.lost = error
+                    if not has_stored_nothing(error, call.args[0].jobs):
+                        call = call.as_repeat()
                 tries.unsent = error if unsent else None
                 _log.debug("%s failed (%s); trying again", call.method, error)
                 others = len(self._source.addresses()) > 1
@@ -261,7 +267,7 @@ class Engine:
                 raise
             connection.retire()
             self.servers.failed(connection.address)
-            raise DeadlineExceeded(f"No answer to {call.method} from {connection.address} in time") from None
+            raise DeadlineExceeded(f"No answer to {call.shown} from {connection.address} in time") from None
         if self.wants_to_learn(call):
             self.learn(connection)
         return answer

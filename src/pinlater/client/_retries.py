@@ -7,6 +7,7 @@ nothing (a look, a setting, an enqueue that carries a request key).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from pinlater.client.errors import (
@@ -19,6 +20,7 @@ from pinlater.client.errors import (
     ShardConnectionFailed,
 )
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
+from pinlater.wire.generated.ttypes import PinLaterJob
 
 _PAUSE_FIRST_S, _PAUSE_MAX_S, _HINT_MAX_S = 0.05, 1.0, 2.0
 _REPEATED_WITHIN_S = REPEATED_WITHIN_MS / 1000
@@ -48,6 +50,14 @@ def is_lost(error: PinLaterError) -> bool:
 def outcome_is_unknown(error: PinLaterError | None) -> bool:
     """Whether an enqueue that failed so may have been stored; other errors that are worth a repeat say that nothing was."""
     return isinstance(error, ConnectionLost | DeadlineExceeded | OutcomeUnknown)
+
+
+def has_stored_nothing(error: PinLaterError, jobs: Sequence[PinLaterJob]) -> bool:
+    """Whether an enqueue of these jobs that failed so has surely stored none of them, so that its next try is no repeat.
+
+    The server of a repeat has to ask all shards, and refuses if one is unreachable. Jobs with unique keys go to several shards.
+    """
+    return isinstance(error, NoHealthyShards) and all(job.uniqueKey is None for job in jobs)
 
 
 def was_refused(error: PinLaterError) -> bool:

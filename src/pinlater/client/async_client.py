@@ -214,7 +214,7 @@ class AsyncClient(AsyncFace):
         Cancelled jobs, which are FAILED too, stay as they are unless `cancelled`. An original server retries them in any case.
         """
         done = 0
-        for level in await self._priorities(priority):
+        for level in await self._priorities(priority, _calls.on_queue("retry_failed", queue)):
             left = limit - done
             call = _calls.retry_failed(
                 queue,
@@ -240,18 +240,18 @@ class AsyncClient(AsyncFace):
     ) -> int:
         """Deletes jobs of one state, and of one priority, or of all without it; how many. Calls the server once a priority."""
         done = 0
-        for level in await self._priorities(priority):
+        for level in await self._priorities(priority, _calls.on_queue("delete_jobs", queue)):
             done += await self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=limit - done))
             if done >= limit:
                 break
         return done
 
-    async def _priorities(self, priority: int | None) -> Sequence[int]:
+    async def _priorities(self, priority: int | None, made_for: str) -> Sequence[int]:
         """This one, or all that the server has; an original server does not say, and has three unless it is configured otherwise."""
         if priority is not None:
             return [priority]
         try:
-            info = await self.server_info()
+            info = await self._run(_calls.server_info(made_for))
         except UnknownMethod:
             return range(1, ORIGINAL_PRIORITY_LEVELS + 1)
         return range(1, info.priority_levels + 1)

@@ -85,5 +85,5 @@ def error_for(
     kind = _BY_CODE.get(known, CallerError if retryable is False else WorldError)
     finer = _BY_DETAIL.get(detail, kind)
     error = (finer if issubclass(finer, kind) else kind)(message, code=known, detail=detail, retryable=retryable)
-    error.retry_after_ms = retry_after_ms  # what the server said, also where that is nothing
+    error.retry_after_ms = retry_after_ms  # what the server said, also if that is nothing
     return error

@@ -212,7 +212,7 @@ class Client(SyncFace):
         Cancelled jobs, which are FAILED too, stay as they are unless `cancelled`. An original server retries them in any case.
         """
         done = 0
-        for level in self._priorities(priority):
+        for level in self._priorities(priority, _calls.on_queue("retry_failed", queue)):
             left = limit - done
             call = _calls.retry_failed(
                 queue,
@@ -238,18 +238,18 @@ class Client(SyncFace):
     ) -> int:
         """Deletes jobs of one state, and of one priority, or of all without it; how many. Calls the server once a priority."""
         done = 0
-        for level in self._priorities(priority):
+        for level in self._priorities(priority, _calls.on_queue("delete_jobs", queue)):
             done += self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=limit - done))
             if done >= limit:
                 break
         return done
 
-    def _priorities(self, priority: int | None) -> Sequence[int]:
+    def _priorities(self, priority: int | None, made_for: str) -> Sequence[int]:
         """This one, or all that the server has; an original server does not say, and has three unless it is configured otherwise."""
         if priority is not None:
             return [priority]
         try:
-            info = self.server_info()
+            info = self._run(_calls.server_info(made_for))
         except UnknownMethod:
             return range(1, ORIGINAL_PRIORITY_LEVELS + 1)
         return range(1, info.priority_levels + 1)

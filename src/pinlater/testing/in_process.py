@@ -34,7 +34,7 @@ from pinlater.testing._seen import EnqueuedCall, Ran, arguments_of, call_of
 from pinlater.testing._server import MemoryServer
 from pinlater.testing.clock import STARTS_AT, TurnedClock
 from pinlater.testing.errors import JobFailed, NeverIdle
-from pinlater.worker import Ending, Task, Worker, envelope
+from pinlater.worker import Ending, Retry, Task, Worker, envelope
 
 P = ParamSpec("P")
 _PAGE = 1_000
@@ -150,7 +150,8 @@ class InProcessService:
         until the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
         as if the worker had been there; more than ten thousand firings of one are a ValueError. Tasks that ask for a process run in
         a thread, where they see what the test has put in place, unless `processes` says so. The first error of a task is raised when
-        all is done, but for `raise_errors=False`; `failures` has them all. Raises `NeverIdle` after `jobs_max` attempts.
+        all is done, but for `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject`
+        is. Raises `NeverIdle` after `jobs_max` attempts.
         """
         workers = self._at_work(workers)
         _check_queues(queues, workers)
@@ -166,7 +167,7 @@ class InProcessService:
                 if len(workers) == 1:
                     break
         if raise_errors:
-            _raise_first([one for one in run.ran if one.failed])
+            _raise_first([one for one in run.ran if one.failed and not isinstance(one.error, Retry)])
         return run.ran
 
     async def _fire_cron(self, worker: Worker, run: _Run) -> None:

@@ -169,7 +169,10 @@ def current_job() -> JobContext:
     """The job that this code runs for. Raises RuntimeError outside of a job."""
     context = _CURRENT.get(None)
     if context is None:
-        raise RuntimeError("this code does not run in a job")
+        raise RuntimeError(
+            "this code does not run in a job; in a test, enqueue the task and run it with run_until_idle() of "
+            "pinlater.testing.InProcessService, or declare a parameter of type JobContext and pass a mock"
+        )
     return context
 
 

@@ -4,6 +4,9 @@ one job.
 Workers store nothing about firings. A worker that starts looks back up to `look_back` for firings that no worker made: it skips them
 (`Missed.SKIP`), makes the latest (`Missed.LATEST`), or all (`Missed.ALL`). The keys of earlier firings prevent doubles.
 
+Weakness: a key ends long before the next firing of a daily entry, so a worker cannot tell a new entry from one whose worker was down.
+A new entry makes firings of the look-back, too, unless it skips missed ones.
+
 Expressions have five fields (minute, hour, day, month, weekday), or six with seconds first, as in Debian's cron. `_cron/expression.py` has
 the rule for changes of a zone's clock.
 

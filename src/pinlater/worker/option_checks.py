@@ -36,7 +36,7 @@ class JobTimes(NamedTuple):
 
 
 def check_client(given: object) -> None:
-    """Raises TypeError or ValueError where a worker can't run or enqueue with this client or these servers. Connects to nothing."""
+    """Raises TypeError or ValueError if a worker can't run or enqueue with this client or these servers. Connects to nothing."""
     if isinstance(given, Client):
         raise TypeError("a worker needs an AsyncClient, or the addresses of the servers, not a Client: its calls block")
     if given is not None and not isinstance(given, AsyncClient) and not callable(given):

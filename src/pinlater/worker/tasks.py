@@ -35,11 +35,15 @@ J = TypeVar("J", ClaimedJob, JobContext)
 _ELSEWHERE = {
     "delay": "write task.enqueue(...)",
     "send": "write task.enqueue(...)",
+    "s": "write task.job(...), and task.enqueue_many([...]) to enqueue it",
+    "signature": "write task.job(...), and task.enqueue_many([...]) to enqueue it",
     "apply_async": "write task.using(delay=...).enqueue(...)",
     "send_with_options": "write task.using(delay=...).enqueue(...)",
     "enqueue_in": "write task.using(delay=...).enqueue(...)",
     "enqueue_at": "write task.using(at=...).enqueue(...)",
 }
+# Options that other job systems have, and those of `using` that do the same.
+_OPTIONS_ELSEWHERE = {"countdown": "delay", "eta": "at", "expires": "expires_in", "max_retries": "attempts"}
 
 
 class RunsIn(Enum):
@@ -136,6 +140,7 @@ class Task(Generic[P, R]):
         attempts: int | None = None,
         expires_in: Duration | None = None,
         claim_timeout: Duration | None = None,
+        **unknown: Never,
     ) -> Producer[P]:
         """The task with options for the jobs to enqueue: `send.using(delay=60).enqueue("x")`.
 
@@ -144,6 +149,9 @@ class Task(Generic[P, R]):
         Raises TypeError or ValueError that names task and argument if an option is invalid, also if `expires_in` ends before `delay`.
         An `expires_in` that ends before `at` is a ValueError of `enqueue`.
         """
+        for name in unknown:
+            hint = f": write using({_OPTIONS_ELSEWHERE[name]}=...)" if name in _OPTIONS_ELSEWHERE else ""
+            raise TypeError(f"task {self.name}: using() has no option {name!r}{hint}")
         return Producer(
             self,
             self._enqueuer,
@@ -268,14 +276,14 @@ class Producer(Generic[P]):
             return (await self._enqueuer.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
 
 
-def runs_in(function: Callable[..., Any], in_process: bool) -> RunsIn:
+def runs_in(task: str, function: Callable[..., Any], in_process: bool) -> RunsIn:
     """Coroutines run on the event loop, plain functions in a thread, or with `in_process` in a child process."""
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
     )
     if is_async and in_process:
         raise UnusableHandler(
-            f"{function!r} is a coroutine and runs on the event loop; only plain functions run in a process"
+            f"task {task}: the function is a coroutine and runs on the event loop; only plain functions run in a process"
         )
     if in_process:
         return RunsIn.PROCESS

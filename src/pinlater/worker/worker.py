@@ -178,7 +178,7 @@ class Worker:
             if retry is not None:
                 check_retry(f"task {called}: retry", retry)
             options = TaskOptions(
-                runs_in=runs_in(function, process),
+                runs_in=runs_in(called, function, process),
                 codec=codec or self._codec,
                 retry=retry,
                 time_limit_ms=positive_duration_of(called, "time_limit", time_limit),
@@ -213,7 +213,7 @@ class Worker:
 
         A plain function becomes a task of `queue` first, with `options` as for `task`. Many workers may have the same entry: each firing
         is one job. `name` is the entry's, not the task's, whose name it is by default. `missed` says what happens to firings up to
-        `look_back` ago that no worker made.
+        `look_back` ago that no worker made, also before the first start of a new entry.
         """
 
         def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:

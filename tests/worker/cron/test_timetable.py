@@ -202,6 +202,15 @@ def test_after_a_clock_is_set_back_firings_continue_and_a_warning_is_logged(
     assert abs(said.__dict__["seconds"] - 3600) <= 31
 
 
+@pytest.mark.parametrize("missed", list(Missed))
+def test_a_new_entry_makes_a_firing_of_the_past_hour_unless_it_skips_missed_ones(missed: Missed) -> None:
+    """As the page about tasks says: a worker cannot know that no worker ran the entry before."""
+    world = World(NIGHT + 34 * MINUTE, NIGHT + 2 * HOUR)
+    world.run("14 * * * *", "UTC", missed)
+    past, coming = NIGHT + 14 * MINUTE, NIGHT + 74 * MINUTE
+    assert [made.firing for made in world.made] == ([coming] if missed is Missed.SKIP else [past, coming])
+
+
 def test_a_late_firing_that_is_to_be_skipped_is_given_up_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

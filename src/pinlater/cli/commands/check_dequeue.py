@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinlater.cli import options, output
 from pinlater.cli.commands.dequeue import Limit
+from pinlater.cli.dry_run import dry_run, warn_paused
 
 
 def check_dequeue(
@@ -13,12 +14,17 @@ def check_dequeue(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Say whether a dequeue would get jobs, without claiming any.
+    """Say whether a dequeue would get jobs, without claiming any. Counts up to --limit, and says if the queue is paused.
 
     Example: pinlater check-dequeue emails
     """
-    shown = options.ask(server, timeout, lambda client: client.dequeue(queue, limit, dry_run=True))
+    dequeued, paused = options.ask(server, timeout, lambda client: dry_run(client, queue, limit))
+    descriptors = [job.descriptor for job in dequeued.jobs]
+    limit_reached = len(descriptors) >= limit
     if json:
-        output.print_json({"available": len(shown.jobs), "descriptors": [job.descriptor for job in shown.jobs]})
-    else:
-        output.print_lines([f"Jobs available for dequeue: {len(shown.jobs)}"])
+        counted = {"available": len(descriptors), "limit_reached": limit_reached}
+        output.print_json({**counted, "paused": paused, "descriptors": descriptors})
+        return
+    output.print_lines([f"Jobs available for dequeue: {'at least ' * limit_reached}{len(descriptors)}"])
+    if paused:
+        warn_paused()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -11,6 +12,8 @@ import typer
 from pinlater.cli import options, output
 from pinlater.client import Ack, AsyncClient, ClaimedJob, Dequeued
 
+# The server's clock and ours, and the way there and back, make a wait look a little shorter or longer.
+_INEXACT_MS = 500
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to take.")]
 
 
@@ -41,7 +44,14 @@ def dequeue(
     wait_ms = options.span_ms(wait, "--wait") or 0
 
     async def claim(client: AsyncClient) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         dequeued = await client.dequeue(queue, limit, wait_ms=wait_ms)
+        waited_s = loop.time() - began
+        if not dequeued.jobs and waited_s * 1000 < wait_ms - _INEXACT_MS:
+            sys.stderr.write(
+                f"note: the server ended the wait after {waited_s:.1f} s, its longest unless it stops (jobs.max_wait_ms)\n"
+            )
         if body_only:
             _print_bodies(dequeued.jobs, b"\0" if null else b"\n" if limit > 1 or output.on_terminal() else b"")
         else:

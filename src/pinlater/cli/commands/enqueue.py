@@ -143,7 +143,11 @@ def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 
 def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:
     if not texts and not files:
+        if sys.stdin.isatty():
+            sys.stderr.write("reading from standard input up to its end (Ctrl-D); --body TEXT gives the body here\n")
         content = sys.stdin.buffer.read()
+        if not content and not lines:
+            exits.fail("nothing to enqueue: standard input is empty (--body '' stores an empty body)", exits.USAGE)
         found = content.splitlines() if lines else [content]
         return found or exits.fail("nothing to enqueue: standard input holds no line", exits.USAGE)
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pinlater.cli import options
+from pinlater.cli import options, output
 from pinlater.cli.commands.dequeue import Limit, print_jobs
+from pinlater.cli.dry_run import dry_run, warn_paused
 
 
 def peek(
@@ -13,8 +14,14 @@ def peek(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show the jobs that a dequeue would get, without claiming them.
+    """Show the jobs that a dequeue would get, without claiming them. Says if the queue is paused.
 
     Example: pinlater peek emails --limit 3
     """
-    print_jobs(options.ask(server, timeout, lambda client: client.dequeue(queue, limit, dry_run=True)), json)
+    dequeued, paused = options.ask(server, timeout, lambda client: dry_run(client, queue, limit))
+    if json:
+        output.print_json({"jobs": [output.claimed_json(job) for job in dequeued.jobs], "paused": paused})
+        return
+    print_jobs(dequeued, as_json=False)
+    if paused:
+        warn_paused()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pinlater.cli import options, output, tables
+from pinlater.cli import exits, options, output, tables
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
 from pinlater.client.errors import CallerError, WorldError
 from pinlater.domain.clock import SystemClock
@@ -61,20 +61,23 @@ def delete(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Delete a queue with all its jobs. Asks for the server's admin password.
+    """Delete a queue with all its jobs. Asks for the server's admin password. For a queue that does not exist, the output says `absent`.
 
     Example: pinlater queue delete emails
     """
     if password_stdin or not sys.stdin.isatty():
         password = sys.stdin.readline().rstrip("\r\n")
+        if not password:
+            exits.fail("no password was given: standard input holds none", exits.USAGE)
     else:
         password = typer.prompt("Admin password", hide_input=True, err=True)
 
     async def remove(client: AsyncClient, queue: str) -> str:
+        exists = queue in await client.queue_names()
         await client.delete_queue(queue, password)
-        return "deleted"
+        return "deleted" if exists else "absent"
 
-    _for_each([name], server, timeout, json, remove, tell_away=False)
+    _for_each([name], server, timeout, json, remove, tell_away=False, words=("deleted", "absent"))
 
 
 @app.command("list")
@@ -103,18 +106,20 @@ def stats(
         typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")] = False,
-    every: Annotated[str, typer.Option("--every", help="The interval of --watch.")] = "2s",
+    every: Annotated[str, typer.Option("--every", help="The interval of --watch, at least 100ms.")] = "2s",
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """Show counts by state, rates, and how long the oldest due job has waited. Without QUEUE, show all queues.
 
-    Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both.
+    Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both. --watch --json prints one line each time.
 
     Example: pinlater queue stats emails --watch
     """
-    pause_s = max(_WATCH_MS_MIN, options.span_ms(every, "--every") or 0) / 1000
+    pause_ms = options.span_ms(every, "--every") or 0
+    if pause_ms < _WATCH_MS_MIN:
+        raise typer.BadParameter(f"{every!r} is less than {_WATCH_MS_MIN}ms", param_hint="--every")
 
     async def show(client: AsyncClient) -> None:
         found: list[QueueStats] | None = await client.queue_stats(*(names or []))
@@ -122,11 +127,11 @@ def stats(
             if found is not None:
                 if watch:
                     output.clear_screen()
-                _print_stats(found, json)
+                _print_stats(found, json, in_one_line=watch)
             if not watch:
                 return
             sys.stdout.flush()
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_ms / 1000)
             found = await _stats_or_complaint(client, names or [], said=found is None)
 
     options.ask(server, timeout, show)
@@ -143,10 +148,12 @@ async def _stats_or_complaint(client: AsyncClient, names: Sequence[str], *, said
         return None
 
 
-def _print_stats(found: list[QueueStats], as_json: bool) -> None:
+def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -> None:
     incomplete = any(queue.incomplete for queue in found)
     if as_json:
-        output.print_json({"queues": [_stats_json(queue) for queue in found], "incomplete": incomplete})
+        output.print_json(
+            {"queues": [_stats_json(queue) for queue in found], "incomplete": incomplete}, in_one_line=in_one_line
+        )
         return
     columns = ["queue", "due", *COUNTS[1:], "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
     # A terminal is narrow; programs that read the output can rely on every column.

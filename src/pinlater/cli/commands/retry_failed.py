@@ -26,6 +26,7 @@ def retry_failed(
     priority: options.Priority = None,
     task: options.OfTask = None,
     header: options.WithHeader = None,
+    regex: options.Regex = None,
     cancelled: Annotated[bool, typer.Option("--cancelled", help="Cancelled jobs too.")] = False,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
     delay: Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")] = None,
@@ -37,55 +38,73 @@ def retry_failed(
 ) -> None:
     """Put failed jobs, or the jobs named by --descriptor, back into the queue. Prints their number, or the result of each.
 
-    Expired jobs stay as they are, and so do cancelled ones without --cancelled. With --task or --header it takes the jobs that `scan`
-    shows, newest first.
+    Expired jobs stay as they are, and so do cancelled ones without --cancelled. With --task, --header or --regex it takes the jobs that
+    `scan` shows, newest first.
 
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
     run_after_ms = options.due_ms(delay, at)
     if descriptor:
-        if priority is not None or task or header:
-            raise typer.BadParameter("--descriptor excludes --priority, --task and --header")
+        if priority is not None or task or header or regex is not None:
+            raise typer.BadParameter("--descriptor excludes --priority, --task, --header and --regex")
         options.check_queue(queue, descriptor)
         runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
         print_runs(runs, json)
         return
 
     wanted = Wanted.of(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
+    retry = _Retry(queue, priority, attempts, run_after_ms, limit)
+    if wanted.of_any_task and regex is None:
+        retried = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
+        print_number("retried", retried, json)
+        if retried < limit and not json:
+            _tell_how_many_stay(options.ask(server, timeout, retry.count_failed))
+    else:
+        print_changed("retried", options.ask(server, timeout, lambda c: retry.chosen(c, wanted, regex, json)), json)
 
-    async def ask(client: AsyncClient) -> tuple[int, int]:
-        retried = await client.retry_failed(
-            queue,
-            priority=priority,
-            attempts=attempts,
-            run_after_ms=run_after_ms,
-            limit=limit,
+
+class _Retry(NamedTuple):
+    """Which jobs go back into the queue, and how."""
+
+    queue: str
+    priority: int | None
+    attempts: int
+    run_after_ms: int | None
+    limit: int
+
+    async def all_failed(self, client: AsyncClient, *, cancelled: bool) -> int:
+        """How many went back, the oldest first."""
+        return await client.retry_failed(
+            self.queue,
+            priority=self.priority,
+            attempts=self.attempts,
+            run_after_ms=self.run_after_ms,
+            limit=self.limit,
             cancelled=cancelled,
         )
-        if retried == limit or json:
-            return retried, 0
-        return retried, await client.count(queue, JobState.FAILED, priority=priority)
 
-    async def ask_for_some(client: AsyncClient) -> Changed:
-        request = Request(options.State.FAILED, priority)
-        found = await scan_queue(client, queue, request, wanted, limit)
+    async def count_failed(self, client: AsyncClient) -> int:
+        """How many are FAILED now."""
+        return await client.count(self.queue, JobState.FAILED, priority=self.priority)
+
+    async def chosen(self, client: AsyncClient, wanted: Wanted, regex: str | None, as_json: bool) -> Changed:
+        """Those that `scan` shows, the newest first."""
+        request = Request(options.State.FAILED, self.priority, regex=regex)
+        found = await scan_queue(client, self.queue, request, wanted, self.limit)
 
         async def retry(piece: Sequence[str]) -> int:
-            results = await client.run_jobs(queue, piece, attempts=attempts, run_after_ms=run_after_ms)
+            results = await client.run_jobs(self.queue, piece, attempts=self.attempts, run_after_ms=self.run_after_ms)
             return sum(result.outcome is Outcome.APPLIED for result in results)
 
         descriptors = [job.descriptor for job in found.jobs]
-        return Changed(await change_in_pieces("retried", descriptors, retry, json), found.incomplete)
+        return Changed(await change_in_pieces("retried", descriptors, retry, as_json), found.incomplete)
 
-    if wanted.of_any_task:
-        retried, left = options.ask(server, timeout, ask)
-        print_number("retried", retried, json)
-        if left:
-            sys.stderr.write(
-                f"{left} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
-            )
-    else:
-        print_changed("retried", options.ask(server, timeout, ask_for_some), json)
+
+def _tell_how_many_stay(failed: int) -> None:
+    if failed:
+        sys.stderr.write(
+            f"{failed} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
+        )
 
 
 class Changed(NamedTuple):

@@ -34,6 +34,10 @@ class Wanted(NamedTuple):
     def of_any_task(self) -> bool:
         return not self.tasks and not self.headers
 
+    @property
+    def fits_all(self) -> bool:
+        return self.of_any_task and not self.skip_cancelled
+
     def fits(self, job: JobInfo) -> bool:
         last_attempt = job.attempts[-1] if job.attempts else None
         if self.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, last_attempt):
@@ -146,7 +150,7 @@ async def scan_queue(
     client: AsyncClient, queue: str, request: Request, wanted: Wanted, limit: int, after: str = _START
 ) -> Scanned:
     """Up to `limit` jobs that fit, newest first; incomplete if it stopped earlier, since it looked at too many."""
-    if wanted.of_any_task:
+    if wanted.fits_all:
         return await request.page(client, queue, limit, after)
     jobs: list[JobInfo] = []
     looked_at = 0

@@ -140,4 +140,7 @@ def _shown(key: Key, raw: object, complaint: str) -> str:
 
 def _range_text(key: Key) -> str:
     unit = f" {key.unit}" if key.unit else ""
-    return f"{key.least:,}{unit} or more" if key.most in (math.inf, I64_MAX) else f"{key.least:,} to {key.most:,}{unit}"
+    if key.most not in (math.inf, I64_MAX):
+        return f"{key.least:,} to {key.most:,}{unit}"
+    one = key.least == 1 and key.unit in {"bytes", "seconds"}
+    return f"{key.least:,}{unit[:-1] if one else unit} or more"

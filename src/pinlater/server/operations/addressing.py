@@ -177,7 +177,8 @@ def reachable(shards: Shards, metrics: Metrics, method: str) -> list[ShardLanes]
 def left_out(metrics: Metrics, method: str, names: Sequence[str], reason: str = "") -> None:
     """Logs and counts that `method` answers without these shards."""
     metrics.count("shards_left_out", len(names))
-    logger.warning("%s answers without the unreachable shards", method, extra={"shards": list(names), "reason": reason})
+    extra = {"shards": list(names)} | ({"reason": reason} if reason else {})
+    logger.warning("%s answers without the unreachable shards", method, extra=extra)
 
 
 async def on_reachable(

@@ -30,7 +30,7 @@ from pinlater.server.telemetry.metrics import Metrics
 _ROWS_A_TRANSACTION = 1_000
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """How many jobs of a shard a transaction changed, and whether it found no more."""
 
     done: int
@@ -78,12 +78,12 @@ class Bulk:
 
         stopped_at: dict[str, Position | None] = {}  # by shard
 
-        async def requeue(shard: ShardLanes, rows: int) -> Step:
+        async def requeue(shard: ShardLanes, rows: int) -> _Step:
             after = stopped_at.get(shard.name)
             order = Requeue(queue, priority, attempts, due_at_ms, rows, skip_cancelled, after)
             requeued = raise_error(await shard.store.requeue_failed_jobs(order, self._clock.now_ms()))
             stopped_at[shard.name] = requeued.stopped_at
-            return Step(requeued.done, is_last=requeued.stopped_at is None)
+            return _Step(requeued.done, is_last=requeued.stopped_at is None)
 
         done = await self._in_steps("retryFailedJobs", limit, requeue)
         if done:
@@ -125,14 +125,14 @@ class Bulk:
         return done
 
     async def _purge(self, filter: JobFilter, limit: int) -> int:
-        async def purge(shard: ShardLanes, rows: int) -> Step:
+        async def purge(shard: ShardLanes, rows: int) -> _Step:
             order = Purge(filter.queue, filter.state, filter.priority or 1, rows)
             done = raise_error(await shard.store.purge_jobs(order))
-            return Step(done, is_last=done < rows)
+            return _Step(done, is_last=done < rows)
 
         return await self._in_steps("deleteJobs", limit, purge)
 
-    async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[Step]]) -> int:
+    async def _in_steps(self, method: str, limit: int, act: Callable[[ShardLanes, int], Awaitable[_Step]]) -> int:
         """Shard after shard until `limit` jobs are done, a thousand a transaction; what was done counts, whatever fails then."""
         left = limit
 

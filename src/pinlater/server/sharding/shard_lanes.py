@@ -140,7 +140,8 @@ class ShardLanes:
         opened: bool = True,
     ) -> None:
         self.name = shard.name
-        self.unguarded = shard  # the store itself: for the lanes, which have limits of their own, and for probes
+        # The store itself: for the lanes, which have limits of their own, and for probes.
+        self.unguarded = shard
         self.clock = clock
         self.settings = settings or ShardingSettings()
         self.takes_enqueues = takes_enqueues
@@ -157,9 +158,8 @@ class ShardLanes:
         self.is_behind = False  # came back when no other shard could be asked what queues there are
         self.trusted = not shard.capabilities.shared
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
-        self.store: Shard = (
-            guard or shard
-        )  # for every other call: within a time limit, refused while the shard is unreachable
+        # The store for every other call: within a time limit, refused while the shard is unreachable.
+        self.store: Shard = guard or shard
         self.shared: SharedStore | None = guard  # `store`, if several servers can use it
         self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()

@@ -230,7 +230,7 @@ def _retried(job: JobRecord, retry: RetryFailed | Run, _: Context) -> Fields:
     return fields
 
 
-def left_out(order: Requeue, job: JobRecord, now_ms: int) -> bool:
+def stays_failed(order: Requeue, job: JobRecord, now_ms: int) -> bool:
     """Whether a retry of failed jobs leaves this one as it is: past its expiry it would only fail again, or it was cancelled."""
     if has_expired(job.options, now_ms):
         return True

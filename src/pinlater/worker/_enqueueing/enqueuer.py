@@ -68,7 +68,7 @@ class Enqueuer:
             raise RuntimeError(_WOULD_BLOCK)
         if self._keeps_headers is None:
             try:
-                self._wait(_calls.server_info())
+                self._wait(_calls.server_info(_calls.on_queue("enqueue", queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
@@ -85,7 +85,7 @@ class Enqueuer:
         """`send`, for coroutines of any event loop."""
         if self._keeps_headers is None:
             try:
-                await asyncio.wrap_future(self._client().submit(_calls.server_info()))
+                await asyncio.wrap_future(self._client().submit(_calls.server_info(_calls.on_queue("enqueue", queue))))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False

@@ -27,8 +27,9 @@ _FULL = {3, 1021, 1026, 1030, 1114, 3675}
 _TOO_MANY = {1040, 1203, 1226}
 # missing rights on a database, a table, a column; a missing privilege
 RIGHTS_MISSING = {1044, 1142, 1143, 1227}
-# no such user, wrong password; expired, locked
-_DENIED = RIGHTS_MISSING | {1045, 1698, 1820, 1862, 3118, 4151}
+WRONG_PASSWORD = 1045  # or none, or no such user
+# besides: expired, locked
+_DENIED = RIGHTS_MISSING | {WRONG_PASSWORD, 1698, 1820, 1862, 3118, 4151}
 _PACKET = {1153}
 NO_DATABASE = 1049
 NO_TABLE = 1146
@@ -75,6 +76,12 @@ def _translate(error: Exception, endpoint: Endpoint, tries: int) -> Unavailable:
         return ShardConnectionFailed(f"{endpoint} takes no writes now ({text}); is it a replica, or after a failover?")
     if code in _TOO_MANY:
         return ShardConnectionFailed(f"{endpoint} has no connection left for us ({text}); raise max_connections")
+    if code == WRONG_PASSWORD and not endpoint.password:
+        return ShardConnectionFailed(
+            f"{endpoint} refuses our login ({text}): no password is configured; "
+            "set PINLATER_MYSQL_PASSWORD or mysql.password_file, or check user and grants",
+            retryable=False,
+        )
     if code in _DENIED:
         return ShardConnectionFailed(
             f"{endpoint} refuses our login ({text}); check user, password and grants", retryable=False

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, Unavailable
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
-from pinlater.server.storage.decide import RetryFailed, left_out
+from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
@@ -30,7 +30,7 @@ _TRIES = 10
 
 
 async def requeue(access: Access, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
-    """Oldest finish first. The position is the number of jobs at the begin of the index that were looked at and left there."""
+    """Oldest finish first. The position is the number of jobs at the start of the index that were looked at and left there."""
     queue = access.queues.get(order.queue)
     if queue is None:
         return QueueNotFound.of(order.queue)
@@ -80,7 +80,7 @@ async def _requeue_some(
         changes = Changes(now_ms)
         queues = access.ids_of([order.queue])
         loaded = await changes.load(access.readers, [line + job_id for job_id in ids], queues)
-        failed = [job for job in loaded if job.state is JobState.FAILED and not left_out(order, job, now_ms)]
+        failed = [job for job in loaded if job.state is JobState.FAILED and not stays_failed(order, job, now_ms)]
         await _load_keys(access, changes, failed)
         requeued = 0
         for job in failed:

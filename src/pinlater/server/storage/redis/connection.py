@@ -117,7 +117,7 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
             await raw.connect()
     except TimeoutError as error:
         await _drop(raw)
-        raise NotSent(f"{endpoint}: no connection within {limit_s:g} s") from error
+        raise NotSent(f"Redis {endpoint}: no connection within {limit_s:g} s") from error
     except AuthenticationError as error:
         await _drop(raw)
         raise Refused("WRONGPASS", str(error)) from error
@@ -125,13 +125,13 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
         await _drop(raw)
         if "loading" in str(error).lower():
             raise Refused("LOADING", str(error)) from error
-        raise NotSent(f"{endpoint}: {error}") from error
+        raise NotSent(f"Redis {endpoint}: {error}") from error
     except ResponseError as error:
         await _drop(raw)
         raise refusal_of(error) from error
     except (RedisError, OSError) as error:
         await _drop(raw)
-        raise NotSent(f"{endpoint}: {error}") from error
+        raise NotSent(f"Redis {endpoint}: {error}") from error
     except BaseException:
         await _drop(raw)
         raise

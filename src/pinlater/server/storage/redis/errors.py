@@ -106,6 +106,12 @@ def _translate(error: Exception, endpoint: RedisEndpoint) -> Unavailable:
         return ShardConnectionFailed(f"{endpoint} can't save and takes no writes ({text})")
     if code == "NOREPLICAS":
         return ShardConnectionFailed(f"{endpoint} has too few replicas to take writes ({text})")
+    if code in {"NOAUTH", "WRONGPASS"} and not endpoint.password:
+        return ShardConnectionFailed(
+            f"{endpoint} refuses our login ({text}): no password is configured; "
+            "set PINLATER_REDIS_PASSWORD or redis.password_file",
+            retryable=False,
+        )
     if code in {"NOAUTH", "WRONGPASS", "NOPERM"}:
         return ShardConnectionFailed(
             f"{endpoint} refuses our login ({code} {text}); check user, password and ACL rules", retryable=False

@@ -9,7 +9,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
-from pinlater.server.storage.decide import RetryFailed, left_out
+from pinlater.server.storage.decide import RetryFailed, stays_failed
 from pinlater.server.storage.options import options_of
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.changes import load, write
@@ -39,7 +39,7 @@ async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> Requeued | P
             if done == order.limit:
                 break
             job = by_id.get(place[1])
-            if job is not None and not left_out(order, job, now_ms) and await _retake_key(dialect, job, now_ms):
+            if job is not None and not stays_failed(order, job, now_ms) and await _retake_key(dialect, job, now_ms):
                 changes.apply(job, RetryFailed(order.attempts, order.run_after_ms))
                 done += 1
             else:

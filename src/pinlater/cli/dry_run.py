@@ -1,0 +1,31 @@
+"""Looks at the jobs that a dequeue would get, for `check-dequeue` and `peek`."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from pinlater.client import AsyncClient, Dequeued
+from pinlater.client.errors import UnknownMethod
+
+
+class DryRun(NamedTuple):
+    """`paused`: a real dequeue is refused, or waits, until the queue is resumed."""
+
+    dequeued: Dequeued
+    paused: bool
+
+
+async def dry_run(client: AsyncClient, queue: str, limit: int) -> DryRun:
+    """Up to `limit` jobs, also of a paused queue."""
+    dequeued = await client.dequeue(queue, limit, dry_run=True)
+    try:
+        paused = (await client.queue_config(queue)).paused
+    except UnknownMethod:  # an original server, which pauses no queues
+        paused = False
+    return DryRun(dequeued, paused)
+
+
+def warn_paused() -> None:
+    """On standard error."""
+    sys.stderr.write("paused: a dequeue gets no jobs until `pinlater queue resume`\n")
