@@ -4,130 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
-from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.forwarding import handshake, messages, peer_listener
-from pinlater.server.forwarding.forward_lane import ForwardLane, NotSent
+from pinlater.server.forwarding.forward_lane import NotSent
 from pinlater.server.forwarding.forwarding import Forwarding
 from pinlater.server.forwarding.messages import Kind, Part
-from pinlater.server.forwarding.peer_connection import PeerConnection
-from pinlater.server.forwarding.peer_listener import PeerListener
-from pinlater.server.forwarding.traffic import Traffic
 from pinlater.server.sharding.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.values import Inserted, InsertRequest
-
-SECRET = b"the secret of shard 1"
-
-
-class Owner:
-    """The answering server: keeps what it was asked, and answers as told."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Kind, str, list[Any]]] = []
-        self.answers: list[asyncio.Future[Sequence[Any]]] = []
-        self.undelivered: list[Sequence[Any]] = []
-        self.at_once = True
-        self.unreachable: list[str] = []
-        self.listener = PeerListener(
-            self.carry_out, self.not_delivered, lambda: [b"another", SECRET], unreachable=lambda: self.unreachable
-        )
-        self.port = 0
-
-    def carry_out(self, kind: Kind, shard: str, items: Sequence[Any]) -> asyncio.Future[Sequence[Any]]:
-        future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
-        self.asked.append((kind, shard, list(items)))
-        self.answers.append(future)
-        if self.at_once:
-            future.set_result([Inserted([job.id for job in item.jobs], {}, False) for item in items])
-        return future
-
-    def not_delivered(self, kind: Kind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
-        del kind, shard, items
-        self.undelivered.append(answers)
-
-
-class Asker:
-    """The asking server, with one connection."""
-
-    def __init__(self) -> None:
-        self.traffic = Traffic()
-        self.orphans: list[tuple[Any, Any]] = []
-        self.changes = 0
-        self.waits: list[int | None] = []
-        self.link: PeerConnection
-        self._lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
-
-    async def connect(self, owner: Owner, secret: bytes = SECRET) -> PeerConnection:
-        self.link = PeerConnection(
-            f"127.0.0.1:{owner.port}",
-            "127.0.0.1:1",
-            secret,
-            SystemClock().monotonic,
-            self.count_change,
-            lambda connection: self.waits.append(connection.waits),
-            self.traffic,
-        )
-        async with asyncio.timeout(20):
-            await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
-            await self.link.wait_ready()
-        return self.link
-
-    def count_change(self, connection: PeerConnection) -> None:
-        del connection
-        self.changes += 1
-
-    def insert(self, request: InsertRequest, shard: str = "1") -> asyncio.Future[Inserted]:
-        if shard not in self._lanes:
-            self._lanes[shard] = ForwardLane(
-                self.link,
-                Kind.INSERT,
-                shard,
-                takes_lists=False,
-                size_of=lambda request: len(request.jobs[0].body),
-                orphaned=lambda item, result: self.orphans.append((item, result)),
-            )
-        return self._lanes[shard].submit(request)
-
-
-@pytest.fixture
-async def owner() -> AsyncIterator[Owner]:
-    owner = Owner()
-    owner.port = await owner.listener.open("127.0.0.1")
-    yield owner
-    owner.listener.close()
-    await asyncio.sleep(0)
-
-
-@pytest.fixture
-async def asker(owner: Owner) -> AsyncIterator[Asker]:
-    """Connected."""
-    asker = Asker()
-    await asker.connect(owner)
-    yield asker
-    asker.link.abort()
-    await asyncio.sleep(0)
-
-
-def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertRequest:
-    job = NewJob(job_id, body, 1, 5, 3, "", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9), None, None)
-    return InsertRequest(queue, [job], "key", b"\x00\xff", max_backlog=4)
-
-
-async def read_message(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(messages.LENGTH_BYTES), "big"))
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
+from pinlater.server.storage.values import NO_END_MS, Inserted
+from tests.forwarding.two_servers import SECRET, Asker, Owner, proven, read_message, request, until
 
 
 async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_that_changes(
@@ -231,7 +121,8 @@ async def test_an_answer_that_is_late_and_then_lost_with_its_connection_is_lost_
     await until(lambda: owner.answers)
     assert asker.link.unanswered == 1
     for _ in range(2):
-        asker.link.look(ask_after_s=60.0, stall_s=60.0, limit_s=0.0)
+        asker.link.limit_s = 0.0
+        asker.link.look(ask_after_s=60.0, stall_s=60.0)
     asker.link.connection_lost(None)
     with pytest.raises(OutcomeUnknown):
         await asked
@@ -276,7 +167,7 @@ async def test_a_server_that_stops_gets_no_more_calls_and_answers_those_it_has(a
     await until(lambda: not asker.link.usable)
     with pytest.raises(NotSent):
         asker.insert(request(2))
-    asker.link.look(ask_after_s=0.0, stall_s=60.0, limit_s=60.0)
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
     await until(lambda: asker.link._asked_s is None)
     assert not asker.link.usable
     owner.answers[0].set_result([Inserted([1], {}, False)])
@@ -287,9 +178,9 @@ async def test_a_server_that_runs_and_has_a_slow_store_keeps_its_calls(asker: As
     owner.at_once = False
     asked = asker.insert(request(1))
     await until(lambda: owner.answers)
-    asker.link.look(ask_after_s=0.0, stall_s=0.0, limit_s=60.0)
+    asker.link.look(ask_after_s=0.0, stall_s=0.0)
     await until(lambda: asker.link._asked_s is None)
-    asker.link.look(ask_after_s=60.0, stall_s=0.0, limit_s=60.0)
+    asker.link.look(ask_after_s=60.0, stall_s=0.0)
     assert asker.link.usable
     owner.answers[0].set_result([Inserted([1], {}, False)])
     await asked
@@ -299,11 +190,12 @@ async def test_a_server_that_does_not_say_that_it_runs_is_left_aside_until_it_do
     owner.at_once = False
     asked = asker.insert(request(1))
     await until(lambda: owner.answers)
-    asker.link.look(ask_after_s=0.0, stall_s=0.0, limit_s=60.0)
-    asker.link.look(ask_after_s=0.0, stall_s=0.0, limit_s=60.0)  # its answer had no time to come
+    asker.link.look(ask_after_s=0.0, stall_s=0.0)
+    asker.link.look(ask_after_s=0.0, stall_s=0.0)  # its answer had no time to come
     assert not asker.link.usable
     await until(lambda: asker.link.usable)
-    asker.link.look(ask_after_s=60.0, stall_s=0.0, limit_s=0.0)
+    asker.link.limit_s = 0.0
+    asker.link.look(ask_after_s=60.0, stall_s=0.0)
     with pytest.raises(OutcomeUnknown, match="did not answer"):
         await asked
     owner.answers[0].set_result([Inserted([1], {}, False)])
@@ -317,12 +209,12 @@ async def test_shards_that_a_server_can_not_reach_any_more_are_known_though_it_a
     async with asyncio.timeout(20):
         while asker.link.unreachable != ["2"]:
             await asker.insert(request(1))
-            asker.link.look(ask_after_s=0.05, stall_s=60.0, limit_s=60.0)
+            asker.link.look(ask_after_s=0.05, stall_s=60.0)
     owner.unreachable = []
     async with asyncio.timeout(20):
         while asker.link.unreachable != []:
             await asker.insert(request(1))
-            asker.link.look(ask_after_s=0.05, stall_s=60.0, limit_s=60.0)
+            asker.link.look(ask_after_s=0.05, stall_s=60.0)
 
 
 async def test_calls_that_are_read_together_with_the_proof_are_carried_out(owner: Owner) -> None:
@@ -330,7 +222,7 @@ async def test_calls_that_are_read_together_with_the_proof_are_carried_out(owner
     asked = handshake.hello("127.0.0.1:1")
     writer.write(handshake.encoded(asked))
     answered = handshake.decoded(await read_message(reader), handshake.Welcome)
-    part = Part(1, Kind.INSERT, "1", messages.encoded_items([request(1, body=b"x" * 5_000)]))
+    part = Part(1, Kind.INSERT, "1", messages.encoded_items([request(1, body=b"x" * 5_000)]), NO_END_MS)
     writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)) + messages.frame([part]))
     await until(lambda: owner.asked)
     writer.transport.abort()
@@ -417,24 +309,13 @@ async def test_strangers_are_bounded_and_keep_no_server_out(owner: Owner) -> Non
     await until(lambda: not owner.listener.connections)
 
 
-async def proven(owner: Owner) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that the owner takes for that of a server."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
-    asked = handshake.hello("127.0.0.1:1")
-    writer.write(handshake.encoded(asked))
-    answered = handshake.decoded(await read_message(reader), handshake.Welcome)
-    writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)))
-    await read_message(reader)
-    return reader, writer
-
-
 def transport_of(writer: asyncio.StreamWriter) -> asyncio.Transport:
     return cast("asyncio.Transport", writer.transport)
 
 
 def large(number: int) -> bytes:
     """A call whose answer has about a MiB."""
-    return messages.frame([Part(number, Kind.INSERT, "1", messages.encoded_items([request(number)]))])
+    return messages.frame([Part(number, Kind.INSERT, "1", messages.encoded_items([request(number)]), NO_END_MS)])
 
 
 def answer_large(owner: Owner) -> None:

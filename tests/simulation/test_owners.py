@@ -251,6 +251,26 @@ def test_a_shard_out_of_reach_for_all_moves_nothing_on_the_others() -> None:
     Scene(2, 2).run(work)
 
 
+def test_a_shard_out_of_reach_for_all_for_a_minute_counts_no_more_and_a_restarted_server_gets_its_share() -> None:
+    async def work(scene: Scene) -> None:
+        lost, other = scene.stores
+        lost.gone_for.update(server.name for server in scene.cluster.servers)
+        await asyncio.sleep(75.0)
+        shares = [other.owners.by_slice.count(address_of(server)) for server in scene.alive]
+        assert shares == [SLICES // 2] * 2
+        await scene.unchanged(20.0)
+        restarted = scene.cluster.servers[0]
+        restarted.stop(grace_s=5.0)
+        await asyncio.sleep(90.0)
+        assert restarted in scene.alive
+        assert other.owners.by_slice.count(address_of(restarted)) == SLICES // 2
+        lost.gone_for.clear()
+        await scene.settled(30.0)
+        await scene.unchanged(10.0)
+
+    Scene(2, 2).run(work)
+
+
 @pytest.mark.parametrize("servers", [2, 3])
 def test_where_one_server_misses_a_shard_the_others_replace_it_there_and_nothing_moves_then(servers: int) -> None:
     async def work(scene: Scene) -> None:

@@ -31,7 +31,8 @@ def test_some_thousand_histories_keep_every_promise(scale: str, first: int, seed
     assert not broken, f'see each with: make simulate ARGS="--scale {scale} --seed {next(iter(broken))}"'
 
 
-@pytest.mark.parametrize("seed", range(3))
+# The last: a repeat overtook its first try, which lay at an owner that stood still.
+@pytest.mark.parametrize("seed", [0, 1, 2, 1300765489])
 def test_a_large_history_keeps_every_promise(seed: int) -> None:
     verdict = simulate(seed, LARGE)
     assert not verdict.broken

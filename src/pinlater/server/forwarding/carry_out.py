@@ -37,8 +37,10 @@ class CarryOut:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    def __call__(self, kind: Kind, shard: str, items: Sequence[Any]) -> asyncio.Future[Sequence[Any]]:
+    def __call__(self, kind: Kind, shard: str, items: Sequence[Any], begin_by_ms: int) -> asyncio.Future[Sequence[Any]]:
         """A future of an answer for each item, errors among them as values; it may fail as a whole."""
+        if self._shards.clock.now_ms() > begin_by_ms:
+            return _failed(ShardConnectionFailed("The request came too late to the server that owns the queue"))
         here = self._shards.get(shard)
         if here is None:
             return _failed(ShardConnectionFailed(f"The server that owns the queue does not use shard {shard}"))
@@ -51,7 +53,7 @@ class CarryOut:
             except PinLaterError as error:
                 return _failed(error)
         if kind is Kind.INSERT:
-            items = [_with_ids(here, request) for request in items]
+            items = [_prepared(here, request, begin_by_ms) for request in items]
         together = _Together(len(items))
         for index, item in enumerate(items):
             try:
@@ -90,7 +92,8 @@ class _Together:
             self.future.set_result(self._answers)
 
 
-def _with_ids(shard: ShardLanes, request: InsertRequest) -> InsertRequest:
+def _prepared(shard: ShardLanes, request: InsertRequest, begin_by_ms: int) -> InsertRequest:
+    """With ids, and not to be begun later than the call."""
     make = tuple.__new__  # quicker than a class's own call
     ids = shard.ids.make(len(request.jobs))
     jobs = [
@@ -122,7 +125,7 @@ def _with_ids(shard: ShardLanes, request: InsertRequest) -> InsertRequest:
             expires_at_ms,
         ) in zip(ids, request.jobs, strict=True)
     ]
-    return request._replace(jobs=jobs)
+    return request._replace(jobs=jobs, begin_by_ms=min(begin_by_ms, request.begin_by_ms))
 
 
 def _failed(error: PinLaterError) -> asyncio.Future[Sequence[Any]]:

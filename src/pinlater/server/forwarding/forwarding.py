@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from pinlater.server.forwarding.forward_lane import ForwardLane
 from pinlater.server.forwarding.messages import Kind
 from pinlater.server.forwarding.peer_connection import PeerConnection
 from pinlater.server.forwarding.traffic import TrafficByServer
+from pinlater.server.forwarding.unconfirmed_claims import Lost
 from pinlater.server.sharding.peers import Address, Peer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
@@ -26,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 _CONNECT_S = 1.0
 _PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
+# Lost connections of which the next one to the same server tells: several may end before one has told.
+_LOST_MAX = 256
+_TOLD_MAX = 8
 # A server that has said nothing for this long is asked whether it runs, which is to be answered within the stall time.
 _ASK_AFTER_S = 0.2
 
@@ -66,6 +71,7 @@ class Forwarding:
         self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
         self._connections: dict[str, PeerConnection] = {}
         self._lanes: dict[tuple[PeerConnection, str], ForwardLanes] = {}
+        self._lost: deque[tuple[str, Lost]] = deque(maxlen=_LOST_MAX)  # connections, by address; oldest first
         self._closed = False
         self.sent = TrafficByServer()
 
@@ -154,6 +160,7 @@ class Forwarding:
                     self.reroute()
                     await connection.wait_lost()
                     pause_s = _PAUSE_S
+                    self._lost.append((address, connection.as_lost))
                     self._forget(address)
                 await asyncio.sleep(pause_s)
                 pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
@@ -177,10 +184,12 @@ class Forwarding:
             address,
             self._own_address,
             peer.secret,
-            self._shards.clock.monotonic,
+            self._shards.clock,
+            self._limit_s,
             self._changed,
             lambda connection: self._know_waits(peer.at, connection.waits),
             self.sent.of(address),
+            [lost for to, lost in self._lost if to == address][-_TOLD_MAX:],
         )
         loop = asyncio.get_running_loop()
         try:
@@ -208,7 +217,7 @@ class Forwarding:
     def look_at_calls(self) -> None:
         """To be called several times a second: a server that doesn't answer is left aside until it does."""
         for connection in list(self._connections.values()):
-            connection.look(_ASK_AFTER_S, self._stall_s, self._limit_s)
+            connection.look(_ASK_AFTER_S, self._stall_s)
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 

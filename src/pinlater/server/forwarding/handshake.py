@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from pinlater.server.forwarding.messages import LENGTH_BYTES, VERSION, BadMessage
+from pinlater.server.forwarding.unconfirmed_claims import Lost
 
 HELLO_BYTES_MAX = 1_024
 WELCOME_BYTES_MAX = 64 * 1024  # it has a proof for each shard
@@ -22,11 +24,12 @@ T = TypeVar("T")
 
 
 class Hello(NamedTuple):
-    """Of the side that connects. `versions`: the lowest and the highest that it speaks."""
+    """Of the side that connects. `versions`: the lowest and the highest that it speaks; `lost`: its last connections to the other side."""
 
     versions: tuple[int, int]
     address: str
     nonce: bytes
+    lost: Sequence[Lost] = ()
 
 
 class Welcome(NamedTuple):
@@ -57,9 +60,9 @@ def decoded(message: bytes, kind: type[T]) -> T:
         raise BadMessage(str(error)) from error
 
 
-def hello(address: str) -> Hello:
+def hello(address: str, lost: Sequence[Lost] = ()) -> Hello:
     """A new one; `address`: where the side that connects listens itself."""
-    return Hello((VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES))
+    return Hello((VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES), lost)
 
 
 def welcome(asked: Hello, known_secrets: list[bytes]) -> tuple[Welcome, bytes]:

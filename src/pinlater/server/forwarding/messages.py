@@ -17,7 +17,7 @@ import msgspec
 from pinlater.domain import errors
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ClaimRequest
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, Claimed, ClaimRef, Inserted, InsertRequest
+from pinlater.server.storage.values import NO_END_MS, Ack, Acked, Checkpoint, Claimed, ClaimRef, Inserted, InsertRequest
 
 VERSION = 1
 LENGTH_BYTES = 4
@@ -40,17 +40,18 @@ class Kind(IntEnum):
 
 
 class Part(NamedTuple):
-    """One call. `number`: of this connection; its answer has the same."""
+    """One call. `number`: of this connection; its answer has the same. `begin_by_ms`: the other side is not to begin it later."""
 
     number: int
     kind: int
     shard: str
     items: msgspec.Raw
+    begin_by_ms: int
 
 
-# Numbers of messages that are no calls. Asked whether it runs, a server says so at once. One that stops says goodbye: it takes no calls
-# from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked
-# says which queues its dequeues wait for.
+# Numbers of messages that are no calls. Asked whether it runs, a server says so at once; the question says how many answers have come.
+# One that stops says goodbye: it takes no calls from now on, and answers those it has. One that has changed who owns what says that the
+# others are to look. The side that is asked says which queues its dequeues wait for.
 RUNNING = 0
 GOODBYE = -1
 LOOK = -2
@@ -79,6 +80,7 @@ class PartAnswer(NamedTuple):
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(list[Part])
 _bytes = msgspec.msgpack.Decoder(bytes)
+_count = msgspec.msgpack.Decoder(int)
 _names = msgspec.msgpack.Decoder(list[str])
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
@@ -98,8 +100,7 @@ _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     Kind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
 }
 _NONE = msgspec.Raw(_encoder.encode([]))
-ARE_YOU_RUNNING = Part(RUNNING, RUNNING, "", _NONE)
-LOOK_AT_OWNERS = Part(LOOK, LOOK, "", _NONE)
+LOOK_AT_OWNERS = Part(LOOK, LOOK, "", _NONE, NO_END_MS)
 I_AM_STOPPING = PartAnswer(GOODBYE, _NONE, {})
 
 
@@ -143,6 +144,16 @@ def answer(number: int, answers: Sequence[object]) -> PartAnswer:
 def failed(number: int, error: PinLaterError) -> PartAnswer:
     """The answer to a part all of which failed."""
     return PartAnswer(number, _NONE, {}, _failure_of(error))
+
+
+def are_you_running(taken: int) -> Part:
+    """The question whether the other side runs. `taken`: how many answers to calls have come from it."""
+    return Part(RUNNING, RUNNING, "", msgspec.Raw(_encoder.encode(taken)), NO_END_MS)
+
+
+def taken_of(part: Part) -> int:
+    """How many answers the asking side has taken. Raises `BadMessage`."""
+    return _decoded(_count, part.items)
 
 
 def running(unreachable: Sequence[str]) -> PartAnswer:

@@ -14,12 +14,14 @@ from typing import Any, cast
 
 from msgspec import Raw
 
+from pinlater.domain.clock import Clock
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.forward_lane import Call, NotSent
 from pinlater.server.forwarding.frames import Frames
 from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, WAITS, BadMessage, Part, PartAnswer
 from pinlater.server.forwarding.traffic import Traffic
+from pinlater.server.forwarding.unconfirmed_claims import Lost
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +34,8 @@ _LATE_S = 1.0
 class PeerConnection(asyncio.Protocol):
     """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
 
-    `waits_changed(connection)`: when `waits` has changed. `monotonic`: in seconds. `usable`: whether calls may be sent. `traffic` counts
-    what is sent to this server.
+    `waits_changed(connection)`: when `waits` has changed. `limit_s`: a call is begun within this time, or never; one that takes
+    longer fails. `usable`: whether calls may be sent. `traffic` counts what is sent to this server. `lost`: the last connections to it.
     """
 
     def __init__(
@@ -41,16 +43,20 @@ class PeerConnection(asyncio.Protocol):
         address: str,
         own_address: str,
         secret: bytes,
-        monotonic: Callable[[], float],
+        clock: Clock,
+        limit_s: float,
         changed: Callable[[PeerConnection], None],
         waits_changed: Callable[[PeerConnection], None] = lambda _: None,
         traffic: Traffic | None = None,
+        lost: Sequence[Lost] = (),
     ) -> None:
         self.address = address
         self.usable = False
         self.unreachable: Sequence[str] = []  # shards that the other server can't work on
-        self.monotonic = monotonic
-        self._hello = handshake.hello(own_address)
+        self._clock = clock
+        self.limit_s = limit_s
+        self._hello = handshake.hello(own_address, lost)
+        self._taken = 0  # answers
         self._secret = secret
         self._changed = changed
         self._waits_changed = waits_changed
@@ -63,7 +69,7 @@ class PeerConnection(asyncio.Protocol):
         self._turn: list[Call[Any, Any]] = []
         self._sent: dict[int, Call[Any, Any]] = {}
         self._asked_s: float | None = None  # when it was asked whether the server runs, until it says so
-        self._looked_s = self.heard_s = monotonic()
+        self._looked_s = self.heard_s = clock.monotonic()
         self._said_s = -math.inf  # when the server said that it runs
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
@@ -76,6 +82,15 @@ class PeerConnection(asyncio.Protocol):
     def unanswered(self) -> int:
         """Calls that were sent and are not answered."""
         return len(self._sent)
+
+    def monotonic(self) -> float:
+        """In seconds."""
+        return self._clock.monotonic()
+
+    @property
+    def as_lost(self) -> Lost:
+        """What the next connection says of this one, which has ended."""
+        return Lost(self._hello.nonce, self._taken)
 
     async def wait_ready(self) -> None:
         """Returns once both sides have proven themselves. Raises `ConnectionError`."""
@@ -101,6 +116,7 @@ class PeerConnection(asyncio.Protocol):
             return
         parts: list[Part] = []
         size_bytes = 0
+        begin_by_ms = self._clock.now_ms() + int(self.limit_s * 1000)
         for call in turn:
             call.lane.gathered()
             if not call.drop_cancelled():
@@ -115,7 +131,7 @@ class PeerConnection(asyncio.Protocol):
             self._sent[number] = call
             call.lane.sent(number, call)
             self._traffic.count(call.lane.kind, len(call.items))
-            parts.append(Part(number, call.lane.kind, call.lane.shard, items))
+            parts.append(Part(number, call.lane.kind, call.lane.shard, items, begin_by_ms))
             size_bytes += call.size_bytes
         if parts:
             self._write(messages.frame(parts))
@@ -136,7 +152,7 @@ class PeerConnection(asyncio.Protocol):
     # --- answers ------------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        self.heard_s = self.monotonic()
+        self.heard_s = self._clock.monotonic()
         try:
             for message in self._frames.feed(data):
                 if self._welcome:
@@ -177,6 +193,7 @@ class PeerConnection(asyncio.Protocol):
             except BaseException:  # the answer can't be read
                 self._lose(call, self._unknown())
                 raise
+            self._taken += 1
         if self._closing or self._stopping:
             self._end_if_idle()
 
@@ -197,11 +214,11 @@ class PeerConnection(asyncio.Protocol):
 
     # --- a server that doesn't answer -----------------------------------------------------------------------------------------
 
-    def look(self, ask_after_s: float, stall_s: float, limit_s: float) -> None:
+    def look(self, ask_after_s: float, stall_s: float) -> None:
         """To be called several times a second. A server that has not said for a while that it runs, and which shards it can't work on, is
-        asked; one that doesn't say so in time gets no more calls until it does. Calls that take longer than `limit_s` fail; what they
-        bring after all is orphaned."""
-        now_s = self.monotonic()
+        asked; one that doesn't say so in time gets no more calls until it does. Calls that take too long fail; what they bring after all is
+        orphaned."""
+        now_s = self._clock.monotonic()
         before_s, self._looked_s = self._looked_s, now_s
         if now_s - before_s > _LATE_S:  # this process stood still itself
             for call in self._sent.values():
@@ -209,9 +226,9 @@ class PeerConnection(asyncio.Protocol):
             self._asked_s = None
             return
         for call in self._sent.values():
-            if now_s - call.sent_s < limit_s:
+            if now_s - call.sent_s < self.limit_s:
                 break
-            self._lose(call, OutcomeUnknown(f"The server that owns the queue did not answer within {limit_s:g} s"))
+            self._lose(call, OutcomeUnknown(f"The server that owns the queue did not answer within {self.limit_s:g} s"))
         if self._asked_s is not None:
             if now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False
@@ -219,7 +236,7 @@ class PeerConnection(asyncio.Protocol):
                 self._changed(self)
         elif now_s - self._said_s >= ask_after_s:  # answers to calls say nothing of the other shards
             self._asked_s = now_s
-            self._write(messages.frame([messages.ARE_YOU_RUNNING]))
+            self._write(messages.frame([messages.are_you_running(self._taken)]))
 
     def tell_to_look(self) -> None:
         """This server has changed who owns what."""
@@ -227,7 +244,7 @@ class PeerConnection(asyncio.Protocol):
             self._write(messages.frame([messages.LOOK_AT_OWNERS]))
 
     def _runs(self, unreachable: Sequence[str]) -> None:
-        self._asked_s, self._said_s = None, self.monotonic()
+        self._asked_s, self._said_s = None, self._clock.monotonic()
         if (self.usable or self._closing or self._stopping) and unreachable == self.unreachable:
             return
         self.usable = not (self._closing or self._stopping)

@@ -20,6 +20,12 @@ from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.frames import Frames
 from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, Kind, PartAnswer
 from pinlater.server.forwarding.traffic import Traffic, TrafficByServer
+from pinlater.server.forwarding.unconfirmed_claims import (
+    AnsweredClaims,
+    ClaimsOfLostConnections,
+    Lost,
+    UnconfirmedClaims,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +42,8 @@ STRANGERS_MAX = 64
 _GOODBYE_S = 0.5
 _LOOK_S = 0.01
 
-# Carries out the items of a part: a future of an answer for each, errors among them as values.
-CarryOut = Callable[[Kind, str, Sequence[Any]], "asyncio.Future[Sequence[Any]]"]
+# Carries out the items of a part, or none if its time is over: a future of an answer for each, errors among them as values.
+CarryOut = Callable[[Kind, str, Sequence[Any], int], "asyncio.Future[Sequence[Any]]"]
 # Answers that could not be sent.
 Undelivered = Callable[[Kind, str, Sequence[Any], Sequence[Any]], None]
 
@@ -71,6 +77,7 @@ class PeerListener:
         self.known_secrets = known_secrets
         self._connections: dict[_Incoming, None] = {}  # oldest first
         self._waits = 0
+        self.lost = ClaimsOfLostConnections(monotonic, self.give_back)
         self.taken = TrafficByServer()
         self._server: asyncio.Server | None = None
 
@@ -89,6 +96,19 @@ class PeerListener:
     def connections(self) -> Collection[_Incoming]:
         """All, oldest first."""
         return self._connections.keys()
+
+    def give_back(self, claims: AnsweredClaims) -> None:
+        """Claims whose answer did not come."""
+        self.undelivered(Kind.CLAIM, claims.shard, claims.requests, claims.answers)
+
+    def settle(self, lost: Sequence[Lost]) -> None:
+        """A server has connected again, and says what came over its connections before."""
+        taken = {each.nonce: each.taken for each in lost}
+        for connection in list(self._connections):
+            if connection.proven and connection.nonce in taken:  # its end has not been noticed here
+                connection.end(taken[connection.nonce])
+        for each in lost:
+            self.lost.settle(each)
 
     def add(self, connection: _Incoming) -> float:
         """A new connection, which has not proven itself. For how many seconds it may go on without that."""
@@ -178,6 +198,8 @@ class _Incoming(asyncio.Protocol):
         self._out: deque[_Answered] = deque()
         self._under_way = 0  # parts
         self._unanswered_bytes = 0
+        self._answers = 0  # written
+        self._unconfirmed = UnconfirmedClaims()
         self._may_write = True  # the other server takes its answers
         self._written_bytes = 0
         self._watch: asyncio.TimerHandle | None = None  # while it does not
@@ -211,6 +233,7 @@ class _Incoming(asyncio.Protocol):
         share = len(message) // max(1, len(parts))
         for part in parts:
             if part.number == RUNNING:
+                self._unconfirmed.confirm(messages.taken_of(part))
                 self._write(messages.frame([messages.running(self._listener.unreachable())]))
                 continue
             if part.number == LOOK:
@@ -221,7 +244,7 @@ class _Incoming(asyncio.Protocol):
             self._taken.count(kind, len(items))
             self._unanswered_bytes += share
             self._under_way += 1
-            answers = self._listener.carry_out(kind, part.shard, items)
+            answers = self._listener.carry_out(kind, part.shard, items, part.begin_by_ms)
             answers.add_done_callback(
                 lambda done, number=part.number, kind=kind, shard=part.shard, items=items: self._answer(  # type: ignore[misc]
                     done, number, kind, shard, items, share
@@ -248,9 +271,16 @@ class _Incoming(asyncio.Protocol):
             parts: list[PartAnswer] = []
             size_bytes = 0
             while self._out and size_bytes < _FRAME_BYTES:
-                parts.append(self._out.popleft().as_message())
+                answered = self._out.popleft()
+                parts.append(answered.as_message())
+                self._note_unconfirmed(answered)
                 size_bytes += len(bytes(parts[-1].answers))
             self._write(messages.frame(parts))
+
+    def _note_unconfirmed(self, answered: _Answered) -> None:
+        self._answers += 1
+        if answered.kind is Kind.CLAIM and answered.done.exception() is None:
+            self._unconfirmed.add(AnsweredClaims(self._answers, answered.shard, answered.items, answered.done.result()))
 
     def _give_back(self) -> None:
         out, self._out = self._out, deque()
@@ -258,6 +288,11 @@ class _Incoming(asyncio.Protocol):
         for answered in out:
             if answered.done.exception() is None:
                 self._listener.undelivered(answered.kind, answered.shard, answered.items, answered.done.result())
+
+    @property
+    def nonce(self) -> bytes:
+        """Of its hello."""
+        return b"" if self._hello is None else self._hello.nonce
 
     @property
     def owes_answers(self) -> bool:
@@ -327,6 +362,7 @@ class _Incoming(asyncio.Protocol):
         proof = handshake.decoded(message, handshake.Proof)
         handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets())
         self.proven = True
+        self._listener.settle(self._hello.lost)
         self.tell_waits()
         self._taken = self._listener.taken.of(self.address)
         self._listener.look(self.address)
@@ -342,6 +378,8 @@ class _Incoming(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._give_back()
+        if self._hello is not None and self.proven:
+            self._listener.lost.keep(self._hello.nonce, self._unconfirmed)
 
     def tell_waits(self) -> None:
         """Says which queues the dequeues of this server wait for."""
@@ -357,6 +395,14 @@ class _Incoming(asyncio.Protocol):
         if self._transport is not None:
             self._written_bytes += len(frame)
             self._transport.write(frame)
+
+    def end(self, taken: int) -> None:
+        """The other server says that this connection is lost. `taken`: how many answers it got."""
+        unconfirmed, self._unconfirmed = self._unconfirmed, UnconfirmedClaims()
+        for claims in unconfirmed.all():
+            if claims.place > taken:
+                self._listener.give_back(claims)
+        self.abort()
 
     def abort(self) -> None:
         if self._transport is not None:

@@ -36,6 +36,7 @@ from pinlater.domain.errors import (
     adding,
 )
 from pinlater.domain.queue import Queue
+from pinlater.server.operations.doubtful_requests import DoubtfulRequests
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
@@ -78,6 +79,7 @@ class ShardRouter:
         self._insert = insert
         self._finish = finish
         self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
+        self._doubtful = DoubtfulRequests(clock.monotonic)
 
     async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
@@ -308,6 +310,13 @@ class ShardRouter:
         `key`: that of `request`, or of the part of it that these jobs are. `tried` has had its turn and failed with `failure`.
         """
         shards = self._shards
+        fingerprint = _fingerprint_of(request)
+        doubtful = None if key is None else self._doubtful.shard_of(queue.name, key)
+        if key is not None and doubtful is not None:
+            shard = self._shards.get(doubtful)
+            if shard is None or not shard.healthy:
+                raise out_of_reach(doubtful)
+            return doubtful, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
         repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]
         while True:
@@ -320,12 +329,26 @@ class ShardRouter:
             except PinLaterError as error:
                 raise failure or error from None
             try:
-                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, _fingerprint_of(request))
+                if key is None:
+                    return shard.name, await self._insert(shard, queue, jobs, now_ms, None, fingerprint)
+                return shard.name, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
             except PinLaterError as error:
                 if not has_stored_nothing(error):
                     raise
                 failure = error
                 names.append(shard.name)
+
+    async def _store_keyed(
+        self, shard: ShardLanes, queue: Queue, jobs: Sequence[Job], now_ms: int, key: str, fingerprint: bytes
+    ) -> Inserted:
+        """On this shard; it is noted if the outcome is unknown."""
+        try:
+            inserted = await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._doubtful.note(queue.name, key, shard.name)
+            raise
+        self._doubtful.settle(queue.name, key)
+        return inserted
 
     def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[Stored]) -> Enqueued:
         """The parts' answers in the order of the request."""

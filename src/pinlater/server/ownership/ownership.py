@@ -6,7 +6,8 @@ server that has read what is stored.
 
 All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
 owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
-the others move back. Servers that undo each other's changes all the same wait longer each time (`rivalry`).
+the others move back. A shard that no server has reached for a minute does not count. Servers that undo each other's changes all the
+same wait longer each time (`rivalry`).
 
 Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in
 the shard is old, owns nothing any more. A server that does not hear all others sends heartbeats to the shards every second, so that one
@@ -20,7 +21,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 UNHEARD_S_MAX = 1.5
 SILENT_MS_MAX = 2_500
 _A_TURN_S = 1.0
+# A shard that no server has reached for so long is left out when the others are shared out.
+_BALANCE_WITHOUT_S = 60.0
 _LEAVE_TRIES = 3
 
 
@@ -61,9 +64,10 @@ class Ownership:
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
         self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
-        self._whole = True  # each server uses each shard, as far as this one sees
+        self._whole = True  # each server uses the same shards, as far as this one sees
         self._rivalry = Rivalry(shards.clock.monotonic)
         self._planned: Mapping[str, Sequence[str]] = {}  # by shard
+        self._missing_since: Mapping[str, float] = {}  # shards that no server can reach
         self._wrong_since: dict[str, float] = {}  # shards whose owners are not as planned
         self.moves = 0
 
@@ -133,12 +137,24 @@ class Ownership:
             for shard in answered
         }
         shared = {shard.name for shard in self._shards if shard.shared is not None}
-        self._whole = shared <= views.keys() and all(
+        self._whole = self._all_miss(shared - views.keys(), members) and all(
             view.servers == other.servers for view, other in pairwise(views.values())
         )
         self._owners = {name: owners for name, owners in self._owners.items() if name in shared | views.keys()}
         self._rivalry.keep(shared)
         return plan(views, balance=self._whole)
+
+    def _all_miss(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
+        """Whether no server has used these shards for a while: then the others are shared out as if there were no more."""
+        now_s = self._clock.monotonic()
+        others = {member.address for found in members.values() for member in found} - {self.address, NO_OWNER}
+        since = {
+            name: self._missing_since.get(name, now_s)
+            for name in missing
+            if not any(self._serves(address, name) for address in others)
+        }
+        self._missing_since = since
+        return all(now_s - since.get(name, now_s) >= _BALANCE_WITHOUT_S for name in missing)
 
     async def _read(self, shards: Iterable[ShardLanes]) -> list[ShardLanes]:
         """Reads the owners; of those that answered."""

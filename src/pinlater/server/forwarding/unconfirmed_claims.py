@@ -1,0 +1,94 @@
+"""Claims that were answered to another server, which has not said yet that it took the answer.
+
+If the connection is lost, only that server knows which answers came. It says so when it connects again, and the claims of the others are
+given back. If it never connects again, it has stopped, and those claims time out like all others that its clients held.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.server.storage.values import Claimed
+
+# So long a server may take to connect again.
+KEPT_S = 60.0
+_CONNECTIONS_MAX = 256
+
+
+class Lost(NamedTuple):
+    """A connection that ended, as the side that asked saw it. `nonce`: of its hello; `taken`: how many answers came."""
+
+    nonce: bytes
+    taken: int
+
+
+class AnsweredClaims(NamedTuple):
+    """The claims of one answer. `place`: that of the answer on its connection, from 1."""
+
+    place: int
+    shard: str
+    requests: Sequence[Any]
+    answers: Sequence[Any]
+
+    def without_bodies(self) -> AnsweredClaims:
+        """What is needed to give them back."""
+        return self._replace(answers=[_without_bodies(answer) for answer in self.answers])
+
+
+def _without_bodies(answer: object) -> object:
+    if not isinstance(answer, Claimed):
+        return answer
+    return answer._replace(jobs=[[job._replace(body=b"") for job in jobs] for jobs in answer.jobs])
+
+
+class UnconfirmedClaims:
+    """Of one connection."""
+
+    def __init__(self) -> None:
+        self._answered: deque[AnsweredClaims] = deque()
+
+    def __len__(self) -> int:
+        return len(self._answered)
+
+    def add(self, claims: AnsweredClaims) -> None:
+        """They are on their way."""
+        self._answered.append(claims)
+
+    def confirm(self, taken: int) -> None:
+        """The other side has got this number of answers."""
+        while self._answered and self._answered[0].place <= taken:
+            self._answered.popleft()
+
+    def all(self) -> Sequence[AnsweredClaims]:
+        """In the order of their answers."""
+        return list(self._answered)
+
+
+class ClaimsOfLostConnections:
+    """Of all servers, by the nonce of the connection. `give_back(claims)` gets those whose answer did not come."""
+
+    def __init__(self, monotonic: Callable[[], float], give_back: Callable[[AnsweredClaims], None]) -> None:
+        self._monotonic = monotonic
+        self._give_back = give_back
+        self._unconfirmed: OrderedDict[bytes, tuple[float, Sequence[AnsweredClaims]]] = OrderedDict()
+
+    def keep(self, nonce: bytes, unconfirmed: UnconfirmedClaims) -> None:
+        """The connection is lost; the other server may say later what came."""
+        now_s = self._monotonic()
+        for old, (until_s, _) in list(self._unconfirmed.items()):
+            if until_s > now_s and len(self._unconfirmed) < _CONNECTIONS_MAX:
+                break
+            del self._unconfirmed[old]
+        if unconfirmed:
+            kept = [claims.without_bodies() for claims in unconfirmed.all()]
+            self._unconfirmed[nonce] = now_s + KEPT_S, kept
+
+    def settle(self, lost: Lost) -> None:
+        """The other server says what came. Saying it again changes nothing."""
+        until_s, unconfirmed = self._unconfirmed.pop(lost.nonce, (0.0, ()))
+        if until_s > self._monotonic():
+            for claims in unconfirmed:
+                if claims.place > lost.taken:
+                    self._give_back(claims)

@@ -1,0 +1,42 @@
+"""Requests with a key that this server has sent to a shard without learning what became of them.
+
+Such a request may be stored there yet: by another server, which was asked to, and stands still. The shard tells a repeat from a new
+request, and no other shard does. So a repeat goes to that shard and nowhere else, for as long as clients repeat requests.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from pinlater.domain.request_keys import REPEATED_WITHIN_MS
+
+
+class DoubtfulRequests:
+    """Of one server. `monotonic`: in seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._sent_to: OrderedDict[tuple[str, str], tuple[str, float]] = (
+            OrderedDict()
+        )  # shard, until when; oldest first
+
+    def note(self, queue: str, key: str, shard: str) -> None:
+        """The request may have been stored on this shard, or may be yet."""
+        now_s = self._monotonic()
+        while self._sent_to:
+            oldest, (_, until_s) = next(iter(self._sent_to.items()))
+            if until_s > now_s:
+                break
+            del self._sent_to[oldest]
+        self._sent_to.pop((queue, key), None)
+        self._sent_to[queue, key] = shard, now_s + REPEATED_WITHIN_MS / 1000
+
+    def settle(self, queue: str, key: str) -> None:
+        """It is known by now what became of the request."""
+        self._sent_to.pop((queue, key), None)
+
+    def shard_of(self, queue: str, key: str) -> str | None:
+        """The shard that may have stored the request; None if there is none."""
+        shard, until_s = self._sent_to.get((queue, key), ("", 0.0))
+        return shard if shard and until_s > self._monotonic() else None

@@ -1,0 +1,166 @@
+"""Claims whose answer is lost between two servers go back; those whose answer came don't."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from pinlater.domain.errors import OutcomeUnknown
+from pinlater.domain.job import ClaimedJob, Holder
+from pinlater.server.forwarding import messages
+from pinlater.server.forwarding.forward_lane import ForwardLane
+from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.unconfirmed_claims import (
+    KEPT_S,
+    AnsweredClaims,
+    ClaimsOfLostConnections,
+    Lost,
+    UnconfirmedClaims,
+)
+from pinlater.server.sharding.shards import ClaimRequest
+from pinlater.server.storage.values import ClaimCall, Claimed
+from tests.forwarding.two_servers import Asker, Owner, until
+
+
+def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
+    return ForwardLane(asker.link, Kind.CLAIM, "1", takes_lists=False)
+
+
+def wish(token: str) -> ClaimRequest:
+    return ClaimRequest("emails", ClaimCall(1, Holder("worker", "10.0.0.1", token)), 60_000)
+
+
+def claimed(job_id: int) -> Claimed:
+    return Claimed([[ClaimedJob(job_id, 1, b"body", 3, 3, 1, None, 1, 1, 60_000)]])
+
+
+def ids_of(owner: Owner) -> list[int]:
+    return [job.id for answers in owner.undelivered for answer in answers for jobs in answer.jobs for job in jobs]
+
+
+def blind(asker: Asker) -> None:
+    """What the owner answers from now on comes no further than this server's socket."""
+    assert asker.link._transport is not None
+    asker.link._transport.pause_reading()
+
+
+async def answer(owner: Owner, index: int, job_id: int) -> None:
+    await until(lambda: len(owner.answers) > index)
+    owner.answers[index].set_result([claimed(job_id)])
+
+
+async def test_after_a_lost_connection_the_next_one_tells_which_claims_came(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    lane = claim_lane(asker)
+    came = lane.submit(wish("a"))
+    await answer(owner, 0, 1)
+    assert (await came).jobs[0][0].id == 1
+    blind(asker)
+    lost = lane.submit(wish("b"))
+    await answer(owner, 1, 2)
+    [connection] = owner.listener.connections
+    await until(lambda: len(connection._unconfirmed) == 2)
+    asker.link.abort()
+    with pytest.raises(OutcomeUnknown):
+        await lost
+    assert ids_of(owner) == []  # the owner can't know which of them came
+    for _ in range(2):  # the second connection says it again
+        await asker.connect(owner, lost=[asker.link.as_lost, Lost(b"of another owner", 0)])
+        await until(lambda: ids_of(owner) == [2])
+        asker.link.abort()
+    await until(lambda: not owner.listener.connections)
+    assert ids_of(owner) == [2]
+
+
+async def test_a_connection_whose_end_only_one_side_has_seen_ends_on_the_other_with_the_next_one(owner: Owner) -> None:
+    owner.at_once = False
+    first, second = Asker(), Asker()
+    await first.connect(owner)
+    blind(first)
+    lost = claim_lane(first).submit(wish("a"))
+    await answer(owner, 0, 1)
+    [connection] = owner.listener.connections
+    await until(lambda: len(connection._unconfirmed) == 1)
+    under_way = claim_lane(first).submit(wish("b"))
+    await until(lambda: len(owner.answers) == 2)
+    await second.connect(owner, lost=[first.link.as_lost])
+    await until(lambda: ids_of(owner) == [1])
+    await until(lambda: len(owner.listener.connections) == 1)
+    owner.answers[1].set_result([claimed(2)])
+    await until(lambda: ids_of(owner) == [1, 2])
+    first.link.abort()
+    for asked in (lost, under_way):
+        with pytest.raises(OutcomeUnknown):
+            await asked
+    second.link.abort()
+    await until(lambda: not owner.listener.connections)
+
+
+async def test_an_owner_forgets_claims_once_it_hears_that_their_answers_came(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    asked = claim_lane(asker).submit(wish("a"))
+    await answer(owner, 0, 1)
+    await asked
+    [connection] = owner.listener.connections
+    assert len(connection._unconfirmed) == 1
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    await until(lambda: len(connection._unconfirmed) == 0)
+
+
+async def test_an_answer_that_can_not_be_read_does_not_count_as_taken(
+    asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "answer", lambda number, _: messages.PartAnswer(number, messages._NONE, {}))
+    owner.at_once = False
+    asked = claim_lane(asker).submit(wish("a"))
+    await answer(owner, 0, 1)
+    with pytest.raises(OutcomeUnknown):
+        await asked
+    assert asker.link.as_lost.taken == 0
+
+
+def answered(place: int) -> AnsweredClaims:
+    return AnsweredClaims(place, "1", [wish(str(place))], [claimed(place)])
+
+
+def test_claims_of_lost_connections_are_kept_without_bodies_for_a_time_and_no_more_than_so_many() -> None:
+    now_s = [time.monotonic()]
+    back: list[AnsweredClaims] = []
+    lost = ClaimsOfLostConnections(lambda: now_s[0], back.append)
+
+    def keep(nonce: bytes) -> None:
+        unconfirmed = UnconfirmedClaims()
+        for place in (1, 2, 3):
+            unconfirmed.add(answered(place))
+        unconfirmed.confirm(1)
+        lost.keep(nonce, unconfirmed)
+
+    keep(b"first")
+    lost.settle(Lost(b"first", 2))
+    [only] = back
+    answers: Any = only.answers
+    assert (only.place, answers[0].jobs[0][0].body) == (3, b"")
+    back.clear()
+    keep(b"second")
+    now_s[0] += KEPT_S
+    lost.settle(Lost(b"second", 0))
+    assert back == []
+    for number in range(1_000):
+        keep(b"%d" % number)
+    assert len(lost._unconfirmed) <= 256
+    lost.settle(Lost(b"999", 0))
+    assert [claims.place for claims in back] == [2, 3]
+
+
+async def test_a_call_says_until_when_it_may_be_begun(asker: Asker, owner: Owner) -> None:
+    owner.at_once = False
+    before_ms = int(time.time() * 1000)
+    asked = claim_lane(asker).submit(wish("a"))
+    await answer(owner, 0, 1)
+    await asked
+    [begin_by_ms] = owner.begin_by_ms
+    assert 50_000 <= begin_by_ms - before_ms <= 90_000
+    await asyncio.sleep(0)

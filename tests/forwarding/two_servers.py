@@ -1,0 +1,122 @@
+"""Two servers, one of which asks the other, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.domain.clock import SystemClock
+from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
+from pinlater.server.forwarding import handshake, messages
+from pinlater.server.forwarding.forward_lane import ForwardLane
+from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.peer_connection import PeerConnection
+from pinlater.server.forwarding.peer_listener import PeerListener
+from pinlater.server.forwarding.traffic import Traffic
+from pinlater.server.forwarding.unconfirmed_claims import Lost
+from pinlater.server.storage.values import Inserted, InsertRequest
+
+SECRET = b"the secret of shard 1"
+
+
+class Owner:
+    """The answering server: keeps what it was asked, and answers as told."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Kind, str, list[Any]]] = []
+        self.answers: list[asyncio.Future[Sequence[Any]]] = []
+        self.begin_by_ms: list[int] = []
+        self.undelivered: list[Sequence[Any]] = []
+        self.at_once = True
+        self.unreachable: list[str] = []
+        self.listener = PeerListener(
+            self.carry_out, self.not_delivered, lambda: [b"another", SECRET], unreachable=lambda: self.unreachable
+        )
+        self.port = 0
+
+    def carry_out(
+        self, kind: Kind, shard: str, items: Sequence[Any], begin_by_ms: int
+    ) -> asyncio.Future[Sequence[Any]]:
+        future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
+        self.asked.append((kind, shard, list(items)))
+        self.begin_by_ms.append(begin_by_ms)
+        self.answers.append(future)
+        if self.at_once:
+            future.set_result([Inserted([job.id for job in item.jobs], {}, False) for item in items])
+        return future
+
+    def not_delivered(self, kind: Kind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
+        del kind, shard, items
+        self.undelivered.append(answers)
+
+
+class Asker:
+    """The asking server, with one connection."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+        self.orphans: list[tuple[Any, Any]] = []
+        self.changes = 0
+        self.waits: list[int | None] = []
+        self.link: PeerConnection
+        self._lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
+
+    async def connect(self, owner: Owner, secret: bytes = SECRET, lost: Sequence[Lost] = ()) -> PeerConnection:
+        self.link = PeerConnection(
+            f"127.0.0.1:{owner.port}",
+            "127.0.0.1:1",
+            secret,
+            SystemClock(),
+            60.0,
+            self.count_change,
+            lambda connection: self.waits.append(connection.waits),
+            self.traffic,
+            lost,
+        )
+        async with asyncio.timeout(20):
+            await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
+            await self.link.wait_ready()
+        return self.link
+
+    def count_change(self, connection: PeerConnection) -> None:
+        del connection
+        self.changes += 1
+
+    def insert(self, request: InsertRequest, shard: str = "1") -> asyncio.Future[Inserted]:
+        if shard not in self._lanes:
+            self._lanes[shard] = ForwardLane(
+                self.link,
+                Kind.INSERT,
+                shard,
+                takes_lists=False,
+                size_of=lambda request: len(request.jobs[0].body),
+                orphaned=lambda item, result: self.orphans.append((item, result)),
+            )
+        return self._lanes[shard].submit(request)
+
+
+def request(job_id: int, queue: str = "emails", body: bytes = b"x") -> InsertRequest:
+    job = NewJob(job_id, body, 1, 5, 3, "", {"a": "b"}, UniqueKey("k", UniqueScope.TIME, 9), None, None)
+    return InsertRequest(queue, [job], "key", b"\x00\xff", max_backlog=4)
+
+
+async def read_message(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(messages.LENGTH_BYTES), "big"))
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def proven(owner: Owner) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that the owner takes for that of a server."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
+    asked = handshake.hello("127.0.0.1:1")
+    writer.write(handshake.encoded(asked))
+    answered = handshake.decoded(await read_message(reader), handshake.Welcome)
+    writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)))
+    await read_message(reader)
+    return reader, writer
