@@ -13,6 +13,7 @@ from pinlater.domain.job import Holder, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.values import (
+    NO_OWNERS,
     Ack,
     Checkpoint,
     ClaimCall,
@@ -20,6 +21,7 @@ from pinlater.server.storage.values import (
     ClaimRef,
     InsertRequest,
     JobKey,
+    Owners,
     Page,
     Purge,
     RequestRef,
@@ -42,6 +44,7 @@ ARGUMENTS: dict[Any, object] = {
     Life: LIFE_UNKNOWN,
     JobState | None: JobState.FAILED,
     QueueConfig | None: QueueConfig(),
+    Owners: NO_OWNERS,
     Page: Page(QUEUE, JobState.PENDING, 1, 10),
     Purge: Purge(QUEUE, JobState.FAILED, 1, 10),
     Requeue: Requeue(QUEUE, 1, 1, 0, 10),

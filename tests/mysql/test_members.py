@@ -84,15 +84,29 @@ async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start)
         AsyncClient([f"127.0.0.1:{one.thrift.port}"]) as producer,
         AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
     ):
-        await producer.create_queue("q")
+        queue = await owned_by(one, other)
+        await producer.create_queue(queue)
         await other.core.service.queue_cache.refresh()
-        waiting = asyncio.create_task(worker.dequeue("q", wait_ms=30_000))
-        await until(lambda: other.core.dispatcher.waiting("q") == 1)
-        await producer.enqueue("q", [Job(b"over there")])
+        waiting = asyncio.create_task(worker.dequeue(queue, wait_ms=30_000))
+        await until(lambda: other.core.dispatcher.waiting(queue) == 1)
+        await producer.enqueue(queue, [Job(b"over there")])
         dequeued = await waiting
     assert [job.body for job in dequeued.jobs] == [b"over there"]
     assert other.wakes is not None
     assert other.wakes.received >= 1
+
+
+async def owned_by(one: App, other: App) -> str:
+    """A queue of which both servers know that the first one owns it: the job is inserted there, and not where a dequeue waits."""
+    [here], [there] = one.core.shards, other.core.shards
+    found: list[str] = []
+
+    def found_one() -> bool:
+        found[:] = [name for name in map(str, range(100)) if here.owns(name) and not there.owns(name)]
+        return bool(found)
+
+    await until(found_one)
+    return found[0]
 
 
 async def test_each_server_says_in_the_store_where_it_can_be_woken(
@@ -111,6 +125,7 @@ async def test_each_server_says_in_the_store_where_it_can_be_woken(
     port = int(second.rpartition(":")[2])
     assert one.wakes._peers == {("127.0.0.1", port): secret.encode()}
     one.wakes.know([], {("127.0.0.1", port): b"guessed"})
+    one.wakes.know_waits(("127.0.0.1", port), None)  # unknown, so that it is woken for each queue
     one.wakes.tell("q", 1)
     await until(lambda: other.wakes is not None and other.wakes.refused == 1)
     assert other.wakes.received == 0

@@ -141,6 +141,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "table delete_row": Sql(b"claims"),
         "table delete_rows": Sql(b"claims"),
         "ids sum_pending": [1, 2],
+        "known": "w",
         "last": 10,
         "limit": 100,
         "name": "emails",

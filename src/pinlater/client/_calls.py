@@ -27,6 +27,7 @@ _ONLY_A_BODY = values.Job(b"")[1:]
 
 # What the client calls a method, where that is more than another spelling of the protocol's name.
 _CLIENT_NAMES = {
+    "getCluster": "cluster",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",
     "dequeueJobs": "dequeue",

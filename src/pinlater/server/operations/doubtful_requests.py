@@ -1,7 +1,7 @@
-"""Requests with a key that this server has sent to a shard without learning what became of them.
+"""Requests with a key that this server has sent to the owner of a queue without learning what became of them.
 
-Such a request may be stored there yet: by another server, which was asked to, and stands still. The shard tells a repeat from a new
-request, and no other shard does. So a repeat goes to that shard and nowhere else, for as long as clients repeat requests.
+Such a request may be stored yet, for example by an owner that stands still. The shard tells a repeat from a new request, and no other
+shard does. So a repeat goes to that shard and nowhere else, for as long as clients repeat requests.
 """
 
 from __future__ import annotations

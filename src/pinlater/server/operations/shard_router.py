@@ -341,11 +341,13 @@ class ShardRouter:
     async def _store_keyed(
         self, shard: ShardLanes, queue: Queue, jobs: Sequence[Job], now_ms: int, key: str, fingerprint: bytes
     ) -> Inserted:
-        """On this shard; it is noted if the outcome is unknown."""
+        """On this shard. An unknown outcome is noted if another server was asked; for its own lanes `_has_unended` says more."""
+        forwarded = shard.lanes_of(queue.name) is not shard
         try:
             inserted = await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
         except (OutcomeUnknown, asyncio.CancelledError):
-            self._doubtful.note(queue.name, key, shard.name)
+            if forwarded:
+                self._doubtful.note(queue.name, key, shard.name)
             raise
         self._doubtful.settle(queue.name, key)
         return inserted
