@@ -56,6 +56,9 @@ class Claiming:
         """
         claimed: list[FromShard] = []
         next_due_ms: int | None = None
+        if waiters is not None and waiters.search:
+            waiters.search = False
+            request = request._replace(search=True)
         left, holder, bytes_left = request.call
         failures: list[PinLaterError] = []
         shards = self._shards.for_claim(request.queue, request.coverage)
@@ -92,8 +95,12 @@ class Claiming:
             # The caller has gone, or `JobsCame`, or our own fault: these jobs reach no caller.
             for part in claimed:
                 self._give_back(request.queue, part)
+            if request.search and waiters is not None:
+                waiters.search = True
             raise
         if failures:
+            if request.search and waiters is not None:
+                waiters.search = True
             self._judge(request.queue, failures, len(shards))
             next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)
         return claimed, next_due_ms

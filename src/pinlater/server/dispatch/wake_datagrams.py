@@ -1,6 +1,7 @@
 """Servers of the same shards wake each other's waiting dequeues: one takes an enqueue, a dequeue waits at another.
 
-A wake says which queues got how many jobs, nothing of the jobs themselves. It is one datagram, signed with a secret that the servers
+A wake says which queues got how many jobs (a negative number if a server stored them that does not own the queue), nothing of the jobs
+themselves. It is one datagram, signed with a secret that the servers
 find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`change_poller`),
 about a second. A stranger who replays a datagram can only make a server look in vain.
 
@@ -36,15 +37,16 @@ Address = tuple[str, int]
 
 
 class Wakes(asyncio.DatagramProtocol):
-    """Sends and receives one server's wakes. `woken(queue, jobs)` is called for each queue that another server named."""
+    """Sends and receives one server's wakes. `woken(queue, jobs, past_owner)` is called for each queue that another server named."""
 
-    def __init__(self, woken: Callable[[str, int], None]) -> None:
+    def __init__(self, woken: Callable[[str, int, bool], None]) -> None:
         self._woken = woken
         self._secrets: Sequence[bytes] = ()
         self._peers: Mapping[Address, bytes] = {}
         self._waits: dict[Address, int] = {}  # by peer: what its dequeues wait for; all queues if it has not said
         self._waited_for = 0  # anywhere
         self._waiting: dict[str, int] = {}
+        self._past_owner: set[str] = set()  # queues of these whose jobs were stored by a server that does not own them
         self._lately: dict[
             str, tuple[float, int]
         ] = {}  # by queue: until when its last jobs count as new, and how many came
@@ -92,15 +94,17 @@ class Wakes(asyncio.DatagramProtocol):
             now_s = asyncio.get_running_loop().time()
             for queue, (until_s, jobs) in self._lately.items():
                 if now_s < until_s and begun & bit_of(queue):
-                    self._tell(queue, jobs)
+                    self._tell(queue, jobs, past_owner=True)  # it is not known any more
 
     def _count_waits(self) -> None:
         self._waited_for = 0
         for peer in self._peers:
             self._waited_for |= self._waits.get(peer, EVERY_QUEUE)
 
-    def tell(self, queue: str, jobs: int) -> None:
-        """`jobs` jobs of this queue can be claimed now. At once if nothing was told lately, else with what comes in the next moment."""
+    def tell(self, queue: str, jobs: int, past_owner: bool) -> None:
+        """`jobs` jobs of this queue can be claimed now. At once if nothing was told lately, else with what comes in the next moment.
+
+        `past_owner`: a server stored them that does not own the queue, so that its owner does not know of them."""
         if not self._peers:
             return
         now_s = asyncio.get_running_loop().time()
@@ -109,10 +113,12 @@ class Wakes(asyncio.DatagramProtocol):
             self._lately.clear()
         self._lately[queue] = (now_s + _NEW_S, jobs + before if now_s < until_s else jobs)
         if self._waited_for & bit_of(queue):
-            self._tell(queue, jobs)
+            self._tell(queue, jobs, past_owner=past_owner)
 
-    def _tell(self, queue: str, jobs: int) -> None:
+    def _tell(self, queue: str, jobs: int, *, past_owner: bool) -> None:
         self._waiting[queue] = self._waiting.get(queue, 0) + jobs
+        if past_owner:
+            self._past_owner.add(queue)
         if self._timer is None:
             self._send()
 
@@ -120,7 +126,9 @@ class Wakes(asyncio.DatagramProtocol):
         self._timer = None
         if not self._waiting:
             return
-        told, self._waiting = self._waiting, {}
+        past_owner = self._past_owner
+        told = {queue: -jobs if queue in past_owner else jobs for queue, jobs in self._waiting.items()}
+        self._waiting, self._past_owner = {}, set()
         self._timer = asyncio.get_running_loop().call_later(GAP_S, self._send)
         if self._transport is None:
             return
@@ -143,7 +151,7 @@ class Wakes(asyncio.DatagramProtocol):
             return
         self.received += 1
         for queue, jobs in told.items():
-            self._woken(queue, jobs)
+            self._woken(queue, abs(jobs), jobs < 0)
 
     def error_received(self, exc: Exception) -> None:
         """A peer that is gone, or can't be reached: the store will say so, or the look once a second goes on."""

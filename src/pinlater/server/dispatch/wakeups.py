@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.waiters import Waiters
+from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.values import InsertRequest
 
 
@@ -15,11 +16,12 @@ class Wakeups:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._by_queue: dict[str, Waiters] = {}
-        self._tell_others: Callable[[str, int], None] | None = None
+        self._tell_others: Callable[[str, int, bool], None] | None = None
         self._begins: Callable[[str], None] | None = None
 
-    def join_others(self, tell: Callable[[str, int], None], begins: Callable[[str], None]) -> None:
-        """There may be other servers: `tell(queue, jobs)` tells them of jobs, `begins(queue)` that a dequeue is about to wait here."""
+    def join_others(self, tell: Callable[[str, int, bool], None], begins: Callable[[str], None]) -> None:
+        """There may be other servers: `tell(queue, jobs, past_owner)` tells them of jobs, `begins(queue)` that a dequeue is about to wait
+        here."""
         self._tell_others, self._begins = tell, begins
 
     def waiters_of(self, queue: str) -> Waiters:
@@ -40,14 +42,18 @@ class Wakeups:
         """How many wait for each queue where any do."""
         return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
 
-    def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
-        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`."""
+    def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
+        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`. `past_owner`: a server stored them that does not
+        own the queue."""
         if jobs and self._tell_others is not None:
-            self._tell_others(queue, jobs)
+            self._tell_others(queue, jobs, past_owner)
         self._wake(queue, jobs, due_at_ms)
 
-    def woken_from_elsewhere(self, queue: str, jobs: int) -> None:
+    def woken_from_elsewhere(self, queue: str, jobs: int, past_owner: bool) -> None:
         """Another server of the same shards says that there are jobs."""
+        waiters = self._by_queue.get(queue)
+        if waiters is not None:
+            waiters.search |= past_owner
         self._wake(queue, jobs)
 
     def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
@@ -60,7 +66,7 @@ class Wakeups:
             waiters.version += 1
             waiters.due_at(due_at_ms)
 
-    def inserting(self, shard: str, request: InsertRequest, now_ms: int) -> bool:
+    def inserting(self, shard: ShardLanes, request: InsertRequest, now_ms: int) -> bool:
         """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue here.
 
         Other servers are told of the jobs that are due; of the others they learn from the store.
@@ -70,14 +76,20 @@ class Wakeups:
             return False
         any_wait = bool(waiters)
         if waiters is not None:
-            waiters.newest_on = shard
+            waiters.newest_on = shard.name
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
-        self.jobs_ready(request.queue, len(request.jobs) - len(later), min(later) if later else None)
+        self.jobs_ready(
+            request.queue,
+            len(request.jobs) - len(later),
+            min(later) if later else None,
+            past_owner=not shard.owns(request.queue),
+        )
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:
         """Something about this queue (None: about all) has changed: waiting dequeues look again."""
         for waiters in list(self._by_queue.values()) if queue is None else filter(None, [self._by_queue.get(queue)]):
+            waiters.search = True
             waiters.wake_all()
 
     def queue_gone(self, queue: str) -> None:

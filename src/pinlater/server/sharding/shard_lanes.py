@@ -66,7 +66,8 @@ _NO_LONGER_FULL_AFTER_S = 10.0
 class ClaimRequest(NamedTuple):
     """What one dequeue asks for, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
 
-    `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither.
+    `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither. `search`: jobs may have
+    come past the owner of the queue.
     """
 
     queue: str
@@ -74,6 +75,7 @@ class ClaimRequest(NamedTuple):
     claim_timeout_ms: int
     coverage: float = 1.0
     wait_ms: int = 0
+    search: bool = False
 
 
 class Hooks:
@@ -82,7 +84,7 @@ class Hooks:
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         """A claim was answered whose caller had gone, or had been told that it took too long."""
-        self.inserting: Callable[[str, InsertRequest, int], bool] | None = None
+        self.inserting: Callable[[ShardLanes, InsertRequest, int], bool] | None = None
         """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
         before they are committed, so that the claim that waits for them shares their transaction."""
         self.back: Callable[[], None] = lambda: None
@@ -299,7 +301,7 @@ class ShardLanes:
         inserting, any_wait = self.hooks.inserting, False
         if inserting is not None:
             for request in requests:
-                any_wait |= inserting(self.name, request, now_ms)
+                any_wait |= inserting(self, request, now_ms)
         return any_wait
 
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
@@ -317,6 +319,7 @@ class ShardLanes:
                 _within([requests[i].call for i in indices], most_bytes),
                 requests[indices[0]].claim_timeout_ms,
                 _CLAIM_BYTES_MAX,
+                self.owns(queue) and not any([requests[i].search for i in indices]),  # noqa: C419 a list is quicker
             )
             for queue, indices in joined.items()
         ]

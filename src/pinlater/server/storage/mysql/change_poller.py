@@ -48,5 +48,6 @@ class MysqlChangePoller:
             queue = self._queue_cache.by_id.get(queue_id)
             if queue is not None:
                 queue.add_priority(priority)
+                queue.ready.forget()
                 names.add(queue.name)
         return names

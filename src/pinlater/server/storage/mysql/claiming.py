@@ -1,7 +1,10 @@
 """Handing out due jobs: rows that no other transaction has locked, moved from `ready` to `claims` and read in one packet.
 
-Two round trips, however many queues and jobs. The narrow row of a waiting job says how long its body is, so that nothing is read
-that isn't handed out; and whether the job is plain, so that the claim needs no look at the job itself.
+Two round trips, however many queues and jobs: one that searches, one that moves. Where all due jobs are remembered (`ready_jobs`) the
+first is left out. The second then supposes that their rows are still there; if one isn't, the call runs again with a search.
+
+The narrow row of a waiting job says how long its body is, so that nothing is read that isn't handed out; and whether the job is plain,
+so that the claim needs no look at the job itself.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
+from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, ReadyJob
 from pinlater.server.storage.mysql.statements import (
     JOBS,
     KEPT_JOBS,
@@ -64,8 +68,13 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
         if queue is not None:
             claims.append((index, _Claim(transaction, queue, order, now_ms, together)))
     if claims:
-        await _find([one for _, one in claims], transaction, now_ms)
-        await _store([one for _, one in claims], transaction, now_ms)
+        searching = [one for _, one in claims if not one.remembers_all]
+        if searching:
+            await _find(searching, transaction, now_ms)
+        if searching or any(one.remembered for _, one in claims):
+            await _store([one for _, one in claims], transaction, now_ms)
+        else:
+            _find_nothing([one for _, one in claims], transaction)
     for index, one in claims:
         results[index] = one.result()
     return results
@@ -99,14 +108,17 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         _move(claims, transaction)
 
 
-def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
-    """Rows that were shared out leave `ready` and enter `claims`."""
+def _move(claims: Sequence[_Claim], transaction: Transaction, *, suppose: bool = False) -> None:
+    """Rows that were shared out leave `ready` and enter `claims`. `suppose`: some are remembered, and may be gone."""
     for one in claims:
         one.take()
     keys = [key for one in claims for key in one.taken]
     if not keys:
         return
-    transaction.change(delete_ready(keys))
+    if suppose:
+        transaction.suppose(delete_ready(keys), rows=len(keys))
+    else:
+        transaction.change(delete_ready(keys))
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
         transaction.change(_INSERT_CLAIMS(rows=part))
     for one in claims:
@@ -116,9 +128,9 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
 
 async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
     """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
-    _move(claims, transaction)
-    plain = sorted(job_id for one in claims for job_id in one.plain)
-    special = sorted(job_id for one in claims for job_id in one.special)
+    _move(claims, transaction, suppose=any([one.remembered for one in claims]))  # noqa: C419 a list is quicker
+    plain = sorted(job_id for one in claims if not one.remembers_all for job_id in one.plain)
+    special = sorted(job_id for one in claims if not one.remembers_all for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
     kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
     plain_reads = _reads(_SELECT_BODIES, plain, kept_before)
@@ -131,8 +143,16 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
     }
     bodies = {job_id: body for answer in islice(answers, len(special_reads)) for job_id, body in answer.rows}
     times = (run_after_ms for answer in answers for (run_after_ms,) in answer.rows)
+    now_s = transaction.queue_cache.now_s()
     for one in claims:
-        one.finish(jobs, bodies, times)
+        one.finish(jobs, bodies, times, now_s)
+
+
+def _find_nothing(claims: Sequence[_Claim], transaction: Transaction) -> None:
+    """Nothing is due, as far as this server knows: the database is not asked. A deleted queue is noticed at the next search."""
+    transaction.end_without_a_look()
+    for one in claims:
+        one.finish({}, {}, iter(()), 0.0)
 
 
 def _reads(statement: Template, ids: Sequence[int], kept_before: int) -> list[bytes]:
@@ -197,11 +217,40 @@ class _Claim:
         self.expired = 0
         self.met_expired = False  # in the last round
         self._due_ms: int | None = None
+        self.remembered: dict[int, ReadyJob] = {}
+        self.remembers_all = order.alone and queue.ready.is_complete(now_ms, transaction.queue_cache.now_s())
+        if self.remembers_all:
+            self._take_remembered()
+        elif order.alone:
+            queue.ready.search_begins(now_ms)
+        else:
+            queue.ready.forget()
 
     @property
     def left(self) -> int:
         """How many jobs the calls still lack."""
         return sum([share.left for share in self._shares])
+
+    def _take_remembered(self) -> None:
+        """Shares out jobs that this server has stored itself; those that no call has space for stay."""
+        ready = self.queue.ready
+        jobs = ready.take(min(self.left, _READ_MAX))
+        about = {
+            job.id: _SpecialJob(job.attempts_allowed, job.attempts_allowed, 0, job.created_at_ms, job.options)
+            for job in jobs
+            if job.options is not None
+        }
+        rows = [
+            (job.priority, job.run_after_ms, job.id, 0 if job.options is None else OPTIONS, len(job.body))
+            for job in jobs
+        ]
+        self.hand_out(rows, about)
+        taken = {*self.plain, *self.special}
+        for job in jobs:
+            if job.id in taken:
+                self.remembered[job.id] = job
+            else:
+                ready.add(job)
 
     def wanted(self) -> bytes:
         """The statement that finds and locks the rows."""
@@ -294,17 +343,22 @@ class _Claim:
 
     def looks(self) -> list[bytes]:
         """What else is to be asked: when the next job is due, if calls got too few."""
-        if not (self._a_call_lacks_jobs or self._due_jobs_left):
+        if self.remembers_all or not (self._a_call_lacks_jobs or self._due_jobs_left):
             return []
+        from_ms = [self._floors.get(priority, LOWEST_MS) for priority in self.queue.priorities]
+        later_ms = [self._now_ms + 1] * len(from_ms)
         return [
-            _SELECT_FIRST_READY(
-                queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS)
-            )
-            for priority in self.queue.priorities
+            _SELECT_FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=start_ms)
+            for starts in (from_ms, later_ms)
+            for priority, start_ms in zip(self.queue.priorities, starts, strict=True)
         ]
 
     def finish(
-        self, jobs: dict[int, tuple[int, int, bytes]], bodies: dict[int, bytes], times: Iterator[int | None]
+        self,
+        jobs: dict[int, tuple[int, int, bytes]],
+        bodies: dict[int, bytes],
+        times: Iterator[int | None],
+        now_s: float,
     ) -> None:
         """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
 
@@ -313,6 +367,9 @@ class _Claim:
         now_ms = self._now_ms
         until_ms = later(now_ms, self._timeout_ms)
         make = tuple.__new__
+        if self.remembers_all:
+            jobs = {job_id: job[3:6] for job_id, job in self.remembered.items()}
+            bodies = {job_id: job.body for job_id, job in self.remembered.items()}
         for share in self._shares:
             add = share.jobs.append
             for priority, run_after_ms, job_id, flags in share.picked:
@@ -327,12 +384,35 @@ class _Claim:
                             (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
                         )
                     )
-        if self._a_call_lacks_jobs or self._due_jobs_left:
-            due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
-            if due:
-                self._due_ms = min(due)
-                if self._due_ms <= now_ms and not self._due_jobs_left and not self.met_expired:
-                    self._due_ms = now_ms + _LOOK_AGAIN_MS
+        if self.remembers_all:
+            self._due_ms = (
+                now_ms if self._due_jobs_left else self._next_remembered() if self._a_call_lacks_jobs else None
+            )
+        elif self._a_call_lacks_jobs or self._due_jobs_left:
+            self._learn_of_others(times, now_s)
+        else:
+            self.queue.ready.search_found_enough({*self.plain, *self.special}, now_s)
+
+    def _next_remembered(self) -> int | None:
+        next_ms = self.queue.ready.elsewhere_ms
+        return None if next_ms == NEVER_MS else next_ms
+
+    def _learn_of_others(self, times: Iterator[int | None], now_s: float) -> None:
+        """When there will be more jobs, from the answers to `looks`; and whether all that are due now have been found."""
+        now_ms, ready = self._now_ms, self.queue.ready
+        due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
+        coming = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
+        if due:
+            self._due_ms = min(due)
+            if self._due_ms <= now_ms and not self._due_jobs_left and not self.met_expired:
+                self._due_ms = now_ms + _LOOK_AGAIN_MS
+        if self._due_jobs_left or self.met_expired or not ready.tracks:
+            ready.forget()
+            return
+        # A due row that was not found is locked by another transaction, or has been stored since: then it is remembered.
+        if self._due_ms == now_ms + _LOOK_AGAIN_MS and not len(ready):
+            coming.append(self._due_ms)
+        ready.search_found_all({*self.plain, *self.special}, min(coming, default=None), now_s)
 
     def result(self) -> Claimed:
         return Claimed([share.jobs for share in self._shares], self._due_ms, self.expired, self.bytes_ran_out)

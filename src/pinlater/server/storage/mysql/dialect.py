@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pinlater.server.storage.mysql.connection import MysqlConnection
@@ -122,6 +123,8 @@ class MysqlDialect:
     def for_each(self, name: str, keys: Keys) -> None:
         if name == "delete_ready" and keys:
             self._transaction.change(delete_ready(keys))
+            for queue_id in {key[0] for key in keys}:
+                self._transaction.after_commit.append(partial(self._transaction.queue_cache.forget_ready, queue_id))
         elif keys:
             self._transaction.change(sql(name)(keys=json_rows(sorted(keys))))
 
@@ -139,8 +142,14 @@ class MysqlDialect:
         self.insert("insert_future", sorted(future))
         expiries = [(job.options.expires_ms, job.id) for job in jobs if job.options.expires_ms is not None]
         self.insert("insert_expiries", expiries)
+        cache = self._transaction.queue_cache
         for job in jobs:
-            self._transaction.queue_cache.waits_from(job.queue_id, job.priority, job.run_after_ms)
+            cache.waits_from(job.queue_id, job.priority, job.run_after_ms)
+        earliest: dict[int, int] = {}
+        for job in jobs:
+            earliest[job.queue_id] = min(job.run_after_ms, earliest.get(job.queue_id, job.run_after_ms))
+        for queue_id, run_after_ms in earliest.items():
+            self._transaction.after_commit.append(partial(cache.waits_elsewhere, queue_id, run_after_ms))
 
     def jobs_deleted(self) -> None:
         """The highest id is asked for anew with each lease of a slot."""

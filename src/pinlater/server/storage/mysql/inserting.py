@@ -15,6 +15,7 @@ from pinlater.domain.job import NewJob
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
+from pinlater.server.storage.mysql.ready_jobs import ReadyJob, ReadyJobs
 from pinlater.server.storage.mysql.statements import (
     Sql,
     escaped,
@@ -26,7 +27,7 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.options import options_text
+from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
 from pinlater.server.storage.values import Inserted, InsertRequest
@@ -96,6 +97,7 @@ class _Batch:
         self._unique_keys: dict[tuple[int, str], bytes] = {}
         self._has_keys = False
         self.jobs_left: list[tuple[QueueEntry, Sequence[NewJob]]] = []  # of a long request, to be added in turns
+        self._stored: list[tuple[ReadyJobs, Sequence[NewJob]]] = []
 
     # --- looking before -------------------------------------------------------------------------------------------------------
 
@@ -215,6 +217,7 @@ class _Batch:
         """The hot loop, measured and MySQL's own: one turn a job, rows as the bytes of the packet."""
         now_ms = self._now_ms
         queue_id = queue.queue_id
+        self._stored.append((queue.ready, jobs))
         add_job, add_ready = self._jobs.append, self._ready.append
         known = self._known
         for job in jobs:
@@ -258,6 +261,7 @@ class _Batch:
     # --- storing --------------------------------------------------------------------------------------------------------------
 
     def store(self) -> None:
+        self._transaction.after_commit.append(self._note_stored)
         change = self._transaction.change
         if self._old_keys:
             for some in self._conditions("request_key", self._old_keys):
@@ -277,3 +281,19 @@ class _Batch:
             if new:
                 for part in in_statements(new, most):
                     change(template(rows=part))
+
+    def _note_stored(self) -> None:
+        """The transaction has ended: claims may take due jobs from memory."""
+        now_ms, known = self._now_ms, self._known
+        for ready, jobs in self._stored:
+            if not ready.tracks:
+                continue
+            for job in jobs:
+                job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
+                if run_after_ms > now_ms or unique is not None or expires_ms is not None or job_id in known:
+                    ready.waits_elsewhere(run_after_ms)
+                    continue
+                options = None
+                if status or headers or timeout_ms is not None:
+                    options = Options(headers=headers or None, timeout_ms=timeout_ms)
+                ready.add(ReadyJob(priority, run_after_ms, job_id, attempts, now_ms, body, options))

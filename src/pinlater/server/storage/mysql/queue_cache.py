@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pinlater.domain.descriptor import I64_MAX
+from pinlater.server.storage.mysql.ready_jobs import ReadyBytes, ReadyJobs
 
 # How long a claim may trust that nothing waits before the last one it took.
 _FLOOR_KEPT_S = 1.0
@@ -33,9 +34,11 @@ class QueueEntry:
         "name",
         "priorities",
         "queue_id",
+        "ready",
     )
 
-    def __init__(self, queue_id: int, name: str, priorities: Iterable[int]) -> None:
+    def __init__(self, queue_id: int, name: str, priorities: Iterable[int], ready_bytes: ReadyBytes) -> None:
+        self.ready = ReadyJobs(ready_bytes)
         self.queue_id = queue_id
         self.name = name
         self.priorities = sorted(set(priorities))
@@ -65,6 +68,7 @@ class QueueEntry:
 
     def came_to_nothing(self) -> None:
         """What the claim under way took waits again. A look from the start that didn't end is not made again at once."""
+        self.ready.forget()
         self.floors = dict(self._before)
         if self._from_the_start:
             self._from_the_start = False
@@ -86,6 +90,7 @@ class MysqlQueueCache:
 
     def __init__(self, monotonic: Callable[[], float], priority_levels: int) -> None:
         self._monotonic = monotonic
+        self._ready_bytes = ReadyBytes()
         self._levels = range(1, priority_levels + 1)
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
@@ -109,17 +114,19 @@ class MysqlQueueCache:
         old = self.by_id
         self.queues, self.by_id = {}, {}
         for queue_id, name in queues:
-            entry = old.get(queue_id) or QueueEntry(queue_id, name, self._levels)
+            entry = old.get(queue_id) or QueueEntry(queue_id, name, self._levels, self._ready_bytes)
             for priority in used.get(queue_id, ()):
                 entry.add_priority(priority)
             self.queues[name] = self.by_id[queue_id] = entry
+        for queue_id in old.keys() - self.by_id.keys():
+            old[queue_id].ready.forget()
 
     def learn(self, queue_id: int, name: str) -> QueueEntry:
         """A queue that the database has. Ids grow: of two queues with one name that with the lower id is gone."""
         known = self.by_id.get(queue_id)
         if known is not None:
             return known
-        entry = QueueEntry(queue_id, name, self._levels)
+        entry = QueueEntry(queue_id, name, self._levels, self._ready_bytes)
         before = self.queues.get(name)
         if before is None or before.queue_id < queue_id:
             if before is not None:
@@ -142,6 +149,22 @@ class MysqlQueueCache:
         """A transaction was rolled back: what it took waits again."""
         for queue in self.queues.values():
             queue.came_to_nothing()
+
+    def now_s(self) -> float:
+        """Monotonic."""
+        return self._monotonic()
+
+    def forget_ready(self, queue_id: int) -> None:
+        """A job that waited is gone, and the transaction has ended."""
+        queue = self.by_id.get(queue_id)
+        if queue is not None:
+            queue.ready.forget()
+
+    def waits_elsewhere(self, queue_id: int, run_after_ms: int) -> None:
+        """A job was put back, and the transaction has ended."""
+        queue = self.by_id.get(queue_id)
+        if queue is not None:
+            queue.ready.waits_elsewhere(run_after_ms)
 
     def waits_from(self, queue_id: int, priority: int, run_after_ms: int) -> None:
         """A job of this time was stored or put back."""

@@ -91,6 +91,7 @@ class Transaction:
         self.supposed = False
         self._used = False
         self._relied_on: set[int] = set()  # queues that were taken from memory
+        self.after_commit: list[Callable[[], None]] = []
         self.ended = False
 
     @property
@@ -167,6 +168,10 @@ class Transaction:
         missing = [job_id for job_id in ids if job_id not in there]
         [kept] = await self.select(statement(jobs=KEPT_JOBS, ids=missing))
         return [*found.rows, *kept.rows]
+
+    def end_without_a_look(self) -> None:
+        """Nothing was changed or asked: the queues that were taken from memory need no look."""
+        self.ended = True
 
     async def commit(self, *last: bytes) -> list[Result]:
         """Everything that waits, `last` (selects), and the COMMIT, in one round trip; the answers of `last`."""
@@ -317,6 +322,8 @@ class Writer:
             if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) == NOT_NULL:
                 raise _Misjudged from error
             raise
+        for note in transaction.after_commit:
+            note()
         self._stats.transactions += 1
         self._stats.transaction_s += time.perf_counter() - began
         self._stats.changes += transaction.marked

@@ -1,0 +1,223 @@
+"""Claims that take jobs from memory: fewer round trips, and the same answers as a search, whatever other servers do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import ClaimedJob, Holder, UniqueKey, UniqueScope
+from pinlater.server.storage.mysql.ready_jobs import BYTES_MAX, JOB_BYTES, TRUSTED_S, ReadyBytes, ReadyJob, ReadyJobs
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
+from tests.contract.desk import Desk
+from tests.mysql.rig import Rig
+from tests.shared_shards.rig import QUEUE, stats_of
+
+
+async def claim(desk: Desk, *limits: int, alone: bool = True, max_bytes: int = 2**24) -> Claimed:
+    calls = [
+        ClaimCall(limit, Holder(f"call {place}", "source", f"{place}"), max_bytes) for place, limit in enumerate(limits)
+    ]
+    [claimed] = await desk.shard.claim_jobs([ClaimOrder(QUEUE, calls, 60_000, alone=alone)], desk.now)
+    assert not isinstance(claimed, PinLaterError)
+    return claimed
+
+
+def bodies(claimed: Claimed) -> list[bytes]:
+    return [job.body for jobs in claimed.jobs for job in jobs]
+
+
+def round_trips(desk: Desk) -> Callable[[], int]:
+    before = stats_of(desk).round_trips
+    return lambda: stats_of(desk).round_trips - before
+
+
+async def test_jobs_that_this_server_stored_take_one_round_trip_and_an_empty_queue_takes_none(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    assert bodies(await claim(desk, 1)) == []
+    took = round_trips(desk)
+    assert bodies(await claim(desk, 10)) == []
+    assert took() == 0
+    for body in (b"1", b"2", b"3"):
+        await desk.put(body)
+    took = round_trips(desk)
+    assert bodies(await claim(desk, 1, 5)) == [b"1", b"2", b"3"]
+    assert took() == 1
+    await desk.assert_counters_exact()
+    await rig.assert_consistent()
+
+
+async def test_a_remembered_job_is_handed_out_as_a_searched_one(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    kinds: list[dict[str, object]] = [
+        {},
+        {"priority": 2},
+        {"headers": {"a": "b"}, "attempts": 7},
+        {"status": "new"},
+        {"claim_timeout_ms": 5_000},
+        {"unique": UniqueKey("k", UniqueScope.PENDING)},
+        {"expires_in_ms": 90_000},
+    ]
+
+    async def found(*, alone: bool) -> list[ClaimedJob]:
+        await claim(desk, 1, alone=alone)
+        for place, kind in enumerate(kinds):
+            await desk.put(b"%d" % place, **kind)  # type: ignore[arg-type]
+        [jobs] = (await claim(desk, 20, alone=alone)).jobs
+        for job in jobs:
+            await desk.succeed(JobKey(QUEUE, job.priority, job.id))
+        return [job._replace(id=0) for job in jobs]
+
+    searched, remembered = await found(alone=False), await found(alone=True)
+    assert len(searched) == len(kinds)
+    assert remembered == searched
+
+
+async def test_a_job_that_another_server_took_is_not_handed_out_again(rig: Rig) -> None:
+    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+    await claim(here, 1)
+    for body in (b"1", b"2", b"3"):
+        await here.put(body)
+    assert bodies(await claim(there, 1, alone=False)) == [b"1"]
+    assert bodies(await claim(here, 5)) == [b"2", b"3"]
+    await rig.assert_consistent()
+
+
+async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a_search(rig: Rig) -> None:
+    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+    await claim(here, 1)
+    await there.put(b"there")
+    assert bodies(await claim(here, 1)) == []
+    assert bodies(await claim(here, 1, alone=False)) == [b"there"]
+    await claim(here, 1)
+    await there.put(b"later")
+    await here.shard.changed_queues()
+    assert bodies(await claim(here, 1)) == [b"later"]
+
+
+async def test_jobs_that_come_back_or_become_due_are_found(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    await claim(desk, 1)
+    key = await desk.put(b"again", attempts=3)
+    [[job]] = (await claim(desk, 1)).jobs
+    await desk.fail(key)
+    assert bodies(await claim(desk, 1)) == [b"again"]
+    await claim(desk, 1)
+    await desk.put(b"later", run_after_ms=desk.now + 400)
+    assert (await claim(desk, 1)).next_due_ms == desk.now + 400
+    assert job.attempt == 1
+    desk.clock.advance(ms=400)
+    assert bodies(await claim(desk, 1)) == [b"later"]
+
+
+async def test_the_bytes_of_a_call_count_for_remembered_jobs(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    await claim(desk, 1)
+    for number in range(4):
+        await desk.put(b"%d" % number * 100)
+    found = await claim(desk, 4, max_bytes=250)
+    assert [len(jobs) for jobs in found.jobs] == [2]
+    assert found.next_due_ms == desk.now
+    assert [len(jobs) for jobs in (await claim(desk, 4)).jobs] == [2]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_each_job_is_handed_out_once_in_order_whatever_two_servers_do(rig: Rig, seed: int) -> None:
+    dice = Random(seed)
+    desks = [await rig.desk(direct=True), await rig.desk(direct=True)]
+    stored, got = 0, list[bytes]()
+    for _ in range(60):
+        desk = dice.choice(desks)
+        match dice.randrange(4):
+            case 0 | 1:
+                for _ in range(dice.randrange(1, 4)):
+                    await desk.put(b"%d" % stored, priority=dice.randrange(1, 4))
+                    stored += 1
+            case 2:
+                got += bodies(await claim(desk, dice.randrange(1, 6)))
+            case 3:
+                got += bodies(await claim(desk, dice.randrange(1, 3), alone=False))
+    for desk in desks:
+        while found := bodies(await claim(desk, 50, alone=False)):
+            got += found
+    assert sorted(got) == sorted(b"%d" % number for number in range(stored)), f"seed {seed}"
+    await desks[0].assert_counters_exact()
+    await rig.assert_consistent()
+
+
+# --- by itself ------------------------------------------------------------------------------------------------------------------
+
+
+def job(job_id: int, *, priority: int = 1, run_after_ms: int = 0, body: bytes = b"x") -> ReadyJob:
+    return ReadyJob(priority, run_after_ms, job_id, 3, 0, body, None)
+
+
+def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
+    ready.search_begins(now_ms=0)
+    ready.search_found_all([], None, now_s)
+
+
+def test_jobs_come_in_the_order_of_claims() -> None:
+    ready = ReadyJobs(ReadyBytes())
+    complete(ready)
+    for one in (job(3, priority=2), job(2, run_after_ms=5), job(1, run_after_ms=5), job(4)):
+        ready.add(one)
+    assert [one.id for one in ready.take(3)] == [4, 1, 2]
+    assert [one.id for one in ready.take(3)] == [3]
+
+
+def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewhere_is_due() -> None:
+    ready = ReadyJobs(ReadyBytes())
+    assert not ready.is_complete(0, 0.0)
+    complete(ready)
+    assert ready.is_complete(99, TRUSTED_S / 2)
+    assert not ready.is_complete(99, TRUSTED_S)
+    ready.waits_elsewhere(100)
+    assert ready.is_complete(99, 0.0)
+    assert not ready.is_complete(100, 0.0)
+
+
+def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
+    ready = ReadyJobs(ReadyBytes())
+    ready.search_begins(now_ms=0)
+    ready.add(job(1))
+    ready.add(job(2))
+    ready.waits_elsewhere(50)
+    ready.search_found_all([1], None, 0.0)
+    assert [one.id for one in ready.take(9)] == [2]
+    assert ready.elsewhere_ms == 50
+
+
+def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> None:
+    ready = ReadyJobs(ReadyBytes())
+    complete(ready)
+    for number in (1, 2, 3):
+        ready.add(job(number))
+    ready.search_begins(now_ms=5)
+    ready.search_found_enough([1, 2], 1.0)
+    assert ready.is_complete(5, 1.5)
+    ready.search_begins(now_ms=5)
+    ready.search_found_enough([3, 99], 2.0)  # 99 is another server's
+    assert not ready.is_complete(5, 2.0)
+    assert len(ready) == 0
+
+
+def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
+    used = ReadyBytes()
+    ready, other = ReadyJobs(used), ReadyJobs(used)
+    complete(ready)
+    complete(other)
+    large = job(1, body=bytes(BYTES_MAX))
+    ready.add(large)
+    other.add(job(2, run_after_ms=7))
+    assert (len(other), other.elsewhere_ms) == (0, 7)
+    ready.take(1)
+    assert used.used == 0
+    other.add(job(3))
+    assert used.used == JOB_BYTES + 1
+    other.forget()
+    assert used.used == 0
+    other.add(job(4))  # nothing is kept before a search
+    assert len(other) == 0
