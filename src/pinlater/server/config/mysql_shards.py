@@ -17,7 +17,7 @@ from typing import Any
 from pinlater.server.config.entry_words import check_words, master_of, optional_flag, optional_text, read_document
 from pinlater.server.config.mysql_url import MysqlUrl
 from pinlater.server.config.shard_place import ShardPlace
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class MysqlShards:
             raise TypeError(f"no URL of ours: {url}")
         user, password = self._login(url.user, url.password, from_file)
         database = url.database or self._settings.database_of("1")
-        return ShardPlace("1", "", Endpoint(url.host, url.port, user, password, database, url.socket, url.tls))
+        return ShardPlace("1", "", MysqlEndpoint(url.host, url.port, user, password, database, url.socket, url.tls))
 
     def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterator[ShardPlace]:
         """All of them, in the entries' order."""
@@ -69,7 +69,7 @@ class MysqlShards:
             user, password = self._login(entry.user, entry.password, from_file)
             for name in shard_names(entry.number, self._settings.databases_per_server):
                 database = self._settings.database_of(name)
-                where = Endpoint(entry.host, entry.port, user, password, database, entry.socket, entry.tls)
+                where = MysqlEndpoint(entry.host, entry.port, user, password, database, entry.socket, entry.tls)
                 yield ShardPlace(name, entry.key, where, not entry.dequeue_only)
 
     def _login(self, user: str | None, password: str | None, from_file: str | None) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from pinlater.domain.job import ClaimedJob, JobState
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Claimed, ClaimOrder
 
 
@@ -16,7 +16,7 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesToge
     """Goes through the due jobs once; the first call is served first."""
     expired = 0
     due = _due_jobs(queue, now_ms)
-    waiting: Record | None = None  # a job that did not fit into the call before
+    waiting: MemoryJob | None = None  # a job that did not fit into the call before
     given: list[list[ClaimedJob]] = []
     short = cut_short = False
     for call in order.calls:
@@ -62,7 +62,7 @@ def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[Cla
     return seen
 
 
-def expire(queue: QueueState, job: Record, now_ms: int) -> None:
+def expire(queue: QueueState, job: MemoryJob, now_ms: int) -> None:
     with queue.changing(job) as line:
         events.expire(job, now_ms)
         line.failed += 1
@@ -74,7 +74,7 @@ def next_due(queue: QueueState) -> int | None:
     return min((first[0] for first in firsts if first), default=None)
 
 
-def _due_jobs(queue: QueueState, now_ms: int) -> Iterator[Record]:
+def _due_jobs(queue: QueueState, now_ms: int) -> Iterator[MemoryJob]:
     """Priority first, then run-after, then as enqueued."""
     for priority in queue.priorities():
         for _, job_id in queue.in_state(JobState.PENDING, priority).through(now_ms):

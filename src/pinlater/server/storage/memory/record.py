@@ -10,7 +10,7 @@ from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 
 @dataclass(slots=True)
-class Claim:
+class HeldClaim:
     """A claim and its holder. `timeout_ms` is the job's own, or the queue's at the time of the claim; renewals use it again."""
 
     holder: Holder
@@ -20,7 +20,7 @@ class Claim:
 
 
 @dataclass(slots=True)
-class Record:
+class MemoryJob:
     """A job. `attempts_ended` counts all that ended otherwise than by success or release, so the next one's number is one more."""
 
     id: int
@@ -38,7 +38,7 @@ class Record:
     created_at_ms: int
     updated_at_ms: int
     state: JobState = JobState.PENDING
-    claim: Claim | None = None
+    claim: HeldClaim | None = None
     last_claim_descriptor: str | None = None
     finished_at_ms: int | None = None
     error_type: str = ""
@@ -48,7 +48,7 @@ class Record:
     status_rule: StatusRule = MYSQL_STATUS
 
     @classmethod
-    def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Record:
+    def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> MemoryJob:
         """The record of a job that is stored now."""
         return cls(
             id=new.id,

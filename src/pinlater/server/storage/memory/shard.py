@@ -14,7 +14,7 @@ from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
     NOT_FOUND,
@@ -277,7 +277,7 @@ class MemoryShard:
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         return sweeping.collect_garbage(self._queues, ttls, now_ms, limit)
 
-    def _find(self, key: JobKey) -> tuple[QueueState, Record] | None:
+    def _find(self, key: JobKey) -> tuple[QueueState, MemoryJob] | None:
         queue = self._queues.get(key.queue)
         job = queue.find(key) if queue else None
         return (queue, job) if queue and job else None

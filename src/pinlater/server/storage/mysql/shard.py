@@ -25,7 +25,7 @@ from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
 from pinlater.server.storage.mysql import queues as queue_rows
 from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
-from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, connect
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.server.storage.mysql.errors import is_ours, translate
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
@@ -34,7 +34,7 @@ from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.readers import Readers
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
@@ -85,7 +85,7 @@ class MysqlShard(RelationalShard):
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: MysqlEndpoint,
         settings: MysqlSettings | None = None,
         name: str = "1",
         monotonic: Callable[[], float] = time.monotonic,
@@ -125,7 +125,7 @@ class MysqlShard(RelationalShard):
             await self._join()
             await self._refresh()
             await self._look_after_partitions(now_ms)
-        except (ConnectionLost, driver.MySQLError) as error:
+        except (MysqlConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
             raise
@@ -381,5 +381,5 @@ class MysqlShard(RelationalShard):
         """Makes partitions for what comes and drops those that are over; the names of the dropped."""
         try:
             return await self._partitions.keep(now_ms)
-        except (ConnectionLost, driver.MySQLError) as error:
+        except (MysqlConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error

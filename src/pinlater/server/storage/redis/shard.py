@@ -26,7 +26,7 @@ from pinlater.server.storage.redis.change_poller import RedisChangePoller
 from pinlater.server.storage.redis.connection import Address, Connection, connect
 from pinlater.server.storage.redis.errors import StaleQueues
 from pinlater.server.storage.redis.failover import MasterWatch
-from pinlater.server.storage.redis.garbage import Finished
+from pinlater.server.storage.redis.garbage import OldestFinished
 from pinlater.server.storage.redis.index_repair import IndexRepair
 from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
@@ -118,7 +118,7 @@ class RedisShard:
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
-        self._finished = Finished()
+        self._finished = OldestFinished()
         self._repair = IndexRepair()
         self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
         self._due_by_ms = 0
