@@ -13,12 +13,12 @@ from pinlater.domain.job import Holder, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.values import (
-    Ack,
-    Checkpoint,
     ClaimCall,
     ClaimOrder,
     ClaimRef,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Page,
     Purge,
@@ -45,8 +45,8 @@ ARGUMENTS: dict[Any, object] = {
     Page: Page(QUEUE, JobState.PENDING, 1, 10),
     Purge: Purge(QUEUE, JobState.FAILED, 1, 10),
     Requeue: Requeue(QUEUE, 1, 1, 0, 10),
-    Sequence[Ack]: [Ack(KEY, succeeded=True)],
-    Sequence[Checkpoint]: [Checkpoint(KEY, "worker")],
+    Sequence[JobAck]: [JobAck(KEY, succeeded=True)],
+    Sequence[JobCheckpoint]: [JobCheckpoint(KEY, "worker")],
     Sequence[ClaimOrder]: [ClaimOrder(QUEUE, [ClaimCall(1, Holder("job", "worker", "token"))], 1_000)],
     Sequence[ClaimRef]: [ClaimRef(KEY, "token")],
     Sequence[InsertRequest]: [],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.domain.job import ClaimedJob, Holder
+from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.forwarding import messages
 from pinlater.server.forwarding.forward_lane import ForwardLane
 from pinlater.server.forwarding.messages import Kind
@@ -34,7 +34,7 @@ def wish(token: str) -> ClaimRequest:
 
 
 def claimed(job_id: int) -> Claimed:
-    return Claimed([[ClaimedJob(job_id, 1, b"body", 3, 3, 1, None, 1, 1, 60_000)]])
+    return Claimed([[HandedOutJob(job_id, 1, b"body", 3, 3, 1, None, 1, 1, 60_000)]])
 
 
 def ids_of(owner: Owner) -> list[int]:

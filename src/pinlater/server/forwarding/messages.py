@@ -17,7 +17,16 @@ import msgspec
 from pinlater.domain import errors
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ClaimRequest
-from pinlater.server.storage.values import NO_END_MS, Ack, Acked, Checkpoint, Claimed, ClaimRef, Inserted, InsertRequest
+from pinlater.server.storage.values import (
+    NO_END_MS,
+    Acked,
+    Claimed,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobCheckpoint,
+)
 
 VERSION = 1
 LENGTH_BYTES = 4
@@ -86,9 +95,9 @@ _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     Kind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
     Kind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
-    Kind.FINISH: msgspec.msgpack.Decoder(list[Ack]),
+    Kind.FINISH: msgspec.msgpack.Decoder(list[JobAck]),
     Kind.EXTEND: msgspec.msgpack.Decoder(list[ClaimRef]),
-    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[Checkpoint]),
+    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[JobCheckpoint]),
     Kind.RELEASE: msgspec.msgpack.Decoder(list[ClaimRef]),
 }
 _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinlater.domain.job import ClaimedJob, JobState
+from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.queue_state import QueueState
@@ -17,10 +17,10 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesToge
     expired = 0
     due = _due_jobs(queue, now_ms)
     waiting: MemoryJob | None = None  # a job that did not fit into the call before
-    given: list[list[ClaimedJob]] = []
+    given: list[list[HandedOutJob]] = []
     short = cut_short = False
     for call in order.calls:
-        jobs: list[ClaimedJob] = []
+        jobs: list[HandedOutJob] = []
         left_bytes = call.max_bytes
         while len(jobs) < call.limit:
             job = waiting or next(due, None)
@@ -47,9 +47,9 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesToge
     return Claimed(given, next_due(queue) if short else None, expired, cut_short)
 
 
-def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob]:
+def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[HandedOutJob]:
     """What `claim` would give to one call."""
-    seen: list[ClaimedJob] = []
+    seen: list[HandedOutJob] = []
     for job in _due_jobs(queue, now_ms):
         if len(seen) >= limit:
             break

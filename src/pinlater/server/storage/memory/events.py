@@ -18,7 +18,7 @@ from pinlater.domain.transitions import (
     status_when_requeued,
 )
 from pinlater.server.storage.memory.record import HeldClaim, MemoryJob
-from pinlater.server.storage.values import Ack, Checkpoint
+from pinlater.server.storage.values import JobAck, JobCheckpoint
 
 
 def claim(job: MemoryJob, holder: Holder, timeout_ms: int, now_ms: int) -> None:
@@ -29,7 +29,7 @@ def claim(job: MemoryJob, holder: Holder, timeout_ms: int, now_ms: int) -> None:
     job.updated_at_ms = now_ms
 
 
-def succeed(job: MemoryJob, ack: Ack, now_ms: int) -> None:
+def succeed(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
     """A clean first success leaves no record of the attempt: it would say nothing that the job doesn't."""
     if job.attempts:
         _record_attempt(job, "succeeded", now_ms)
@@ -37,7 +37,7 @@ def succeed(job: MemoryJob, ack: Ack, now_ms: int) -> None:
     _finish(job, JobState.SUCCEEDED, now_ms)
 
 
-def fail(job: MemoryJob, ack: Ack, now_ms: int) -> None:
+def fail(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
     """Back to the queue after the delay, or FAILED. An empty error leaves the one before to be seen."""
     _record_attempt(job, "failed", now_ms, ack.error_type, ack.error_text)
     if ack.error_type or ack.error_text:
@@ -55,7 +55,7 @@ def time_out(job: MemoryJob, now_ms: int) -> None:
     _spend(job, now_ms, final=False)
 
 
-def checkpoint(job: MemoryJob, progress: Checkpoint, now_ms: int) -> None:
+def checkpoint(job: MemoryJob, progress: JobCheckpoint, now_ms: int) -> None:
     """Saves progress and renews the claim, or gives the job back to the queue with it."""
     assert job.claim is not None  # noqa: S101
     job.run_after_ms = now_ms if progress.run_after_ms is None else progress.run_after_ms

@@ -12,10 +12,10 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.queue_state import PriorityJobs, QueueState
 from pinlater.server.storage.memory.record import HeldClaim, MemoryJob
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef
+from pinlater.server.storage.values import Acked, ClaimRef, JobAck, JobCheckpoint
 
 
-def finish(queue: QueueState, job: MemoryJob, ack: Ack, now_ms: int) -> Acked:
+def finish(queue: QueueState, job: MemoryJob, ack: JobAck, now_ms: int) -> Acked:
     """A success or a failure of any holder's claim, or of the claim with the ack's token."""
 
     def end_attempt(line: PriorityJobs) -> None:
@@ -29,7 +29,7 @@ def finish(queue: QueueState, job: MemoryJob, ack: Ack, now_ms: int) -> Acked:
     return _in_hand(queue, job, end_attempt, lambda claim: ack.token is None or claim.holder.token == ack.token)
 
 
-def checkpoint(queue: QueueState, job: MemoryJob, progress: Checkpoint, now_ms: int) -> Acked:
+def checkpoint(queue: QueueState, job: MemoryJob, progress: JobCheckpoint, now_ms: int) -> Acked:
     """Fenced by the token, or by the source if there is none."""
 
     def allowed(claim: HeldClaim) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pinlater.domain.job import Attempt, ClaimedJob, Holder, JobState, NewJob, StoredJob, UniqueKey
+from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, NewJob, StoredJob, UniqueKey
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 
@@ -81,9 +81,9 @@ class MemoryJob:
     def expired(self, now_ms: int) -> bool:
         return self.expires_at_ms is not None and self.expires_at_ms < now_ms
 
-    def handed_out(self, deadline_ms: int) -> ClaimedJob:
+    def handed_out(self, deadline_ms: int) -> HandedOutJob:
         """What a claim gives; `deadline_ms` 0 for one that only looks."""
-        return ClaimedJob(
+        return HandedOutJob(
             id=self.id,
             priority=self.priority,
             body=self.body,

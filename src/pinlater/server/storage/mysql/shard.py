@@ -18,7 +18,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, Unavailable
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import ClaimedJob, StoredJob
+from pinlater.domain.job import HandedOutJob, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.connections import WRITERS, Connections
@@ -45,14 +45,14 @@ from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import Snapshots
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
     Capabilities,
-    Checkpoint,
     Claimed,
     ClaimOrder,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Member,
     Owners,
@@ -290,7 +290,7 @@ class MysqlShard(RelationalShard):
             self._unknown_claims.update(call.holder.token for order in orders for call in order.calls)
             raise
 
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
     async def changed_queues(self) -> Sequence[str]:
@@ -300,14 +300,16 @@ class MysqlShard(RelationalShard):
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+    async def checkpoint_jobs(
+        self, checkpoints: Sequence[JobCheckpoint], now_ms: int
+    ) -> Sequence[Acked | PinLaterError]:
         return await self._opened.other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
+    ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._opened.readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:

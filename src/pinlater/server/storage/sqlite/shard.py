@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
-from pinlater.domain.job import ClaimedJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.relational.dialect import Dialect
@@ -41,13 +41,13 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
     Capabilities,
     Claimed,
     ClaimOrder,
     Inserted,
     InsertRequest,
+    JobAck,
     JobKey,
     Page,
     PageRow,
@@ -216,7 +216,7 @@ class SqliteShard(RelationalShard):
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         return await self._open.writer.carry_out(lambda t: claiming.claim(t, orders, now_ms))
 
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class SqliteShard(RelationalShard):
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
+    ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
