@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.addresses import Address
+from pinlater.server.config.addresses import SentinelAddress
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.load import load
 from pinlater.server.config.mysql_url import MysqlUrl
@@ -23,7 +23,7 @@ from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 SECRET = "s3cret-Word"
-SENTINELS = (Address("s1", 26379), Address("::1", 7))
+SENTINELS = (SentinelAddress("s1", 26379), SentinelAddress("::1", 7))
 # The shortest URL of each kind.
 URLS = {"mysql": "mysql://db", "redis": "redis://r"}
 EACH_KIND = pytest.mark.parametrize("kind", list(URLS))
@@ -93,7 +93,7 @@ def test_what_a_url_of_redis_leaves_out_comes_from_the_settings() -> None:
     of_sentinels = RedisEndpoint("", 6379, "jobs", "p", sentinels=SENTINELS, master="m")
     assert the_shard("redis://?master=m", redis=given_elsewhere) == of_sentinels
     found = the_shard("redis://?master=m&sentinel=other", redis=given_elsewhere)
-    assert found == replace(of_sentinels, sentinels=(Address("other", 26379),))
+    assert found == replace(of_sentinels, sentinels=(SentinelAddress("other", 26379),))
 
 
 @EACH_KIND

@@ -13,7 +13,7 @@ from pinlater.client._servers import Address
 from pinlater.client._thrift import AnswerDecoder, encode_request
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
 from pinlater.domain.clock import Clock
-from pinlater.server.thrift.answers import Delivery
+from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._server import HOST, PORT, MemoryServer
 from pinlater.wire.framing import LENGTH_BYTES
@@ -31,7 +31,7 @@ class _Caller:
         self.over_limit = False
         self.last_request = False
         self.active_at_s = 0.0
-        self.handed_out: Delivery | None = None
+        self.handed_out: DequeueAnswer | None = None
         self.peer = self.host = HOST
 
 

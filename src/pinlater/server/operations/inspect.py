@@ -19,8 +19,8 @@ from pinlater.server.operations.addressing import (
 from pinlater.server.operations.merged_rows import (
     END,
     PAGE_ROWS,
-    Found,
     MergedRows,
+    ScannedRow,
     ScanPosition,
     page_of,
     parse_continuation,
@@ -162,7 +162,7 @@ class Inspect:
             return ScanResult(())
         jobs: list[tuple[str, StoredJob]] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
-        last: Found | None = None
+        last: ScannedRow | None = None
         seen = 0
         merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
         async for found in merged.rows():

@@ -28,7 +28,7 @@ from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, Store
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
-from pinlater.server.sharding.health import Health, speaks_of_shard
+from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
 from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import InOrderStore, Shard, SharedStore
@@ -146,7 +146,7 @@ class ShardLanes:
         self.settings = settings or ShardingSettings()
         self.takes_enqueues = takes_enqueues
         self.closed_to_enqueues_at = None if takes_enqueues else clock.monotonic()
-        self.health = Health(self.settings, clock.monotonic, spread)
+        self.health = ShardHealth(self.settings, clock.monotonic, spread)
         self.healthy = True
         self.stalled = False  # a call has been under way for longer than it should
         self.opened = opened

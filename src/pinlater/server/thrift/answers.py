@@ -26,7 +26,7 @@ I32_MAX = 2**31 - 1
 _QUEUES_A_TURN = 250
 
 
-class Delivery(types.PinLaterDequeueResponse):
+class DequeueAnswer(types.PinLaterDequeueResponse):
     """A dequeue's answer that remembers what it hands out, in case it can't be written."""
 
     __slots__ = ("claimed", "queue")
