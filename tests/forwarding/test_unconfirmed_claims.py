@@ -12,7 +12,7 @@ from pinlater.domain.errors import OutcomeUnknown
 from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.forwarding import messages
 from pinlater.server.forwarding.forward_lane import ForwardLane
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.forwarding.unconfirmed_claims import (
     KEPT_S,
     AnsweredClaims,
@@ -26,7 +26,7 @@ from tests.forwarding.two_servers import Asker, Owner, until
 
 
 def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
-    return ForwardLane(asker.link, Kind.CLAIM, "1", takes_lists=False)
+    return ForwardLane(asker.link, CallKind.CLAIM, "1", takes_lists=False)
 
 
 def wish(token: str) -> ClaimRequest:

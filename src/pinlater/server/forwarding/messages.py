@@ -37,7 +37,7 @@ _length = Struct(">I")
 T = TypeVar("T")
 
 
-class Kind(IntEnum):
+class CallKind(IntEnum):
     """The calls that are forwarded: those of the lanes."""
 
     INSERT = 0
@@ -93,20 +93,20 @@ _count = msgspec.msgpack.Decoder(int)
 _names = msgspec.msgpack.Decoder(list[str])
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
-    Kind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
-    Kind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
-    Kind.FINISH: msgspec.msgpack.Decoder(list[JobAck]),
-    Kind.EXTEND: msgspec.msgpack.Decoder(list[ClaimRef]),
-    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[JobCheckpoint]),
-    Kind.RELEASE: msgspec.msgpack.Decoder(list[ClaimRef]),
+    CallKind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
+    CallKind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
+    CallKind.FINISH: msgspec.msgpack.Decoder(list[JobAck]),
+    CallKind.EXTEND: msgspec.msgpack.Decoder(list[ClaimRef]),
+    CallKind.CHECKPOINT: msgspec.msgpack.Decoder(list[JobCheckpoint]),
+    CallKind.RELEASE: msgspec.msgpack.Decoder(list[ClaimRef]),
 }
 _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
-    Kind.INSERT: msgspec.msgpack.Decoder(list[Inserted | None]),
-    Kind.CLAIM: msgspec.msgpack.Decoder(list[Claimed | None]),
-    Kind.FINISH: msgspec.msgpack.Decoder(list[Acked | None]),
-    Kind.EXTEND: msgspec.msgpack.Decoder(list[Acked | None]),
-    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[Acked | None]),
-    Kind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.INSERT: msgspec.msgpack.Decoder(list[Inserted | None]),
+    CallKind.CLAIM: msgspec.msgpack.Decoder(list[Claimed | None]),
+    CallKind.FINISH: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.EXTEND: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.CHECKPOINT: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
 }
 _NONE = msgspec.Raw(_encoder.encode([]))
 LOOK_AT_OWNERS = Part(LOOK, LOOK, "", _NONE, NO_END_MS)
