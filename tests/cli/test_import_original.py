@@ -19,7 +19,7 @@ import pytest
 from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
 from pinlater.import_original import source as reading
-from pinlater.import_original.copy import Copy, Plan
+from pinlater.import_original.copy import Copy, CopyPlan
 from pinlater.import_original.old_server import Tls, server_of
 from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
@@ -453,7 +453,7 @@ def test_into_several_mysql_shards_too_each_job_comes_once(
 async def test_an_original_server_is_refused_as_the_one_to_copy_into() -> None:
     """It knows no unique keys, so a second run would double everything."""
     async with FakeServer() as server, AsyncClient(server.address, request_keys=False) as client:
-        copy = Copy(Plan(), client, lambda _: None, lambda *_: None, lambda: 0.0)
+        copy = Copy(CopyPlan(), client, lambda _: None, lambda *_: None, lambda: 0.0)
         with pytest.raises(CallerError, match="is an original PinLater"):
             await copy.run([])
         assert server.called("enqueueJobs") == []

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from pinlater.client._connection import ClientConnection, connect
-from pinlater.client._servers import Address
+from pinlater.client._servers import ServerAddress
 from pinlater.client.errors import ConnectionLost
 from pinlater.wire.codec import Decoder, encode_reply
 from pinlater.wire.framing import FrameSplitter
@@ -43,7 +43,7 @@ async def line() -> AsyncIterator[tuple[ClientConnection, Peer]]:
     accepted: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda r, w: accepted.set_result(Peer(r, w)), "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
-    connection = await connect(Address(host, port), 1 << 20, 5)
+    connection = await connect(ServerAddress(host, port), 1 << 20, 5)
     peer = await accepted
     yield connection, peer
     await connection.close()

@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import Outcome
-from pinlater.server.storage.values import Checkpoint, ClaimCall, ClaimOrder, Inserted, InsertRequest, TimeToLive
+from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobCheckpoint, TimeToLive
 from tests.contract.desk import Desk, Held
 from tests.mysql.rig import Rig
 from tests.shared_shards.rig import QUEUE
@@ -64,7 +64,7 @@ async def test_a_job_in_hand_is_gone_with_its_queue(rig: Rig, desk: Desk, other:
     acts = {
         "finish": lambda: desk.succeed(held.key, token=held.holder.token),
         "fail": lambda: desk.fail(held.key, token=held.holder.token),
-        "checkpoint": lambda: desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"new")),
+        "checkpoint": lambda: desk.checkpoint(JobCheckpoint(held.key, "worker", held.holder.token, b"new")),
         "extend": lambda: desk.heartbeat(held.ref),
         "release": lambda: desk.release(held.ref),
         "cancel": lambda: desk.cancel(held.key),

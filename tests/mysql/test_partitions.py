@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.connection import MysqlConnection, connect
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import TimeToLive
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
@@ -56,7 +56,7 @@ async def rows(server: DatabaseServer) -> AsyncIterator[Rows]:
 
 @pytest.fixture
 async def desk(server: DatabaseServer, rows: Rows) -> AsyncIterator[Desk]:
-    endpoint = Endpoint(server.host, server.port, server.user, server.password, rows.database)
+    endpoint = MysqlEndpoint(server.host, server.port, server.user, server.password, rows.database)
     desk = Desk(lambda: MysqlShard(endpoint, MysqlSettings(partition_hours=1)))
     await desk.open()
     await desk.shard.create_queues([QUEUE], desk.now)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import ClaimedJob
+from pinlater.domain.job import HandedOutJob
 from pinlater.domain.slices import SLICES
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory.shard import MemoryShard
@@ -37,9 +37,9 @@ async def begins(shards: Shards, turns: int = 400) -> Counter[str]:
     return found
 
 
-def job(shards: Shards, *, priority: int = 1, due_for_ms: int = 0) -> ClaimedJob:
+def job(shards: Shards, *, priority: int = 1, due_for_ms: int = 0) -> HandedOutJob:
     now_ms = shards.clock.now_ms()
-    return ClaimedJob(1, priority, b"", 1, 1, 1, None, now_ms, now_ms - due_for_ms, now_ms)
+    return HandedOutJob(1, priority, b"", 1, 1, 1, None, now_ms, now_ms - due_for_ms, now_ms)
 
 
 async def test_most_claims_begin_on_the_own_shard_and_some_look_at_the_others(shards: Shards) -> None:

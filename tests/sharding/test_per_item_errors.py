@@ -169,7 +169,7 @@ async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm
 def _note_sizes(store: Any, sizes: list[int]) -> None:
     finish_jobs = store.finish_jobs
 
-    async def noting(acks: Sequence[stored.Ack], now_ms: int) -> Sequence[Acked]:
+    async def noting(acks: Sequence[stored.JobAck], now_ms: int) -> Sequence[Acked]:
         sizes.append(len(acks))
         answer: Sequence[Acked] = await finish_jobs(acks, now_ms)
         return answer

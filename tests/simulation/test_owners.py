@@ -12,7 +12,7 @@ import pytest
 from pinlater.client import Job
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.config.settings import Settings
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.storage.values import NO_OWNER
 from tests.simulation.cluster import Cluster, Server, settings_of
@@ -181,7 +181,7 @@ def test_a_server_that_stops_answers_what_other_servers_have_sent() -> None:
         await asyncio.sleep(0.05)
         assert asker.app is not None
         assert asker.app.cluster.forwarding is not None
-        assert asker.app.cluster.forwarding.sent.whole.items[Kind.INSERT] > 0
+        assert asker.app.cluster.forwarding.sent.whole.items[CallKind.INSERT] > 0
         owner.stop(grace_s=20.0)
         while not all(task.done() for task in sent):
             await asyncio.sleep(0.01)

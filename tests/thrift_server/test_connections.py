@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.server.operations.values import Dequeued
+from pinlater.server.operations.values import DequeueResult
 from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
@@ -233,7 +233,7 @@ async def test_what_is_under_way_is_carried_out_although_its_caller_is_gone(
 async def unread_jobs(desk: Desk) -> Client:
     """A client that was sent more jobs than the kernel takes, and has read nothing of them."""
     large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 14_000_000)])
-    desk.operations.answers["dequeue"] = Dequeued([large])
+    desk.operations.answers["dequeue"] = DequeueResult([large])
     client = await desk.connect()
     client.read_no_further()
     client.send("dequeueJobs", request=DEQUEUE)
