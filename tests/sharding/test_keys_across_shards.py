@@ -224,7 +224,7 @@ async def test_after_a_change_a_unique_enqueue_is_refused_while_one_that_may_hol
 
 
 @on_farm(shards=("1", "2"))
-async def test_once_the_old_keys_are_gone_nobody_is_asked_any_more(farm: Farm) -> None:
+async def test_no_other_shard_is_asked_once_the_old_keys_are_gone(farm: Farm) -> None:
     for number in range(10):
         await farm.enqueue(b"x", unique=f"k{number}")
     await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
@@ -264,7 +264,7 @@ async def test_a_server_that_starts_after_a_change_knows_of_it(farm: Farm) -> No
 
 
 @on_farm()
-async def test_a_restart_without_a_change_asks_nobody(farm: Farm) -> None:
+async def test_after_a_restart_without_a_change_no_other_shard_is_asked(farm: Farm) -> None:
     """So that a shard that is away then refuses no unique enqueue whose home is another."""
     await farm.learn(after_s=61)
     await farm.enqueue(b"x", unique="k")

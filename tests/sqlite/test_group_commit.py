@@ -68,7 +68,7 @@ async def test_a_call_that_changes_nothing_commits_nothing(either: Bench) -> Non
     assert either.shard.commits == before
 
 
-async def test_what_was_answered_can_be_read_at_once(either: Bench) -> None:
+async def test_an_inserted_job_can_be_read_at_once(either: Bench) -> None:
     for _ in range(20):
         [key] = await either.insert()
         [job] = await either.shard.lookup_jobs([key], bodies=True)

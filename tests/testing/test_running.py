@@ -252,7 +252,7 @@ async def test_a_worker_without_a_queue_says_so(pinlater_service: InProcessServi
             await worker.run_until_idle(client=client)
 
 
-async def test_a_queue_that_nobody_serves_is_an_error(service: InProcessService, office: Office) -> None:
+async def test_a_queue_without_a_task_is_an_error(service: InProcessService, office: Office) -> None:
     with pytest.raises(ValueError, match="no task for queue 'mial'"):
         await service.run_until_idle(office.worker, queues=["mial"])
 
@@ -467,7 +467,7 @@ async def test_a_handler_that_takes_longer_than_its_claim_loses_it(pinlater_serv
         assert pinlater_service.job(placed.descriptor).attempts[0].outcome == "timed_out"
 
 
-async def test_jobs_of_tasks_that_nobody_knows_are_left(service: InProcessService, office: Office) -> None:
+async def test_jobs_of_unknown_tasks_stay_pending(service: InProcessService, office: Office) -> None:
     service.client.enqueue("mail", [office.send.job("x")._replace(headers={"pinlater-task": "newer"})])
     assert await service.run_until_idle(office.worker) == []
     assert [job.state for job in service.jobs("mail")] == [JobState.PENDING]

@@ -1,4 +1,4 @@
-"""The watch: shards out of use are left alone, tried again, and brought up to date when they are back."""
+"""The shard monitor: servers do not use unreachable shards, probe them, and bring them up to date once they answer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_transitions_are_logged_and_counted_once_each(caplog: pytest.LogCaptureF
     assert texts.count("a shard is reachable again") == 1
 
 
-def test_another_reason_of_a_shard_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_reason_of_an_unreachable_shard_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A database that was off and then refuses the login needs another remedy than one that is off."""
     caplog.set_level(logging.INFO, "pinlater.server.sharding")
 
@@ -122,7 +122,7 @@ async def test_a_stopped_server_is_out_of_use_within_three_seconds(farm: Farm) -
 
 
 @on_farm()
-async def test_what_waits_in_a_lane_is_answered_when_the_shard_goes_out_of_use(farm: Farm) -> None:
+async def test_requests_that_wait_in_a_lane_fail_when_the_shard_goes_out_of_use(farm: Farm) -> None:
     jobs = [await farm.put("1") for _ in range(3)]
     await farm.dequeue()
     farm.store("1").hangs("finish_jobs")
