@@ -273,7 +273,9 @@ def test_a_setting_with_a_flag_of_its_own_may_come_by_set_too(offline: Pinlater,
 
 
 @pytest.mark.parametrize(("setting", "name"), [("http", "HTTP"), ("thrift", "Thrift")])
-def test_a_port_that_is_taken_is_said_with_who_wanted_it(offline: Pinlater, setting: str, name: str) -> None:
+def test_an_error_about_a_taken_port_names_the_listener_that_wanted_it(
+    offline: Pinlater, setting: str, name: str
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

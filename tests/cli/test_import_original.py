@@ -404,7 +404,7 @@ def test_the_shard_file_of_the_original_gives_the_addresses_and_users(
     assert pinlater("import-original").code == 2
 
 
-def test_a_user_who_may_only_read_will_do(old: OldServer, name: str, pinlater: Pinlater) -> None:
+def test_the_import_needs_only_a_user_that_may_read(old: OldServer, name: str, pinlater: Pinlater) -> None:
     old.make(name, [OldRow(b"a")])
     old.make(f"{name}2", [OldRow(b"a")])
     user = f"reader{uuid4().hex[:8]}"

@@ -172,7 +172,7 @@ async def test_a_server_that_hangs_leaves_time_for_the_next() -> None:
         assert len(hung.called("getJobCount")) <= 2
 
 
-async def test_a_client_rides_over_a_restart() -> None:
+async def test_a_call_is_repeated_until_the_server_has_restarted() -> None:
     async with FakeServer(createQueue=lambda _: None) as server, AsyncClient(server.address) as client:
         await client.create_queue("q")
         await server.stop()

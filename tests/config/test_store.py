@@ -250,7 +250,7 @@ def test_complaints_show_no_more_than_the_place(text: str, shown: str) -> None:
 
 
 @EACH_KIND
-def test_a_shard_file_is_found_beside_the_settings(kind: str, tmp_path: Path) -> None:
+def test_a_shard_file_is_found_in_the_folder_of_the_settings(kind: str, tmp_path: Path) -> None:
     location = StoreLocation(kind, shard_file=tmp_path / "shards.json")
     assert parse_store(f"{kind}:shards.json", tmp_path) == location
     assert str(parse_store(f"{kind}:shards.json")) == f"{kind}:shards.json"

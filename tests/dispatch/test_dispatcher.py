@@ -239,7 +239,7 @@ async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> No
     await stage.shards.close()
 
 
-async def test_a_release_whose_answer_was_lost_wakes_who_waits() -> None:
+async def test_a_release_whose_answer_was_lost_wakes_a_waiter() -> None:
     """The second try finds nothing to release, and the job waits already."""
 
     class Forgetful(MemoryShard):

@@ -389,7 +389,7 @@ async def test_a_client_that_leaves_within_its_request_is_no_fault_of_ours(caplo
     assert "the client is gone" in str(getattr(caplog.records[-1], "reason", ""))
 
 
-async def test_a_refusal_says_its_reason_beside_the_number(site: Site) -> None:
+async def test_a_refusal_has_a_status_number_and_a_reason(site: Site) -> None:
     reader, writer = await site.connect()
     writer.write(b"nonsense\r\n\r\n")
     assert (await until_closed(reader)).startswith(b"HTTP/1.1 400 Bad Request\r\n")

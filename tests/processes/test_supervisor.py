@@ -114,7 +114,7 @@ async def test_not_ready_are_all_and_the_reason_is_said_once(many: Make) -> None
     assert await one.get("/healthz") == (200, "ok\n")
 
 
-async def test_one_that_is_not_ready_is_named_beside_one_that_is(many: Make) -> None:
+async def test_readyz_names_a_process_that_is_not_ready(many: Make) -> None:
     one = many(2)
     one.behave(1, "unready")
     await one.start()

@@ -50,7 +50,7 @@ async def test_a_claim_times_out_after_ten_minutes_unless_configured(here: Wire,
     assert await here.bodies("q") == [b"x"]
 
 
-async def test_a_time_out_on_the_last_attempt_fails_and_keeps_the_claim_for_who_looks(here: Wire, rig: Rig) -> None:
+async def test_a_time_out_on_the_last_attempt_fails_the_job_and_keeps_its_last_claim(here: Wire, rig: Rig) -> None:
     descriptor, _ = await in_hand(here, numAttemptsAllowed=1)
     rig.clock.advance(ms=TIMEOUT_MS + 1)
     await rig.core.sweeps.time_out_claims()
@@ -163,7 +163,7 @@ async def test_a_checkpoint_never_revives_a_job_that_is_not_in_hand(here: Wire) 
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------------
-async def test_with_a_token_only_the_present_holder_counts_and_others_learn_who_holds(here: Wire, rig: Rig) -> None:
+async def test_with_a_token_only_the_present_holder_counts_and_others_learn_its_name(here: Wire, rig: Rig) -> None:
     descriptor, old = await in_hand(here, numAttemptsAllowed=9)
     await here.ack("q", failed=[descriptor])
     rig.clock.advance(ms=7)

@@ -173,7 +173,7 @@ async def test_an_old_clients_bytes_hold_nothing_but_the_originals_fields_and_ar
     assert info.jobDescriptor.split(":")[2] == "p1"
 
 
-async def test_additions_are_skipped_as_unknown_fields_by_who_does_not_know_them(wire: Wire, queue: str) -> None:
+async def test_clients_that_do_not_know_an_additional_field_skip_it(wire: Wire, queue: str) -> None:
     """An answer's required fields all have ids below 100, and ours only follow: a reader that skips them sees the original."""
     await wire.enqueue(queue, b"one", headers={"a": "b"})
     wire.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest(queueName=queue, limit=1))

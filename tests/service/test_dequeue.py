@@ -44,7 +44,7 @@ async def test_two_jobs_wake_two_waiters_of_one(world: World) -> None:
     assert [bool((await task).jobs) for task in waiting].count(True) == 2
 
 
-async def test_draining_answers_those_who_wait_empty(world: World) -> None:
+async def test_a_drain_answers_waiting_dequeues_without_jobs(world: World) -> None:
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
     world.dispatcher.drain()

@@ -48,7 +48,7 @@ async def test_callers_with_wrong_names_share_one_look() -> None:
     assert store.calls["list_queues"] == before + 1
 
 
-async def test_one_who_gives_up_does_not_take_the_look_from_the_others() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_refresh_of_the_others() -> None:
     store = FaultyShard(MemoryShard("1"))
     cache = await cache_on(store)
     await store.create_queues(["a"], 0)

@@ -66,7 +66,7 @@ async def test_all_claims_of_a_turn_begin_on_one_shard(shards: Shards) -> None:
         (None, {}, "2"),
     ],
 )
-async def test_older_and_more_urgent_jobs_elsewhere_go_first(
+async def test_older_and_more_urgent_jobs_of_other_shards_go_first(
     shards: Shards, own: dict[str, int] | None, other: dict[str, int], first: str
 ) -> None:
     """None: the last claim there found no job."""

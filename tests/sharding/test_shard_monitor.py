@@ -178,7 +178,7 @@ async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_b
 
 
 @on_farm()
-async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_away(farm: Farm) -> None:
+async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_unreachable(farm: Farm) -> None:
     """The caller is told so; repeating is safe."""
     farm.store("1").dead = "gone"
     await farm.core.shard_monitor.ping_all()
@@ -213,7 +213,7 @@ async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) 
 
 
 @on_farm()
-async def test_the_stats_of_all_queues_have_those_that_another_server_has_just_made(farm: Farm) -> None:
+async def test_the_stats_of_all_queues_include_one_that_another_server_has_just_made(farm: Farm) -> None:
     await farm.store("2").within.create_queues(["new"], 0)
     assert [stats.queue for stats in await farm.service.queues.queue_stats([])] == ["new", "q"]
 

@@ -40,7 +40,7 @@ class InOrder(Random):
 
 
 @on_farm()
-async def test_an_enqueue_goes_elsewhere_when_its_shard_has_surely_stored_nothing(farm: Farm) -> None:
+async def test_an_enqueue_goes_to_another_shard_if_its_shard_has_surely_stored_nothing(farm: Farm) -> None:
     farm.store("1").dead = farm.store("2").dead = "connection refused"
     for _ in range(10):
         assert shards_of(await farm.enqueue(b"x", b"y")) == ["3", "3"]
@@ -134,7 +134,7 @@ async def test_an_enqueue_of_unknown_outcome_is_not_stored_on_another_shard(farm
 
 
 @on_farm()
-async def test_a_hung_insert_is_given_up_and_those_behind_it_go_elsewhere(farm: Farm) -> None:
+async def test_a_hung_insert_is_given_up_and_those_behind_it_go_to_other_shards(farm: Farm) -> None:
     """Nothing is known of the one under way; the others have not begun."""
     fault = farm.store("1").hangs("insert_jobs")
     calls = []
@@ -448,7 +448,7 @@ async def test_a_hung_shard_is_left_out_of_a_count_after_its_time_limit(farm: Fa
 
 
 @on_farm()
-async def test_sweeps_go_on_beside_a_hung_shard(farm: Farm) -> None:
+async def test_sweeps_continue_on_other_shards_while_one_hangs(farm: Farm) -> None:
     for name in "123":
         await farm.put(name)
     await farm.dequeue()

@@ -123,7 +123,7 @@ async def test_its_clock_jumps_indeed(rig: AnyRig, jumping: Jumping) -> None:
 
 
 @JUMPS
-async def test_a_server_that_starts_after_a_jump_goes_by_the_time_of_those_that_are_there(
+async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_servers(
     start: Start, jumping: Jumping, jump_s: int
 ) -> None:
     """By the database's time it would end their claims, or they would end its claims."""

@@ -35,7 +35,7 @@ def test_counters_of_queues_methods_and_events_add_up() -> None:
     assert shown["thrift_bad_frames"] == 3
 
 
-def test_a_percentile_of_all_is_that_of_one_who_had_seen_it_all() -> None:
+def test_a_joined_percentile_equals_that_of_one_histogram_of_all_values() -> None:
     """The mean of the percentiles would be another number."""
     random = Random(1)
     parts, whole = [Histogram(1000) for _ in range(3)], Histogram(1000)

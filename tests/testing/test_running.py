@@ -97,7 +97,9 @@ def test_a_call_is_found_by_its_arguments_however_they_were_written(service: InP
     assert service.assert_enqueued(office.mail, Mail("a", "hello")).arguments == {"mail": Mail("a")}
 
 
-def test_a_call_that_was_not_made_is_told_with_those_that_were(service: InProcessService, office: Office) -> None:
+def test_the_error_about_a_missing_enqueue_lists_the_enqueues_that_were_made(
+    service: InProcessService, office: Office
+) -> None:
     with pytest.raises(AssertionError, match=r"send\(to='x', copies=1\) was not enqueued; enqueued were: none of this"):
         service.assert_enqueued(office.send, "x")
     for copies in range(25):
@@ -335,7 +337,7 @@ async def test_many_jobs_of_many_queues_side_by_side_all_run(pinlater_service: I
     assert all(job.state is JobState.SUCCEEDED for n in range(4) for job in pinlater_service.jobs(f"q{n}"))
 
 
-async def test_a_batch_run_says_that_the_server_is_away_instead_of_waiting_for_it() -> None:
+async def test_run_until_idle_raises_if_the_server_is_unreachable_instead_of_waiting() -> None:
     worker = Worker()
 
     @worker.task("q")
