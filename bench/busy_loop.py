@@ -16,10 +16,10 @@ from pathlib import Path
 
 import uvloop
 
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun
 from bench.load import percentiles_ms
 from bench.results import RowResult, median_of
 from bench.sqlite_stores import SqliteStore
-from bench.workplace import BODY, QUEUE, Workplace
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
@@ -29,7 +29,7 @@ from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, Job
 TASKS = 64
 
 
-def busy_loop(place: Workplace) -> RowResult:
+def busy_loop(place: BenchmarkRun) -> RowResult:
     """Ratio of the rates, and the slowest job beside a busy loop."""
     runs = []
     for _ in range(max(1, place.sizes.repeats - 2)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from bench.workplace import BODY, QUEUE
+from bench.benchmark_run import BODY, QUEUE
 from pinlater.domain.clock import Clock
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob

@@ -94,7 +94,7 @@ async def test_a_retired_connection_closes_when_its_last_call_is_given_up(
         assert await peer._reader.read() == b""
 
 
-async def test_answers_out_of_order_reach_nobody(line: tuple[ClientConnection, Peer]) -> None:
+async def test_an_answer_out_of_order_fails_all_calls_of_the_connection(line: tuple[ClientConnection, Peer]) -> None:
     connection, peer = line
     calls = [ask(connection), ask(connection)]
     await peer.wait_for(2)
@@ -145,7 +145,9 @@ async def test_an_answer_that_was_read_but_not_handed_out_is_seen_too(line: tupl
     assert await call == {"a"}
 
 
-async def test_what_is_no_answer_or_a_lost_line_shows_nothing(line: tuple[ClientConnection, Peer]) -> None:
+async def test_unread_gives_nothing_after_an_invalid_answer_or_a_lost_connection(
+    line: tuple[ClientConnection, Peer],
+) -> None:
     connection, peer = line
     call = ask(connection)
     await peer.wait_for(1)

@@ -35,7 +35,7 @@ def test_an_address_has_a_host_and_perhaps_a_port(text: str, address: ServerAddr
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:b", "a:0", "a:70000", "[::1", "[::1]x", "a b:1", "a:-1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_server_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a server address"):
         parse_address(text)
 

@@ -116,7 +116,7 @@ def test_a_broken_file_is_logged_loudly_and_once_for_each_content(
     assert "the last good values stay" in errors[0].getMessage()
 
 
-def test_a_file_that_vanishes_keeps_the_last_good_limits(limits: Path) -> None:
+def test_the_last_good_limits_stay_if_the_file_is_deleted(limits: Path) -> None:
     file = RateLimitFile(limits)
     limits.unlink()
     assert not file.refresh()
@@ -124,7 +124,7 @@ def test_a_file_that_vanishes_keeps_the_last_good_limits(limits: Path) -> None:
     assert file.last_error == f"{limits} can't be read: No such file or directory"
 
 
-def test_a_mended_file_has_no_error_any_more(limits: Path) -> None:
+def test_a_corrected_file_has_no_error(limits: Path) -> None:
     file = RateLimitFile(limits)
     limits.write_text("{")
     file.refresh()

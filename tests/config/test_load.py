@@ -208,7 +208,7 @@ def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
     assert load(env={"PINLATER_CONFIG": str(path)}).settings.http.port == 7
 
 
-def test_a_frame_that_holds_no_body_is_refused_with_the_place_to_mend(tmp_path: Path) -> None:
+def test_a_frame_limit_below_the_body_limit_is_refused_with_its_line(tmp_path: Path) -> None:
     found = problems(toml(tmp_path, "[thrift]\nmax_frame_bytes = '1 MiB'\n"))
     assert any(
         "hold no body of jobs.max_body_bytes" in problem and ":2: thrift.max_frame_bytes" in problem

@@ -74,7 +74,7 @@ def test_shards_are_in_the_order_of_their_numbers(path: Path) -> None:
     assert [place.name for place in find_shards(settings(path))] == ["9", "10", "100"]
 
 
-def test_what_an_entry_leaves_out_comes_from_the_settings(path: Path, tmp_path: Path) -> None:
+def test_missing_fields_of_an_entry_come_from_the_settings(path: Path, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("from a file")
     path.write_text(
         '{"db1": {"master": {"host": "h", "port": "3306"}}, "db2": {"socket": "/s", "passwd": "", "tls": true}}'
@@ -117,7 +117,7 @@ def entry(**changes: Any) -> str:
         (entry(tls=1), "'db1': tls is not true or false"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_key(path: Path, text: str, complaint: str) -> None:
+def test_an_error_in_the_file_is_reported_with_its_key(path: Path, text: str, complaint: str) -> None:
     path.write_text(text)
     with pytest.raises(FileBroken) as caught:
         find_shards(settings(path))

@@ -76,7 +76,7 @@ def test_a_url_is_taken_apart(text: str, expected: MysqlUrl | RedisUrl) -> None:
     assert (found.url, found.kind) == (expected, "mysql" if isinstance(expected, MysqlUrl) else "redis")
 
 
-def test_what_a_url_of_mysql_leaves_out_comes_from_the_settings() -> None:
+def test_missing_parts_of_a_mysql_url_come_from_the_settings() -> None:
     given_elsewhere = MysqlSettings(user="jobs", password="p", database_prefix="plater")
     assert the_shard("mysql://db", mysql=given_elsewhere) == MysqlEndpoint("db", 3306, "jobs", "p", "plater_1")
     assert the_shard("mysql://u:q@db/x", mysql=given_elsewhere) == MysqlEndpoint("db", 3306, "u", "q", "x")
@@ -84,7 +84,7 @@ def test_what_a_url_of_mysql_leaves_out_comes_from_the_settings() -> None:
     assert str(the_shard("mysql://[::1]:3307/x")) == "[::1]:3307/x"
 
 
-def test_what_a_url_of_redis_leaves_out_comes_from_the_settings() -> None:
+def test_missing_parts_of_a_redis_url_come_from_the_settings() -> None:
     given_elsewhere = RedisSettings(user="jobs", password="p", sentinels=("s1", "[::1]:7"))
     assert the_shard("redis://r", redis=given_elsewhere) == RedisEndpoint("r", 6379, "jobs", "p")
     assert the_shard("redis://u:q@r/2", redis=given_elsewhere) == RedisEndpoint("r", 6379, "u", "q", 2)
@@ -171,7 +171,7 @@ def test_the_shard_of_a_url_follows_the_password_file(kind: str, tmp_path: Path)
         (f"redsi://u:{SECRET}@r", "did you mean redis?"),
     ],
 )
-def test_what_is_wrong_with_a_url_is_said_without_its_password(text: str, complaint: str) -> None:
+def test_an_error_in_a_url_is_reported_without_its_password(text: str, complaint: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load(flags={"store": text})
     (problem,) = caught.value.problems
@@ -250,7 +250,7 @@ def test_complaints_show_no_more_than_the_place(text: str, shown: str) -> None:
 
 
 @EACH_KIND
-def test_a_shard_file_is_found_beside_the_settings(kind: str, tmp_path: Path) -> None:
+def test_a_shard_file_is_found_in_the_folder_of_the_settings(kind: str, tmp_path: Path) -> None:
     location = StoreLocation(kind, shard_file=tmp_path / "shards.json")
     assert parse_store(f"{kind}:shards.json", tmp_path) == location
     assert str(parse_store(f"{kind}:shards.json")) == f"{kind}:shards.json"
@@ -273,7 +273,7 @@ def test_a_shard_file_is_found_beside_the_settings(kind: str, tmp_path: Path) ->
         ({"redis.memory_used_max_percent": "101"}, "out of range"),
     ],
 )
-def test_what_is_wrong_with_the_table_of_a_store_is_said_before_anything_starts(
+def test_an_error_in_the_settings_of_a_store_is_reported_before_anything_starts(
     flags: dict[str, str], complaint: str
 ) -> None:
     kind = next(iter(flags)).partition(".")[0]

@@ -48,7 +48,7 @@ async def test_a_failed_job_is_handed_out_again_with_its_next_attempt(desk: Desk
     assert (again.job.attempt, again.job.attempts_remaining, again.job.attempts_allowed) == (2, 2, 3)
 
 
-async def test_the_last_failure_makes_the_job_failed_and_keeps_its_claim_for_who_looks(desk: Desk) -> None:
+async def test_the_last_failure_makes_the_job_failed_and_keeps_its_last_claim(desk: Desk) -> None:
     held = await desk.put_and_take(attempts=1)
     desk.clock.advance(seconds=1)
 

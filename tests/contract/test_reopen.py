@@ -31,7 +31,7 @@ async def test_jobs_of_all_states_are_there_again(desk: Desk) -> None:
     await desk.assert_counters_exact()
 
 
-async def test_what_happened_to_a_job_is_there_again(desk: Desk) -> None:
+async def test_a_reopened_store_has_the_history_of_a_job(desk: Desk) -> None:
     held = await desk.put_and_take(b"old", attempts=5)
     await desk.fail(held.key, error=("E", "text"), status="x")
     await desk.take()

@@ -105,7 +105,7 @@ NOT_IN_THE_TABLE = [
 
 
 @pytest.mark.parametrize(("event", "state"), NOT_IN_THE_TABLE, ids=lambda one: one.name)
-async def test_what_is_not_in_the_table_changes_nothing(desk: Desk, event: Event, state: JobState) -> None:
+async def test_an_event_that_is_not_in_the_table_changes_nothing(desk: Desk, event: Event, state: JobState) -> None:
     key, token = await job_in(desk, state, event)
     before = await desk.look(key)
 

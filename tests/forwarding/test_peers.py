@@ -33,7 +33,7 @@ async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_tha
     assert asker.waits == [0, 1 << 255 | 5, 4, 0, None]
 
 
-async def test_what_is_asked_in_one_turn_is_one_call_in_one_frame(asker: Asker, owner: Owner) -> None:
+async def test_requests_of_one_loop_turn_are_one_call_in_one_frame(asker: Asker, owner: Owner) -> None:
     before = asker.link.frames
     answers = await asyncio.gather(*(asker.insert(request(number)) for number in range(30)))
     assert [answer.ids for answer in answers] == [[number] for number in range(30)]
@@ -152,7 +152,7 @@ async def test_an_answer_whose_caller_has_gone_is_an_orphan(asker: Asker, owner:
     assert asker.orphans == [(request(1), Inserted([1], {}, False))]
 
 
-async def test_what_is_cancelled_before_it_is_sent_is_not_sent(asker: Asker, owner: Owner) -> None:
+async def test_a_request_cancelled_before_it_is_sent_is_not_sent(asker: Asker, owner: Owner) -> None:
     gone, stays = asker.insert(request(1)), asker.insert(request(2))
     gone.cancel()
     await stays

@@ -126,7 +126,7 @@ def answered(place: int) -> AnsweredClaims:
     return AnsweredClaims(place, "1", [wish(str(place))], [claimed(place)])
 
 
-def test_claims_of_lost_connections_are_kept_without_bodies_for_a_time_and_no_more_than_so_many() -> None:
+def test_claims_of_lost_connections_are_kept_without_bodies_up_to_a_time_and_a_number() -> None:
     now_s = [time.monotonic()]
     back: list[AnsweredClaims] = []
     lost = ClaimsOfLostConnections(lambda: now_s[0], back.append)

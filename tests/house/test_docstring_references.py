@@ -49,7 +49,7 @@ def _docstrings() -> Iterator[tuple[Path, str]]:
                 yield path.relative_to(SOURCE), ast.get_docstring(node) or ""
 
 
-def test_what_docstrings_name_exists() -> None:
+def test_names_in_docstrings_exist() -> None:
     assert [(str(path), name) for path, docstring in _docstrings() for name in stale_in(docstring)] == []
 
 

@@ -99,7 +99,7 @@ async def test_a_claim_that_times_out_on_its_last_attempt_fails(store: Fixture) 
     assert store.metrics.queue("q").timeout_done == 1
 
 
-async def test_finished_jobs_vanish_after_their_own_times(store: Fixture) -> None:
+async def test_the_sweep_deletes_finished_jobs_after_their_own_times_to_live(store: Fixture) -> None:
     good, bad = await store.insert(2, attempts_allowed=1)
     await store.claim(2)
     acks = [JobAck(JobKey("q", 1, good), succeeded=True), JobAck(JobKey("q", 1, bad), succeeded=False)]

@@ -78,7 +78,7 @@ async def clear(call: Awaitable[object]) -> ShardConnectionFailed:
     return failed.value
 
 
-async def test_a_claim_passes_over_what_somebody_else_holds(rig: Rig, desk: Desk) -> None:
+async def test_a_claim_skips_jobs_that_another_transaction_has_locked(rig: Rig, desk: Desk) -> None:
     held, free = await desk.put(b"held"), await desk.put(b"free")
     async with stranger(rig, f"SELECT * FROM ready WHERE id = {held.id} FOR UPDATE"):
         assert [job.key for job in await desk.claim(2)] == [free]

@@ -82,7 +82,7 @@ async def test_a_queue_made_again_is_another_one(rig: Rig, desk: Desk, other: De
     await rig.assert_consistent(deleted=True)
 
 
-async def test_a_queue_deleted_amid_its_work_leaves_nothing_and_stops_nobody(rig: Rig, desk: Desk, other: Desk) -> None:
+async def test_a_queue_deleted_under_load_leaves_nothing_and_blocks_no_call(rig: Rig, desk: Desk, other: Desk) -> None:
     """Inserts, claims and acks continue meanwhile: each is done or told that there is no such queue."""
     gone = asyncio.Event()
 

@@ -256,7 +256,7 @@ def test_errors_are_told_apart(code: int, kind: type[PinLaterError], word: str) 
     assert "secret word" not in error.message
 
 
-async def test_a_server_without_room_for_another_connection_says_so(mortal: Rig) -> None:
+async def test_a_database_with_too_many_connections_gives_an_error_that_names_the_setting(mortal: Rig) -> None:
     """Open connections continue to work, and new ones succeed as soon as the server takes them."""
     desk = await mortal.desk()
     await desk.put()

@@ -77,7 +77,7 @@ async def odd_ack(desk: Desk, why: str) -> tuple[list[JobAck], list[Outcome], in
     return successes([claim, claim]), [Outcome.APPLIED, Outcome.ALREADY_FINAL], 0
 
 
-async def test_after_a_surprise_calls_look_first_for_a_while(rig: Rig) -> None:
+async def test_after_a_refused_ack_calls_read_first_for_a_while(rig: Rig) -> None:
     """Where jobs with a history are acked all the time, being refused stays rare."""
     desk = await rig.desk(direct=True)
     claims = await held(desk, 60)

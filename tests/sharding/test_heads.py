@@ -66,7 +66,7 @@ async def test_all_claims_of_a_turn_begin_on_one_shard(shards: Shards) -> None:
         (None, {}, "2"),
     ],
 )
-async def test_older_and_more_urgent_jobs_elsewhere_go_first(
+async def test_older_and_more_urgent_jobs_of_other_shards_go_first(
     shards: Shards, own: dict[str, int] | None, other: dict[str, int], first: str
 ) -> None:
     """None: the last claim there found no job."""
@@ -83,7 +83,7 @@ async def test_an_own_shard_that_was_empty_is_asked_again(shards: Shards) -> Non
     assert (await begins(shards))["own"] > 340
 
 
-async def test_a_shard_out_of_reach_is_not_begun_with_however_old_its_jobs_were(shards: Shards) -> None:
+async def test_a_dequeue_does_not_begin_with_an_unreachable_shard_even_if_its_jobs_are_older(shards: Shards) -> None:
     shards.heads.note("q", "own", [job(shards)])
     shards.heads.note("q", "2", [job(shards, due_for_ms=60_000)])
     lost = shards.get("2")

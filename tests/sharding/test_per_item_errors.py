@@ -49,7 +49,7 @@ def details(results: Sequence[AckResult]) -> list[str]:
 
 
 @on_farm()
-async def test_a_dequeue_claims_though_the_shard_of_one_of_its_acks_is_away(farm: Farm) -> None:
+async def test_a_dequeue_claims_although_the_shard_of_one_of_its_acks_is_unreachable(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     await farm.put("3")
     farm.lanes("2").put_out_of_use("test")
@@ -191,7 +191,7 @@ async def test_acks_alone_are_answered_item_by_item(farm: Farm) -> None:
 
 
 @on_farm()
-async def test_a_lost_claim_is_told_while_another_shard_is_away(farm: Farm) -> None:
+async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     await farm.service.claimed_jobs.release(CALLER, "q", claims_of(jobs[2:]), 0)
     farm.lanes("2").put_out_of_use("test")

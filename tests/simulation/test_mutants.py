@@ -68,7 +68,7 @@ def test_a_sweep_that_takes_unknown_queues_for_deleted_is_caught() -> None:
     assert "LOST" in caught(lambda seed: carry_out(lambda: Run(plan_of(seed, TINY), ForgetfulStore)))
 
 
-def test_an_ack_that_counts_whoever_holds_the_job_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ack_that_ignores_the_claim_token_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = finishing.finish
 
     def finish(queue: QueueState, job: MemoryJob, ack: JobAck, now_ms: int) -> Acked:

@@ -96,7 +96,7 @@ def test_hostile_names_do_not_break_the_page() -> None:
     assert value_of(samples(metrics), "pinlater_events_total", name='a"b\\c\nd') == 1
 
 
-def test_open_metrics_is_given_to_who_asks_for_it() -> None:
+def test_a_client_that_asks_for_open_metrics_gets_it() -> None:
     metrics = Metrics()
     metrics.queue("emails").enqueue = 2
     body, content_type = render(MetricsPage(metrics.read(), [], ()), "application/openmetrics-text; version=1.0.0")

@@ -374,7 +374,7 @@ async def test_a_dry_run_s_jobs_have_no_token(desk: Desk) -> None:
     assert (metadata.claimToken, metadata.claimDeadlineMillis) == (None, None)
 
 
-async def test_jobs_of_a_caller_who_goes_while_the_outcomes_of_many_acks_are_answered_go_back_unspent(
+async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_unspent(
     desk: Desk,
 ) -> None:
     """After the claim there are turns of the loop between slices of the outcomes, and the call may be cancelled in each."""

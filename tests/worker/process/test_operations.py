@@ -178,12 +178,12 @@ async def test_functions_that_hold_all_slots_make_a_worker_unhealthy(client: Asy
     async with running(worker):
         said = await eventually(lambda: answered(port, "/healthz", 503))
         assert said == "queue q: functions that don't end hold all slots\n"
-        await eventually(lambda: left_behind(port, 1))
+        await eventually(lambda: counts_abandoned(port, 1))
         may_end.set()
         await eventually(lambda: answered(port, "/healthz", 200))
 
 
-async def left_behind(port: int, number: int) -> bool:
+async def counts_abandoned(port: int, number: int) -> bool:
     return f"\npinlater_worker_functions_left_behind {number}\n" in (await asked(port, "/metrics"))[1]
 
 

@@ -1,4 +1,4 @@
-"""What goes over the line between a supervisor and a process."""
+"""What goes over the control channel between a supervisor and a process."""
 
 from __future__ import annotations
 
