@@ -23,6 +23,8 @@ from tests.simulation.faults import Faults
 from tests.simulation.run import TINY, Run, Verdict, carry_out, plan_of, simulate
 from tests.simulation.store import Session, SharedStore, at_once
 
+pytestmark = pytest.mark.timeout(900)  # the machine may be busy with other things
+
 # `make test` runs several times as many of the unchanged code.
 _SEEDS = 400
 
