@@ -36,7 +36,7 @@ from pinlater.domain.errors import (
     adding,
 )
 from pinlater.domain.queue import Queue
-from pinlater.server.operations.doubtful_requests import DoubtfulRequests
+from pinlater.server.operations.unsettled_requests import UnsettledRequests
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
@@ -79,7 +79,7 @@ class ShardRouter:
         self._insert = insert
         self._finish = finish
         self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
-        self._doubtful = DoubtfulRequests(clock.monotonic)
+        self._unsettled = UnsettledRequests(clock.monotonic)
 
     async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
@@ -313,12 +313,12 @@ class ShardRouter:
         """
         shards = self._shards
         fingerprint = _fingerprint_of(request)
-        doubtful = None if key is None else self._doubtful.shard_of(queue.name, key)
-        if key is not None and doubtful is not None:
-            shard = self._shards.get(doubtful)
+        sent_to = None if key is None else self._unsettled.shard_of(queue.name, key)
+        if key is not None and sent_to is not None:
+            shard = self._shards.get(sent_to)
             if shard is None or not shard.healthy:
-                raise out_of_reach(doubtful)
-            return doubtful, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
+                raise out_of_reach(sent_to)
+            return sent_to, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
         repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]
         while True:
@@ -349,9 +349,9 @@ class ShardRouter:
             inserted = await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
         except (OutcomeUnknown, asyncio.CancelledError):
             if forwarded:
-                self._doubtful.note(queue.name, key, shard.name)
+                self._unsettled.note(queue.name, key, shard.name)
             raise
-        self._doubtful.settle(queue.name, key)
+        self._unsettled.settle(queue.name, key)
         return inserted
 
     def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[StoredPart]) -> Enqueued:
