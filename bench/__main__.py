@@ -14,12 +14,13 @@ from rich.console import Console
 
 from bench import table
 from bench.backlog import backlog
+from bench.benchmark_run import FULL_BACKLOG, QUICK, BenchmarkRun, Sizes
 from bench.busy_loop import busy_loop
 from bench.cluster import cluster
 from bench.garbage import garbage
 from bench.memory import memory
 from bench.mysql_stores import MysqlStores
-from bench.neighbours import pickup_elsewhere
+from bench.pickup_elsewhere import pickup_elsewhere
 from bench.redis_stores import RedisStores
 from bench.results import RESULTS_DIR, Results, RowResult, machine_facts, read_results
 from bench.sdk import client_sync, enqueue_many, worker_async, worker_threads
@@ -29,9 +30,8 @@ from bench.statements import statements
 from bench.stores import Stores
 from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
 from bench.waiting import idle_waits, pickup
-from bench.workplace import FULL_BACKLOG, QUICK, Sizes, Workplace
 
-Row = Callable[[Workplace], RowResult]
+Row = Callable[[BenchmarkRun], RowResult]
 _SQLITE: dict[str, Row] = {
     "enqueue_single": enqueue_single,
     "enqueue_batched": enqueue_batched,
@@ -88,7 +88,7 @@ def open_stores(kind: str, folder: Path, *, quick: bool) -> Iterator[Stores]:
         yield stores
 
 
-def measure(place: Workplace, names: Sequence[str], options: dict[str, object]) -> Results:
+def measure(place: BenchmarkRun, names: Sequence[str], options: dict[str, object]) -> Results:
     """The rows, one after another; one that fails is reported as failed and keeps no other from running."""
     facts = machine_facts(place.folder, place.stores.facts())
     results = Results(facts, {**options, "sizes": asdict(place.sizes)})
@@ -138,7 +138,7 @@ def run(arguments: Sequence[str], console: Console) -> int:
     output = options.output or own_results(options.store)
     with open_stores(options.store, options.dir, quick=options.quick) as stores:
         hurried = IN_A_HURRY if options.quick else ()
-        place = Workplace(options.dir, stores, sizes, console.print, hurried, profile=options.profile)
+        place = BenchmarkRun(options.dir, stores, sizes, console.print, hurried, profile=options.profile)
         results = measure(
             place,
             options.only or list(ROWS[options.store]),

@@ -9,12 +9,12 @@ import asyncio
 import random
 from dataclasses import replace
 
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, Run
 from bench.filling import filling
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.servers import Server
 from bench.stores import Store
-from bench.workplace import BODY, QUEUE, Run, Workplace
 from pinlater.domain.clock import SystemClock
 from pinlater.server.storage.interface import Shard
 
@@ -22,7 +22,7 @@ FUTURE_MS = 30 * 24 * 3_600_000
 SPREAD_MS = 24 * 3_600_000
 
 
-def backlog(place: Workplace) -> RowResult:
+def backlog(place: BenchmarkRun) -> RowResult:
     """Enqueue and claim rates on the big store over those on an empty one, in turn."""
     size = place.sizes.backlog
 
@@ -45,7 +45,7 @@ def backlog(place: Workplace) -> RowResult:
     return RowResult("backlog", title, place.goals("backlog"), figures, runs=list(runs))
 
 
-def _work(place: Workplace, empty: Server, big: Server) -> tuple[dict[str, Run], dict[str, Run]]:
+def _work(place: BenchmarkRun, empty: Server, big: Server) -> tuple[dict[str, Run], dict[str, Run]]:
     """Four loads, each on one server and at once on the other, so that both meet the same mood of the machine.
 
     The server that isn't asked idles meanwhile. The empty store gets just the jobs that a claim run needs.

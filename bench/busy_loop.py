@@ -16,20 +16,20 @@ from pathlib import Path
 
 import uvloop
 
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun
 from bench.load import percentiles_ms
 from bench.results import RowResult, median_of
 from bench.sqlite_stores import SqliteStore
-from bench.workplace import BODY, QUEUE, Workplace
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import Ack, ClaimCall, InsertRequest, JobKey
+from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
 
 TASKS = 64
 
 
-def busy_loop(place: Workplace) -> RowResult:
+def busy_loop(place: BenchmarkRun) -> RowResult:
     """Ratio of the rates, and the slowest job beside a busy loop."""
     runs = []
     for _ in range(max(1, place.sizes.repeats - 2)):
@@ -53,7 +53,7 @@ async def _one_task(lanes: ShardLanes, clock: SystemClock, jobs: int, latencies:
         job = NewJob(job_id, BODY, 1, clock.now_ms(), 2)
         await lanes.insert.submit(InsertRequest(QUEUE, [job]))
         claimed = await lanes.claim.submit(ClaimRequest(QUEUE, ClaimCall(1, holder), 600_000))
-        acks = [Ack(JobKey(QUEUE, each.priority, each.id), succeeded=True) for each in claimed.jobs[0]]
+        acks = [JobAck(JobKey(QUEUE, each.priority, each.id), succeeded=True) for each in claimed.jobs[0]]
         if acks:
             await lanes.finish.submit(acks)
         latencies.append(clock.monotonic() - started)

@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import NamedTuple
 
+from bench.benchmark_run import BODY, LOAD_SECONDS_MAX, QUEUE, BenchmarkRun
 from bench.load import Plan, Report
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.servers import Server, ServerFailed, serve
-from bench.workplace import BODY, LOAD_SECONDS_MAX, QUEUE, Workplace
 
 CONNECTIONS = 128
 SERVERS, SHARDS = 4, 4
@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     jobs_per_call: float
 
 
-def cluster(place: Workplace) -> RowResult:
+def cluster(place: BenchmarkRun) -> RowResult:
     """Enqueues and claims one a request: over one server, over four that know nothing of each other, and with as many connections each.
 
     The servers apart show what the machine takes for running four of them at once: a cluster on top of that costs what it forwards.
@@ -66,7 +66,7 @@ def cluster(place: Workplace) -> RowResult:
     return RowResult("cluster", title, place.goals("cluster"), median_of(runs), runs=list(runs))
 
 
-def _cost(place: Workplace, work: str, connections: int, *, servers: int, shards: int, clusters: int = 1) -> Cost:
+def _cost(place: BenchmarkRun, work: str, connections: int, *, servers: int, shards: int, clusters: int = 1) -> Cost:
     """On this many clusters side by side, with the connections shared out over all servers."""
     with ExitStack() as stack:
         running: list[Server] = []
@@ -90,7 +90,7 @@ def _cost(place: Workplace, work: str, connections: int, *, servers: int, shards
 
 
 @contextmanager
-def _cluster(place: Workplace, servers: int, shards: int, *, first: int) -> Iterator[list[Server]]:
+def _cluster(place: BenchmarkRun, servers: int, shards: int, *, first: int) -> Iterator[list[Server]]:
     """Servers on shards of their own, on the database servers from the one of that number on."""
     store = (
         place.mysql.spread(shards, servers=shards, first=first)
@@ -103,7 +103,7 @@ def _cluster(place: Workplace, servers: int, shards: int, *, first: int) -> Iter
 
 
 @contextmanager
-def _servers(place: Workplace, arguments: Sequence[str], count: int) -> Iterator[list[Server]]:
+def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Iterator[list[Server]]:
     """Servers on one store that know each other and have shared what they own."""
     with ExitStack() as stack:
         running = [
@@ -139,7 +139,7 @@ def _wait_until_settled(running: Sequence[Server]) -> None:
         pause.wait(_LOOK_SECONDS)
 
 
-def _load(place: Workplace, running: Sequence[Server], work: str, connections: int) -> list[Report]:
+def _load(place: BenchmarkRun, running: Sequence[Server], work: str, connections: int) -> list[Report]:
     """One load for each server, at the same time; all of a load counts, its beginning too."""
     plans = [replace(_plan(place, server, work, connections), warmup_seconds=0.0) for server in running]
     loads = [
@@ -163,7 +163,7 @@ def _load(place: Workplace, running: Sequence[Server], work: str, connections: i
     return reports
 
 
-def _plan(place: Workplace, server: Server, work: str, connections: int) -> Plan:
+def _plan(place: BenchmarkRun, server: Server, work: str, connections: int) -> Plan:
     plan = place.plan(server, work, connections, 1)
     if work == "enqueue":
         return plan

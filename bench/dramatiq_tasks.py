@@ -10,7 +10,7 @@ import os
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from bench.workplace import QUEUE
+from bench.benchmark_run import QUEUE
 
 dramatiq.set_broker(RedisBroker(url=os.environ["REDIS_URL"], middleware=[]))
 

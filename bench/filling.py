@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from bench.workplace import BODY, QUEUE
+from bench.benchmark_run import BODY, QUEUE
 from pinlater.domain.clock import Clock
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.values import Ack, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobAck, JobKey
 
 CHUNK = 5_000
 _HOLDER = Holder("bench:0:0:bench:0", "bench", "bench")
@@ -60,7 +60,7 @@ class Filler:
 
     async def finish(self, keys: Sequence[JobKey]) -> None:
         """Acks claimed jobs."""
-        await self._shard.finish_jobs([Ack(key, succeeded=True) for key in keys], self._clock.now_ms())
+        await self._shard.finish_jobs([JobAck(key, succeeded=True) for key in keys], self._clock.now_ms())
 
 
 @asynccontextmanager

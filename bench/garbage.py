@@ -15,13 +15,13 @@ from array import array
 from collections.abc import Callable
 
 from bench import frames
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun
 from bench.filling import CHUNK, filling
 from bench.load import percentiles_ms
 from bench.mysql_stores import MysqlStore
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.servers import Server
-from bench.workplace import BODY, QUEUE, Workplace
 from pinlater.domain.clock import ManualClock, SystemClock
 
 ROUND_SECONDS = 0.01
@@ -33,7 +33,7 @@ _FROM_HOURS, _TO_HOURS = 54, 30
 _COLLECTED = re.compile(rf'^pinlater_jobs_succeeded_collected_total{{queue="{QUEUE}"}} (\S+)$', re.MULTILINE)
 
 
-def garbage(place: Workplace) -> RowResult:
+def garbage(place: BenchmarkRun) -> RowResult:
     """A light load on an empty store, then on one with its garbage."""
     count = place.sizes.garbage
     runs = []

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 
+from bench.benchmark_run import BODY, BenchmarkRun
 from bench.filling import CHUNK, filling
 from bench.redis_stores import RedisStore
 from bench.results import RowResult, median_of
-from bench.workplace import BODY, Workplace
 from pinlater.domain.clock import SystemClock
 from pinlater.server.storage.values import JobKey
 
 
-def memory(place: Workplace) -> RowResult:
+def memory(place: BenchmarkRun) -> RowResult:
     """A new store, filled through its own methods in this process."""
     jobs = place.sizes.memory_jobs
     runs = []

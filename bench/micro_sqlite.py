@@ -20,7 +20,7 @@ from pinlater.domain.ids import IdMaker
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import Ack, ClaimCall, Claimed, ClaimOrder, InsertRequest, JobKey
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, InsertRequest, JobAck, JobKey
 
 BODY = b"x" * 100
 
@@ -54,7 +54,7 @@ async def measure(folder: str, size: int, jobs: int, *, busy: bool, inline_us: i
         [got] = await shard.claim_jobs([ClaimOrder("q", [ClaimCall(size, holder)], 600_000)], now)
         assert isinstance(got, Claimed)
         claimed = time.perf_counter()
-        acks = [Ack(JobKey("q", 1, job.id), True, holder.token) for job in got.jobs[0]]
+        acks = [JobAck(JobKey("q", 1, job.id), True, holder.token) for job in got.jobs[0]]
         before_ack = time.perf_counter()
         await shard.finish_jobs(acks, now)
         acked = time.perf_counter()

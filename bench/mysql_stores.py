@@ -20,7 +20,7 @@ from bench import bare_mysql
 from bench.servers import cpu_seconds
 from bench.stores import Store
 from pinlater.server.storage.interface import Shard
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.databases.guard import Guard
 from tests.databases.mariadb import MariaDb
@@ -68,7 +68,7 @@ class MysqlStore:
     def first_shard(self) -> MysqlShard:
         """The same, with what only this kind of shard can do."""
         [server, *_] = self.servers
-        endpoint = Endpoint(server.host, server.port, server.user, server.password, f"{self.prefix}_1")
+        endpoint = MysqlEndpoint(server.host, server.port, server.user, server.password, f"{self.prefix}_1")
         return MysqlShard(endpoint, _FILLING)
 
     def remove(self) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from bench.workplace import QUEUE
+from bench.benchmark_run import QUEUE
 from pinlater import Worker, WorkerSettings
 
 TASK = "noop"

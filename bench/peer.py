@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from bench.workplace import BODY, QUEUE
+from bench.benchmark_run import BODY, QUEUE
 
 PROCESSES, THREADS, PREFETCH = len(os.sched_getaffinity(0)), 8, 1_000
 SETTINGS = (

@@ -10,7 +10,7 @@ import time
 
 import uvloop
 
-from bench.workplace import QUEUE
+from bench.benchmark_run import QUEUE
 from pinlater import ClaimedJob, Worker
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from bench import frames, peer
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, Sizes
 from bench.noop_worker import TASK
 from bench.raw_client import RawClient
 from bench.results import Goal, RowResult, median_of
-from bench.workplace import BODY, QUEUE, Sizes, Workplace
 from pinlater import Client, Job, Worker
 from pinlater.worker import envelope
 
@@ -22,7 +22,7 @@ _BATCH = 500
 _HEADERS = envelope.headers_for(TASK, "application/octet-stream", None)
 
 
-def worker_async(place: Workplace) -> RowResult:
+def worker_async(place: BenchmarkRun) -> RowResult:
     """One worker on a prefilled queue, coroutines; beside it Dramatiq on Redis with as many jobs and the same handler."""
     goals = [Goal("worker_rate", 12_000, 25_000, "jobs/s")]
     skipped = peer.missing()
@@ -42,7 +42,7 @@ def worker_async(place: Workplace) -> RowResult:
     return RowResult("worker_async", title, goals, figures, references, runs=list(runs), notes=notes)
 
 
-def worker_threads(place: Workplace) -> RowResult:
+def worker_threads(place: BenchmarkRun) -> RowResult:
     """The same with plain functions in threads."""
     goals = [Goal("worker_rate", 8_000, 15_000, "jobs/s")]
     runs = [{"worker_rate": _worker_rate(place, "threads")} for _ in range(_repeats(place))]
@@ -50,11 +50,11 @@ def worker_threads(place: Workplace) -> RowResult:
     return RowResult("worker_threads", title, goals, median_of(runs), runs=list(runs))
 
 
-def _repeats(place: Workplace) -> int:
+def _repeats(place: BenchmarkRun) -> int:
     return max(1, place.sizes.repeats - 2)
 
 
-def _worker_rate(place: Workplace, kind: str) -> float:
+def _worker_rate(place: BenchmarkRun, kind: str) -> float:
     with place.pinlater() as server:
         count = place.sizes.worker_jobs
         with Client(f"127.0.0.1:{server.port}") as client:
@@ -66,7 +66,7 @@ def _worker_rate(place: Workplace, kind: str) -> float:
         return count / float(done.stdout)
 
 
-def client_sync(place: Workplace) -> RowResult:
+def client_sync(place: BenchmarkRun) -> RowResult:
     """One synchronous client, a call a job, from sixteen threads that share it and from one.
 
     Each call waits for a flush of the disk, so what one thread gets is the server's and the disk's doing: beside it a bare blocking
@@ -96,7 +96,7 @@ def _client_rates(client: Client, port: int, sizes: Sizes) -> dict[str, float]:
     return {"call_rate": shared, "one_thread_rate": alone, "bare_connection_rate": bare}
 
 
-def enqueue_many(place: Workplace) -> RowResult:
+def enqueue_many(place: BenchmarkRun) -> RowResult:
     """A task's `enqueue_many`, its jobs made from calls meanwhile; beside it a client's `enqueue` of bare bodies, 500 a call."""
     count = place.sizes.worker_jobs
     runs = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from bench.benchmark_run import BenchmarkRun, Run
 from bench.results import RowResult, median_of
 from bench.throughput import claim_run
 from bench.waiting import parked
-from bench.workplace import Run, Workplace
 
 SHARDS = 4
 # After the queues were made each sweep looks once more whether that left it anything to do; the slowest comes every five seconds.
@@ -16,7 +16,7 @@ CALM_SECONDS = 6.0
 _LOADS = (("single", 64, 1), ("batched", 32, 50))
 
 
-def two_shards(place: Workplace) -> RowResult:
+def two_shards(place: BenchmarkRun) -> RowResult:
     """The four loads on two shards, each on a database server of its own, over those on one; in turn."""
     runs: list[dict[str, float]] = []
     for _ in range(place.sizes.repeats):
@@ -34,7 +34,7 @@ def two_shards(place: Workplace) -> RowResult:
     return RowResult("two_shards", title, place.goals("two_shards"), median_of(runs), runs=list(runs))
 
 
-def _enqueue(place: Workplace, shards: int, connections: int, per_request: int) -> Run:
+def _enqueue(place: BenchmarkRun, shards: int, connections: int, per_request: int) -> Run:
     store = place.mysql.spread(shards, servers=shards)
     with place.pinlater(store) as server:
         run = place.load(server, place.plan(server, "enqueue", connections, per_request))
@@ -42,7 +42,7 @@ def _enqueue(place: Workplace, shards: int, connections: int, per_request: int) 
     return run
 
 
-def _claim(place: Workplace, shards: int, connections: int, per_request: int) -> Run:
+def _claim(place: BenchmarkRun, shards: int, connections: int, per_request: int) -> Run:
     sizes = place.sizes
     store = place.mysql.spread(shards, servers=shards)
     jobs = sizes.claim_jobs_single if per_request == 1 else sizes.claim_jobs_batched
@@ -51,7 +51,7 @@ def _claim(place: Workplace, shards: int, connections: int, per_request: int) ->
     return run
 
 
-def idle_shards(place: Workplace) -> RowResult:
+def idle_shards(place: BenchmarkRun) -> RowResult:
     """Statements that four shards, databases of one server, are sent while long polls wait and nothing happens."""
     sizes = place.sizes
     store = place.mysql.spread(SHARDS)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, Run
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.servers import Server
-from bench.workplace import BODY, QUEUE, Run, Workplace
 
 
-def statements(place: Workplace) -> RowResult:
+def statements(place: BenchmarkRun) -> RowResult:
     """One job a request; enqueues, then claims with their acks, at each number of callers."""
     callers = place.sizes.callers
     runs = []
@@ -39,7 +39,7 @@ def statements(place: Workplace) -> RowResult:
     return RowResult("statements", title, place.goals("statements"), figures, runs=list(runs))
 
 
-def _a_job(place: Workplace, server: Server, kind: str, callers: int) -> float:
+def _a_job(place: BenchmarkRun, server: Server, kind: str, callers: int) -> float:
     """All of the load counts, its beginning too, or what the database counts would be another load's."""
     plan = replace(place.plan(server, kind, callers, 1), warmup_seconds=0.0)
     if kind == "claim":

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.bare import ROWS_PER_BATCH
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, Run
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.stores import Store
-from bench.workplace import BODY, QUEUE, Run, Workplace
 
 
-def enqueue_single(place: Workplace) -> RowResult:
+def enqueue_single(place: BenchmarkRun) -> RowResult:
     """One job a request, 64 connections, beside the wire and a bare loop of single-row commits."""
     runs = []
     for _ in range(place.sizes.repeats):
@@ -26,7 +26,7 @@ def enqueue_single(place: Workplace) -> RowResult:
     return row
 
 
-def enqueue_batched(place: Workplace) -> RowResult:
+def enqueue_batched(place: BenchmarkRun) -> RowResult:
     """Fifty jobs a request, 32 connections, beside bare inserts of 500 rows."""
     runs = []
     for _ in range(place.sizes.repeats):
@@ -38,7 +38,7 @@ def enqueue_batched(place: Workplace) -> RowResult:
     return _row(place, "enqueue_batched", "enqueue, fifty a request, 32 connections", runs)
 
 
-def request_keys(place: Workplace) -> RowResult:
+def request_keys(place: BenchmarkRun) -> RowResult:
     """What a request key costs, one job a request, 64 connections: the dearest case, one narrow row more for each job."""
     runs = []
     for _ in range(place.sizes.repeats):
@@ -56,7 +56,7 @@ def request_keys(place: Workplace) -> RowResult:
     return _row(place, "request_keys", "enqueue with a request key, one job a request, against without", runs)
 
 
-def claim_single(place: Workplace) -> RowResult:
+def claim_single(place: BenchmarkRun) -> RowResult:
     """Claim and ack, one job a request (two requests a job), 64 connections, beside the wire."""
     runs = []
     for _ in range(place.sizes.repeats):
@@ -68,7 +68,7 @@ def claim_single(place: Workplace) -> RowResult:
     return _row(place, "claim_single", "claim + ack, one a request, 64 connections", runs)
 
 
-def claim_batched(place: Workplace) -> RowResult:
+def claim_batched(place: BenchmarkRun) -> RowResult:
     """Claim and ack, fifty a request, 32 connections; beside one at a time, measured in turn with it."""
     runs = []
     for _ in range(place.sizes.repeats):
@@ -79,7 +79,7 @@ def claim_batched(place: Workplace) -> RowResult:
     return _row(place, "claim_batched", "claim + ack, fifty a request, 32 connections", runs)
 
 
-def steady(place: Workplace) -> RowResult:
+def steady(place: BenchmarkRun) -> RowResult:
     """Commit latency at a steady rate, one job a request, from when each request was due (open loop)."""
     sizes = place.sizes
     runs = []
@@ -94,7 +94,9 @@ def steady(place: Workplace) -> RowResult:
     return _row(place, "steady", f"commit latency at a steady {sizes.steady_rate:,.0f} jobs/s", runs)
 
 
-def claim_run(place: Workplace, connections: int, jobs_per_request: int, jobs: int, store: Store | None = None) -> Run:
+def claim_run(
+    place: BenchmarkRun, connections: int, jobs_per_request: int, jobs: int, store: Store | None = None
+) -> Run:
     """Fills a new store with `jobs` waiting jobs, then claims and acks most of them; the rate ends before the queue runs dry."""
     with place.pinlater(store) as server:
         with RawClient(server.port) as client:
@@ -109,7 +111,7 @@ def claim_run(place: Workplace, connections: int, jobs_per_request: int, jobs: i
     return run
 
 
-def _beside_wire(place: Workplace, kind: str, connections: int, jobs_per_request: int) -> tuple[Run, Run]:
+def _beside_wire(place: BenchmarkRun, kind: str, connections: int, jobs_per_request: int) -> tuple[Run, Run]:
     with place.wire() as server:
         wire = place.load(server, place.plan(server, kind, connections, jobs_per_request))
     with place.pinlater() as server:
@@ -117,7 +119,7 @@ def _beside_wire(place: Workplace, kind: str, connections: int, jobs_per_request
     return wire, ours
 
 
-def _row(place: Workplace, name: str, title: str, runs: list[dict[str, float]]) -> RowResult:
+def _row(place: BenchmarkRun, name: str, title: str, runs: list[dict[str, float]]) -> RowResult:
     """Sorts medians into figures of ours and references."""
     medians = median_of(runs)
     references = {key: value for key, value in medians.items() if key.startswith(("wire_", "bare_", "single_"))}

@@ -15,12 +15,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench import frames
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun
 from bench.counted import PERIODIC
 from bench.load import percentiles_ms
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.servers import Server, ServerFailed
-from bench.workplace import BODY, QUEUE, Workplace
 
 WAIT_MS = 60_000
 # The wait must be parked in the server before the enqueue leaves, or a plain dequeue is measured.
@@ -30,7 +30,7 @@ SETTLED_SECONDS = 0.012
 WARM_UP_JOBS = 3
 
 
-def pickup(place: Workplace) -> RowResult:
+def pickup(place: BenchmarkRun) -> RowResult:
     """From the enqueue call to the handler of the one worker that waits; beside it, to the frame in a bare client's hands.
 
     And both where jobs are kept in memory: what is more is the store's.
@@ -100,7 +100,7 @@ def wire_pickups(taker: Server, giver: Server, count: int) -> array[float]:
     return latencies
 
 
-def idle_waits(place: Workplace) -> RowResult:
+def idle_waits(place: BenchmarkRun) -> RowResult:
     """A thousand long polls on a thousand queues: memory, and store calls while nothing happens."""
     sizes = place.sizes
     counts = place.folder / "store-calls.json"

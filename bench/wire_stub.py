@@ -16,10 +16,10 @@ import uvloop
 from bench.load import BODY_BYTES
 from pinlater.domain.calls import AckBatch, AckResult, Enqueued, Job
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import ClaimedJob, Outcome
+from pinlater.domain.job import HandedOutJob, Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued
+from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.settings import ThriftSettings
@@ -51,12 +51,12 @@ class StubOperations:
         """New descriptors."""
         return Enqueued([f"{queue}:s1:p{job.priority}:{next(self._ids)}" for job in jobs])
 
-    async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued:
+    async def dequeue(self, caller: Caller, command: DequeueCommand) -> DequeueResult:
         """As many jobs as asked for, always."""
-        return Dequeued([FromShard("1", [self._job() for _ in range(command.limit)], "0123456789abcdef")])
+        return DequeueResult([FromShard("1", [self._job() for _ in range(command.limit)], "0123456789abcdef")])
 
-    def _job(self) -> ClaimedJob:
-        return ClaimedJob(next(self._ids), 1, _BODY, 2, 2, 1, None, _NOW_MS, _NOW_MS, _NOW_MS)
+    def _job(self) -> HandedOutJob:
+        return HandedOutJob(next(self._ids), 1, _BODY, 2, 2, 1, None, _NOW_MS, _NOW_MS, _NOW_MS)
 
     async def acknowledge(self, caller: Caller, batch: AckBatch) -> Sequence[AckResult]:
         """Everything applied."""

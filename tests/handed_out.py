@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.calls import AckResult
-from pinlater.domain.job import ClaimedJob
+from pinlater.domain.job import HandedOutJob
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.operations.values import Dequeued
+from pinlater.server.operations.values import DequeueResult
 
 
 class HandedOut(NamedTuple):
     descriptor: str
     token: str
-    job: ClaimedJob
+    job: HandedOutJob
 
 
 class Answer(NamedTuple):
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     claimed: Sequence[FromShard]
 
 
-def answer_of(queue: str, dequeued: Dequeued) -> Answer:
+def answer_of(queue: str, dequeued: DequeueResult) -> Answer:
     jobs = [
         HandedOut(f"{queue}:s{part.shard}:p{job.priority}:{job.id}", part.token, job)
         for part in dequeued.claimed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.cli.cluster_answers import Answer, as_json, problems, servers_of, shards_of
+from pinlater.cli.cluster_answers import ServerAnswer, as_json, problems, servers_of, shards_of
 from pinlater.client import ClusterServer, ClusterShard, ClusterStatus
 from pinlater.domain.slices import SLICES, slice_of
 from tests.cli.conftest import Pinlater
@@ -52,14 +52,14 @@ def test_no_answer_at_all_is_an_error(offline: Pinlater) -> None:
 ONE, TWO = "10.0.0.1:9011", "10.0.0.2:9011"
 
 
-def answer(asked: str, own: str, other: str, *, owners: str, version: int = 1, heard: bool = True) -> Answer:
+def answer(asked: str, own: str, other: str, *, owners: str, version: int = 1, heard: bool = True) -> ServerAnswer:
     """`owners`: a digit for each slice."""
     servers = [
         ClusterServer(own, "own", {"1": 0}, answers=True, heard=True, usable=True),
         ClusterServer(other, "other", {"1": 1}, False, heard, 90, True, 0, 3, 4),
     ]
     by_slice = [{"1": ONE, "2": TWO, "0": ""}[digit] for digit in owners]
-    return Answer(asked, ClusterStatus(own, servers, [ClusterShard("1", True, version, by_slice, [])]))
+    return ServerAnswer(asked, ClusterStatus(own, servers, [ClusterShard("1", True, version, by_slice, [])]))
 
 
 def test_servers_that_know_the_same_agree() -> None:
@@ -105,7 +105,7 @@ def test_a_shard_that_one_server_lacks_is_a_problem() -> None:
 
 def test_servers_are_sorted_by_the_numbers_in_their_addresses() -> None:
     tenth = "10.0.0.10:9011"
-    one = Answer("a:9010", ClusterStatus(tenth, [ClusterServer(tenth), ClusterServer(TWO)], []))
+    one = ServerAnswer("a:9010", ClusterStatus(tenth, [ClusterServer(tenth), ClusterServer(TWO)], []))
     assert [server.address for server in servers_of([one])] == [TWO, tenth]
 
 

@@ -68,7 +68,7 @@ def test_help_is_shown_where_nothing_is_asked(offline: Pinlater, arguments: tupl
     "arguments",
     [("count", "q"), ("queue", "list"), ("enqueue", "q", "--body", "x"), ("load",), ("version", "-s", "127.0.0.1:1")],
 )
-def test_a_server_out_of_reach_is_one_line_and_exit_code_3(offline: Pinlater, arguments: tuple[str, ...]) -> None:
+def test_an_unreachable_server_gives_one_line_and_exit_code_3(offline: Pinlater, arguments: tuple[str, ...]) -> None:
     done = offline(*arguments)
     assert (done.code, done.err) == (
         3,
@@ -186,7 +186,7 @@ def test_a_time_is_iso_or_milliseconds_of_at_least_12_digits(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["2020", "0", "1896048000", "9" * 16, "9" * 40, "tomorrow", "", "-1"])
-def test_what_is_no_plausible_time_is_refused_with_the_forms_that_are(text: str) -> None:
+def test_an_implausible_time_is_refused_with_the_accepted_forms(text: str) -> None:
     """`--at 2020` was two seconds after 1970."""
     with pytest.raises(typer.BadParameter, match=r"is no time.* write 2030-01-31T12:00:00Z, 2030-01-31, now, or"):
         options.moment_ms(text)
@@ -247,7 +247,7 @@ def test_exit_codes_say_whose_fault_it_was(error: errors.PinLaterError, code: in
     assert exits.code_for(error) == code
 
 
-def test_what_goes_to_a_terminal_can_not_steer_it() -> None:
+def test_output_to_a_terminal_contains_no_control_characters() -> None:
     assert output.cell("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
     assert output.body_text(b"\xff") == "base64:/w=="
 
@@ -273,7 +273,9 @@ def test_a_setting_with_a_flag_of_its_own_may_come_by_set_too(offline: Pinlater,
 
 
 @pytest.mark.parametrize(("setting", "name"), [("http", "HTTP"), ("thrift", "Thrift")])
-def test_a_port_that_is_taken_is_said_with_who_wanted_it(offline: Pinlater, setting: str, name: str) -> None:
+def test_an_error_about_a_taken_port_names_the_listener_that_wanted_it(
+    offline: Pinlater, setting: str, name: str
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -321,7 +323,7 @@ def test_a_job_that_expires_at_once_is_refused(offline: Pinlater, span: str) -> 
     assert (done.code, "a job that expires at once never runs" in done.err) == (2, True)
 
 
-async def test_what_was_changed_before_an_error_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_number_of_jobs_changed_before_an_error_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     async def change(piece: Sequence[str]) -> int:
         if len(piece) < 500:
             raise errors.ShardConnectionFailed("gone")

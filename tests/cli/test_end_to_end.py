@@ -363,7 +363,7 @@ def test_the_deletion_of_a_queue_that_does_not_exist_says_absent(pinlater: Pinla
     assert pinlater("queue", "delete", never, "--password-stdin", stdin=b"wrong\n").code == 1
 
 
-def test_what_was_done_before_a_refusal_is_said_as_json_too(pinlater: Pinlater, queue: str) -> None:
+def test_the_json_names_the_queues_that_were_changed_before_a_refusal(pinlater: Pinlater, queue: str) -> None:
     done = pinlater("queue", "pause", queue, "no_such_queue", "--json")
     assert (done.code, done.json) == (1, {"paused": [queue]})
     assert "no_such_queue" in done.err
@@ -448,7 +448,7 @@ def test_settings_hash_password_backup_and_migrate_run(pinlater: Pinlater, tmp_p
     assert (tmp_path / "copy.db").exists()
 
 
-def test_what_is_missing_or_refused_is_one_line_and_exit_code_1(pinlater: Pinlater, queue: str) -> None:
+def test_a_missing_job_or_a_refused_request_gives_one_line_and_exit_code_1(pinlater: Pinlater, queue: str) -> None:
     for arguments in (
         ("enqueue", "no_such_queue", "--body", "x"),
         ("dequeue", "no_such_queue"),

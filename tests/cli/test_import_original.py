@@ -19,7 +19,7 @@ import pytest
 from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
 from pinlater.import_original import source as reading
-from pinlater.import_original.copy import Copy, Plan
+from pinlater.import_original.copy import Copy, CopyPlan
 from pinlater.import_original.old_server import Tls, server_of
 from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
@@ -276,7 +276,9 @@ def test_only_the_queues_that_are_named_are_taken(
     assert refused.err.startswith("error: No tables of queue nowhere")
 
 
-def test_what_looks_like_it_but_is_not_is_left_alone(run: Callable[..., Any], old: OldServer, name: str) -> None:
+def test_the_import_ignores_databases_and_tables_of_other_programs(
+    run: Callable[..., Any], old: OldServer, name: str
+) -> None:
     """The server has databases and tables of other programs."""
     old.make(name, [OldRow(b"a")])
     old.execute(f"CREATE TABLE `plq_1_{name}`.jobs_p1_copy (id INT)")
@@ -292,7 +294,7 @@ def test_a_table_of_another_shape_is_said_with_its_name(old: OldServer, name: st
     assert (refused.code, refused.err.startswith(f"error: plq_1_{name}.jobs_p1 on 127.0.0.1:")) == (1, True)
 
 
-def test_what_the_server_would_refuse_is_said_with_the_setting_that_helps(
+def test_the_import_names_the_setting_with_which_the_server_accepts_the_jobs(
     old: OldServer, name: str, pinlater: Pinlater
 ) -> None:
     old.make(name, [OldRow(b"a")], priority=4)
@@ -321,11 +323,13 @@ def test_the_password_may_be_in_the_environment_and_never_in_the_address(
 @pytest.mark.parametrize(
     "url", ["olddb:3306", "mysql://olddb/", "mysql://u@h:x/", "mysql://u@h/plq_1_emails", "http://u@h"]
 )
-def test_what_is_no_address_is_refused_at_once(url: str, pinlater: Pinlater) -> None:
+def test_the_import_refuses_an_invalid_address_at_once(url: str, pinlater: Pinlater) -> None:
     assert pinlater("import-original", "--from", url).code == 2
 
 
-def test_out_of_reach_at_the_start_it_ends_at_once(old: OldServer, name: str, offline: Pinlater) -> None:
+def test_the_import_ends_at_once_if_a_server_is_unreachable_at_the_start(
+    old: OldServer, name: str, offline: Pinlater
+) -> None:
     old.make(name, [OldRow(b"a")])
     assert offline(*old.arguments()).code == 3
     assert offline(*old.arguments("--dry-run", url="mysql://pinlater@127.0.0.1:1/")).code == 3
@@ -385,7 +389,7 @@ def test_two_installations_with_equal_names_are_told_apart(run: Callable[..., An
     assert [run("--origin", origin)[0]["copied"] for origin in ("east", "west", "east")] == [1, 1, 0]
 
 
-def test_the_originals_shard_file_says_where_and_as_whom(
+def test_the_shard_file_of_the_original_gives_the_addresses_and_users(
     old: OldServer, name: str, pinlater: Pinlater, tmp_path: Path
 ) -> None:
     """Two replica sets on one server are one to read; keys that are not ours are passed over."""
@@ -400,7 +404,7 @@ def test_the_originals_shard_file_says_where_and_as_whom(
     assert pinlater("import-original").code == 2
 
 
-def test_a_user_who_may_only_read_will_do(old: OldServer, name: str, pinlater: Pinlater) -> None:
+def test_the_import_needs_only_a_user_that_may_read(old: OldServer, name: str, pinlater: Pinlater) -> None:
     old.make(name, [OldRow(b"a")])
     old.make(f"{name}2", [OldRow(b"a")])
     user = f"reader{uuid4().hex[:8]}"
@@ -453,7 +457,7 @@ def test_into_several_mysql_shards_too_each_job_comes_once(
 async def test_an_original_server_is_refused_as_the_one_to_copy_into() -> None:
     """It knows no unique keys, so a second run would double everything."""
     async with FakeServer() as server, AsyncClient(server.address, request_keys=False) as client:
-        copy = Copy(Plan(), client, lambda _: None, lambda *_: None, lambda: 0.0)
+        copy = Copy(CopyPlan(), client, lambda _: None, lambda *_: None, lambda: 0.0)
         with pytest.raises(CallerError, match="is an original PinLater"):
             await copy.run([])
         assert server.called("enqueueJobs") == []

@@ -134,7 +134,7 @@ def test_scan_and_lookup_show_task_holder_and_age(pinlater: Pinlater, queue: str
     assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["holder"] == "worker-7"
 
 
-def test_workers_shows_who_holds_and_who_waits(pinlater: Pinlater, queue: str) -> None:
+def test_workers_shows_workers_that_hold_jobs_and_workers_that_wait(pinlater: Pinlater, queue: str) -> None:
     put(pinlater.address, queue, "a", "b")
     with Client(pinlater.address, source="holder") as client:
         client.dequeue(queue, 2)

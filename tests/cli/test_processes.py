@@ -104,7 +104,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_worker(
         ("jobs:not_a_worker", "is no pinlater.Worker but a int"),
     ],
 )
-def test_what_is_no_worker_is_a_usage_error(module: Path, application: str, said: str) -> None:
+def test_an_application_that_names_no_worker_is_a_usage_error(module: Path, application: str, said: str) -> None:
     done = subprocess.run(
         [*COMMAND, "worker", application], cwd=module, capture_output=True, text=True, check=False, timeout=60
     )

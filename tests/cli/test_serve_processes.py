@@ -323,7 +323,7 @@ def test_a_second_server_does_not_slip_onto_the_port(server: Server, tmp_path: P
     assert f"Thrift can't listen on 127.0.0.1 port {server.thrift_port}: Address already in use" in second.said
 
 
-def test_what_keeps_the_first_from_starting_is_said_once(tmp_path: Path) -> None:
+def test_the_error_that_stops_the_first_process_is_printed_once(tmp_path: Path) -> None:
     server = Server(tmp_path, "mysql://nobody:wrong@127.0.0.1:1/pinlater")
     try:
         assert server.launch().wait(_PATIENCE_S) == 1

@@ -52,7 +52,7 @@ def serve(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield start
 
 
-def out_of_reach() -> dict[str, object]:
+def unreachable_shard() -> dict[str, object]:
     """Fields of a shard whose port is closed."""
     return {"master": {"host": "127.0.0.1", "port": free_port()}}
 
@@ -87,7 +87,7 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
 
 
 def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline: Pinlater, place: Place) -> None:
-    place.write({"1": {}, "2": out_of_reach()})
+    place.write({"1": {}, "2": unreachable_shard()})
     done = offline("migrate", "--shards", str(place.path), "--json")
     assert done.code == exits.BUSY
     assert [shard["name"] for shard in done.json["shards"]] == ["1"]
@@ -159,7 +159,7 @@ def test_status_believes_no_server_of_other_shards(
 
 
 @ON_MYSQL
-def test_status_asks_no_server_that_nobody_named(
+def test_status_asks_no_server_if_no_setting_names_one(
     shards: Callable[..., Done], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PINLATER_HTTP_PORT")
@@ -189,9 +189,9 @@ def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_sa
     assert not shards("status").err
 
 
-def test_status_of_a_shard_out_of_reach_is_a_failure(shards: Callable[..., Done], place: Place) -> None:
+def test_status_fails_if_a_shard_is_unreachable(shards: Callable[..., Done], place: Place) -> None:
     """The other shards are shown all the same."""
-    place.write({"1": {}, "2": out_of_reach()})
+    place.write({"1": {}, "2": unreachable_shard()})
     done = shards("status")
     assert done.code == exits.BUSY
     assert done.err.startswith("shard 2: ")
@@ -264,11 +264,11 @@ def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_
 
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)
-def test_a_change_of_a_queue_says_that_a_shard_out_of_reach_gets_it_later(
+def test_a_change_of_a_queue_says_that_an_unreachable_shard_gets_it_later(
     offline: Pinlater, serve: Callable[[], RealServer], place: Place
 ) -> None:
     """Else an operator who looks at that shard, or at a worker that was handed its job, has no hint."""
-    place.write({"1": {}, "2": out_of_reach()})
+    place.write({"1": {}, "2": unreachable_shard()})
     address = serve().address
     note = "note: a shard is unreachable (/readyz of the server names it); it gets the change when it is back\n"
     for words in (("create", "emails"), ("pause", "emails"), ("config", "emails", "--max-backlog", "9")):
@@ -294,7 +294,7 @@ def test_draining_can_be_undone(shards: Callable[..., Done], place: Place) -> No
         (("remove", "1"), "1 takes enqueues: `pinlater shards drain 1` first"),
     ],
 )
-def test_what_cannot_be_done_is_refused(
+def test_an_impossible_change_of_the_shard_file_is_refused(
     arguments: tuple[str, ...],
     complaint: str,
     shards: Callable[..., Done],

@@ -71,7 +71,9 @@ def test_an_entry_is_marked_and_unmarked_without_a_driver_if_nothing_is_asked(sh
 
 
 @pytest.mark.parametrize("arguments", [("shards", "status"), ("migrate",)])
-def test_what_asks_a_database_says_what_to_install(arguments: tuple[str, ...], shards: list[str]) -> None:
+def test_a_command_that_needs_a_missing_driver_says_what_to_install(
+    arguments: tuple[str, ...], shards: list[str]
+) -> None:
     done = run(*arguments, *shards)
     assert (done.returncode, done.stdout) == (78, "")
     assert "is not installed: pip install" in done.stderr

@@ -185,7 +185,7 @@ def test_processes_share_the_work_answer_probes_as_one_and_stop_in_order(workers
     assert (workers.stats()["pending"], workers.stats()["in_progress"]) == (2, 0)
 
 
-def test_a_second_signal_hurries_all_processes(workers: Workers) -> None:
+def test_a_second_signal_releases_the_running_jobs_of_all_processes(workers: Workers) -> None:
     supervisor = workers.start("--processes", "2", "--grace", "1h", "--concurrency", "1")
     workers.enqueue("long", "long")
     wait_for(lambda: len(workers.ran("long")) == 2)
@@ -196,7 +196,7 @@ def test_a_second_signal_hurries_all_processes(workers: Workers) -> None:
     assert (workers.stats()["pending"], workers.stats()["in_progress"]) == (2, 0)
 
 
-def test_a_signal_that_reaches_the_processes_too_hurries_nobody(workers: Workers) -> None:
+def test_a_signal_that_also_reaches_the_processes_lets_running_jobs_finish(workers: Workers) -> None:
     supervisor = workers.start("--processes", "2", "--grace", "1h", "--concurrency", "1")
     workers.enqueue("until-told", "until-told")
     wait_for(lambda: len(workers.ran("until-told")) == 2)
@@ -253,7 +253,7 @@ def test_a_change_of_the_program_starts_it_anew_even_where_it_was_broken(workers
 
 
 @pytest.mark.parametrize("application", ["nowhere:worker", "shop", "shop:VERSION"])
-def test_what_is_no_worker_ends_the_supervisor_too(workers: Workers, application: str) -> None:
+def test_the_supervisor_refuses_an_application_that_names_no_worker(workers: Workers, application: str) -> None:
     done = subprocess.run(
         [*COMMAND, "worker", application, "--processes", "3"], cwd=workers.folder, capture_output=True, text=True,
         check=False, timeout=60,

@@ -361,7 +361,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
     assert (sent.newBody, sent.moveToPending, sent.numOfAttemptsAllowed, sent.claimToken) == (b"n", True, 2, "t")
 
 
-async def test_who_shares_a_client_sees_no_answers_to_the_others_long_polls() -> None:
+async def test_clients_that_share_a_connection_see_only_their_own_unread_answers() -> None:
     """A worker gives back the jobs that arrived while its loop was blocked, and must not give back another caller's."""
     answer_now = asyncio.Event()
 

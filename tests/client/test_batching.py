@@ -38,7 +38,7 @@ def sizes(server: FakeServer) -> list[int]:
     return [len(call.request.jobs) for call in server.called("enqueueJobs")]
 
 
-async def test_what_comes_during_a_request_rides_in_the_next() -> None:
+async def test_jobs_enqueued_during_a_request_are_sent_in_the_next_one() -> None:
     async with (
         FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server,
         AsyncClient(server.address) as client,
@@ -89,7 +89,7 @@ async def test_a_queue_that_is_missing_is_told_to_all_at_once() -> None:
     assert len(sizes(server)) == 1
 
 
-async def test_what_waits_is_bounded_and_what_was_given_up_is_not_sent() -> None:
+async def test_the_number_of_waiting_jobs_is_bounded_and_a_cancelled_job_is_not_sent() -> None:
     gate = asyncio.Event()
     async with (
         FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
@@ -147,7 +147,7 @@ async def test_cancelled_callers_neither_keep_others_from_being_stored_nor_leave
     assert sum(sizes(server)) < 100
 
 
-async def test_a_sender_that_is_cancelled_leaves_nobody_waiting() -> None:
+async def test_a_cancelled_sender_fails_its_request_and_the_next_job_is_stored() -> None:
     gate = asyncio.Event()
     async with (
         FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server,
@@ -268,7 +268,7 @@ async def test_a_group_of_tasks_learns_that_its_requests_were_given_up() -> None
     assert {type(error) for error in raised.value.exceptions} == {errors.ConnectionLost}
 
 
-async def test_what_a_cancelled_sender_had_still_to_send_in_halves_leaves_nobody_waiting() -> None:
+async def test_a_sender_cancelled_while_it_splits_a_request_fails_all_its_jobs() -> None:
     refused = 0
 
     async def enqueue(arguments: Any) -> t.PinLaterEnqueueResponse:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from pinlater.client._connection import ClientConnection, connect
-from pinlater.client._servers import Address
+from pinlater.client._servers import ServerAddress
 from pinlater.client.errors import ConnectionLost
 from pinlater.wire.codec import Decoder, encode_reply
 from pinlater.wire.framing import FrameSplitter
@@ -43,7 +43,7 @@ async def line() -> AsyncIterator[tuple[ClientConnection, Peer]]:
     accepted: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda r, w: accepted.set_result(Peer(r, w)), "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
-    connection = await connect(Address(host, port), 1 << 20, 5)
+    connection = await connect(ServerAddress(host, port), 1 << 20, 5)
     peer = await accepted
     yield connection, peer
     await connection.close()
@@ -94,7 +94,7 @@ async def test_a_retired_connection_closes_when_its_last_call_is_given_up(
         assert await peer._reader.read() == b""
 
 
-async def test_answers_out_of_order_reach_nobody(line: tuple[ClientConnection, Peer]) -> None:
+async def test_an_answer_out_of_order_fails_all_calls_of_the_connection(line: tuple[ClientConnection, Peer]) -> None:
     connection, peer = line
     calls = [ask(connection), ask(connection)]
     await peer.wait_for(2)
@@ -145,7 +145,9 @@ async def test_an_answer_that_was_read_but_not_handed_out_is_seen_too(line: tupl
     assert await call == {"a"}
 
 
-async def test_what_is_no_answer_or_a_lost_line_shows_nothing(line: tuple[ClientConnection, Peer]) -> None:
+async def test_unread_gives_nothing_after_an_invalid_answer_or_a_lost_connection(
+    line: tuple[ClientConnection, Peer],
+) -> None:
     connection, peer = line
     call = ask(connection)
     await peer.wait_for(1)

@@ -180,7 +180,7 @@ def test_a_call_that_was_interrupted_leaves_its_answer_to_no_other(request: pyte
         thread.join(10)
 
 
-async def test_what_is_done_meanwhile_is_done_while_the_server_is_at_it() -> None:
+async def test_carry_out_runs_the_callers_function_while_the_server_works() -> None:
     asked = threading.Event()
     together = threading.Barrier(2)
 

@@ -264,5 +264,5 @@ def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> No
 
 
 def test_every_call_is_shown_by_the_name_of_a_method_of_the_client() -> None:
-    shown = {_calls.Call(method, (), read=str).shown for method in METHODS_BY_NAME}
+    shown = {_calls.ClientCall(method, (), read=str).shown for method in METHODS_BY_NAME}
     assert {name for name in shown if not hasattr(AsyncClient, name)} == set()

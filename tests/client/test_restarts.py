@@ -15,7 +15,7 @@ import pytest
 
 from pinlater.client import AsyncClient, Checkpoint, Client, JobState, errors
 from pinlater.client._connection import Link
-from pinlater.client._servers import Address, ServerChoice, parse_servers, server_source
+from pinlater.client._servers import ServerAddress, ServerChoice, parse_servers, server_source
 from pinlater.domain.clock import ManualClock, SystemClock
 from pinlater.testing import RealServer
 from pinlater.worker import Worker
@@ -151,7 +151,7 @@ async def test_a_client_may_be_told_not_to_wait_for_servers(closed_port: int) ->
 async def test_many_calls_that_wait_for_a_server_try_no_more_often_than_a_bounded_number_of_rounds() -> None:
     tried = 0
 
-    async def refuse(address: Address) -> Link:
+    async def refuse(address: ServerAddress) -> Link:
         nonlocal tried
         tried += 1
         raise errors.ServerUnreachable(f"Server {address} can't be reached: Connection refused")

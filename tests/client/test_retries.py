@@ -67,14 +67,14 @@ def test_a_refusal_that_did_nothing_has_its_class(code: int, detail: str, kind: 
 
 # --- decisions ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("resend", Resend)
-def test_what_took_no_effect_is_always_made_again(resend: Resend) -> None:
+def test_a_call_that_took_no_effect_is_always_repeated(resend: Resend) -> None:
     assert decide(resend, errors.ServerUnreachable(""), 1, 3) is Again.AS_IT_WAS
     assert decide(resend, errors.WorldError("", detail="DRAINING"), 1, 3) is Again.AS_IT_WAS
     assert decide(resend, errors.ServerUnreachable(""), 4, 3) is Again.NO
 
 
 @pytest.mark.parametrize("error", [errors.ConnectionLost(""), errors.DeadlineExceeded(""), errors.NoHealthyShards("")])
-def test_what_may_have_taken_effect_is_made_again_only_where_that_is_safe(error: errors.PinLaterError) -> None:
+def test_a_call_that_may_have_taken_effect_is_repeated_only_where_that_is_safe(error: errors.PinLaterError) -> None:
     assert decide(Resend.NEVER, error, 1, 3) is Again.NO
     assert decide(Resend.SAFE, error, 1, 3) is Again.AS_A_REPEAT
     assert decide(Resend.KEYED, error, 1, 3) is Again.AS_A_REPEAT
@@ -172,7 +172,7 @@ async def test_a_server_that_hangs_leaves_time_for_the_next() -> None:
         assert len(hung.called("getJobCount")) <= 2
 
 
-async def test_a_client_rides_over_a_restart() -> None:
+async def test_a_call_is_repeated_until_the_server_has_restarted() -> None:
     async with FakeServer(createQueue=lambda _: None) as server, AsyncClient(server.address) as client:
         await client.create_queue("q")
         await server.stop()

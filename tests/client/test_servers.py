@@ -8,34 +8,41 @@ from random import Random
 import pytest
 
 from pinlater.client import AsyncClient, Client
-from pinlater.client._servers import Address, FixedServers, ServerChoice, ServerSetFile, parse_address, parse_servers
+from pinlater.client._servers import (
+    FixedServers,
+    ServerAddress,
+    ServerChoice,
+    ServerSetFile,
+    parse_address,
+    parse_servers,
+)
 from pinlater.domain.clock import ManualClock
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("example", Address("example", 9010)),
-        (" example:1 ", Address("example", 1)),
-        ("[::1]:77", Address("::1", 77)),
-        ("[::1]", Address("::1", 9010)),
-        ("::1", Address("::1", 9010)),
+        ("example", ServerAddress("example", 9010)),
+        (" example:1 ", ServerAddress("example", 1)),
+        ("[::1]:77", ServerAddress("::1", 77)),
+        ("[::1]", ServerAddress("::1", 9010)),
+        ("::1", ServerAddress("::1", 9010)),
     ],
 )
-def test_an_address_has_a_host_and_perhaps_a_port(text: str, address: Address) -> None:
+def test_an_address_has_a_host_and_perhaps_a_port(text: str, address: ServerAddress) -> None:
     assert parse_address(text) == address
     assert parse_address(str(address)) == address
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:b", "a:0", "a:70000", "[::1", "[::1]x", "a b:1", "a:-1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_server_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a server address"):
         parse_address(text)
 
 
 def test_a_list_may_be_one_string_and_names_each_server_once() -> None:
-    assert parse_servers("a:1, b:2,a:1") == (Address("a", 1), Address("b", 2))
-    assert parse_servers(["a:1"]) == (Address("a", 1),)
+    assert parse_servers("a:1, b:2,a:1") == (ServerAddress("a", 1), ServerAddress("b", 2))
+    assert parse_servers(["a:1"]) == (ServerAddress("a", 1),)
     with pytest.raises(ValueError, match="no server"):
         parse_servers(" , ")
 
@@ -45,14 +52,14 @@ def test_the_environment_names_the_servers_where_nothing_else_does(
     face: type[Client | AsyncClient], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PINLATER_SERVERS", raising=False)
-    assert face().servers == (Address("127.0.0.1", 9010),)
+    assert face().servers == (ServerAddress("127.0.0.1", 9010),)
     monkeypatch.setenv("PINLATER_SERVERS", "b:2")
-    assert face().servers == (Address("b", 2),)
-    assert face("a:1").servers == (Address("a", 1),)
+    assert face().servers == (ServerAddress("b", 2),)
+    assert face("a:1").servers == (ServerAddress("a", 1),)
     listed = tmp_path / "servers"
     listed.write_text("c:3\nd\n")
     monkeypatch.setenv("PINLATER_SERVERS", f"file:{listed}")
-    assert set(face().servers) == {Address("c", 3), Address("d", 9010)}
+    assert set(face().servers) == {ServerAddress("c", 3), ServerAddress("d", 9010)}
 
 
 def choice_of(servers: str, clock: ManualClock) -> ServerChoice:
@@ -90,18 +97,18 @@ def test_a_server_set_file_is_read_again_when_it_changes_and_a_broken_one_keeps_
     clock, path = ManualClock(), tmp_path / "servers"
     path.write_text("# ours\na:1\n\nb:2\n")
     servers = ServerSetFile(path, clock.monotonic)
-    assert servers.addresses() == (Address("a", 1), Address("b", 2))
+    assert servers.addresses() == (ServerAddress("a", 1), ServerAddress("b", 2))
     for text in ("nonsense:port\n", "", None):
         path.unlink() if text is None else path.write_text(text)
         clock.advance(seconds=2)
-        assert servers.addresses() == (Address("a", 1), Address("b", 2))
+        assert servers.addresses() == (ServerAddress("a", 1), ServerAddress("b", 2))
     assert caplog.text.count("keeping the last good list") == 1
     replacement = tmp_path / "new"
     replacement.write_text("c:3")
     replacement.replace(path)
-    assert servers.addresses() == (Address("a", 1), Address("b", 2))
+    assert servers.addresses() == (ServerAddress("a", 1), ServerAddress("b", 2))
     clock.advance(seconds=2)
-    assert servers.addresses() == (Address("c", 3),)
+    assert servers.addresses() == (ServerAddress("c", 3),)
 
 
 def test_a_server_set_file_that_is_broken_at_the_start_is_refused(tmp_path: Path) -> None:

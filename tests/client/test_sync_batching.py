@@ -45,7 +45,7 @@ async def asked(server: FakeServer, times: int = 1) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_what_one_thread_hands_in_rides_together_and_each_job_gets_its_own_answer() -> None:
+async def test_jobs_of_one_thread_share_requests_and_each_gets_its_own_answer() -> None:
     gate = asyncio.Event()
     async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
         with batching(server, in_flight_max=1) as batcher:
@@ -123,7 +123,7 @@ async def test_a_missing_queue_is_told_to_all_that_wait_for_it() -> None:
     assert len(sizes(server)) <= 2
 
 
-async def test_who_finds_no_room_waits_for_it_but_never_on_an_event_loop() -> None:
+async def test_a_full_batcher_blocks_a_thread_and_raises_on_an_event_loop() -> None:
     gate = asyncio.Event()
     async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
         with batching(server, waiting_max=2, in_flight_max=1) as batcher:
@@ -137,7 +137,7 @@ async def test_who_finds_no_room_waits_for_it_but_never_on_an_event_loop() -> No
             assert len(await answers_to(submitted)) == 3
 
 
-async def test_what_was_cancelled_while_it_waited_is_not_sent() -> None:
+async def test_a_job_cancelled_while_it_waits_is_not_sent() -> None:
     gate = asyncio.Event()
     async with FakeServer(enqueueJobs=storing(gate=gate), getServerInfo=lambda _: INFO) as server:
         with batching(server, in_flight_max=1) as batcher:
@@ -166,7 +166,7 @@ async def test_flush_and_close_wait_for_what_was_handed_in_before() -> None:
                 batcher.submit("q", b"x")
 
 
-async def test_a_client_that_is_closed_leaves_nobody_waiting() -> None:
+async def test_a_closed_client_fails_all_submitted_jobs() -> None:
     never = asyncio.Event()
     async with FakeServer(enqueueJobs=storing(gate=never), getServerInfo=lambda _: INFO) as server:
         with batching(server, in_flight_max=1) as batcher:
@@ -178,7 +178,7 @@ async def test_a_client_that_is_closed_leaves_nobody_waiting() -> None:
             await asyncio.to_thread(batcher.flush)
 
 
-async def test_a_caller_who_is_interrupted_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupted_submit_leaves_no_open_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeServer(enqueueJobs=storing(), getServerInfo=lambda _: INFO) as server:
         with batching(server) as batcher:
             client, submit = batcher._client, batcher._client.submit
@@ -201,7 +201,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
         yield server
 
 
-def test_what_was_handed_in_is_stored_though_the_program_ends(real: RealServer, tmp_path: Path) -> None:
+def test_submitted_jobs_are_stored_although_the_program_ends(real: RealServer, tmp_path: Path) -> None:
     program = tmp_path / "ends.py"
     program.write_text(
         "import sys\nfrom pinlater import Client, EnqueueBatcher\n"
@@ -252,7 +252,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("does", IN_A_CHILD)
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_what_a_child_of_multiprocessing_handed_in_is_stored_though_it_ends(
+def test_submitted_jobs_of_a_multiprocessing_child_are_stored_although_it_ends(
     real: RealServer, tmp_path: Path, method: str, does: str
 ) -> None:
     """Such a child runs no function of `atexit` as it ends."""

@@ -20,7 +20,7 @@ def test_every_setting_has_a_variable_and_a_flag_of_its_own() -> None:
     assert len({key.flag for key in keys().values()}) == len(keys())
 
 
-def test_what_kubernetes_sets_changes_nothing_and_says_nothing() -> None:
+def test_environment_variables_of_kubernetes_are_ignored_without_a_warning() -> None:
     env = {
         "PINLATER_PORT": "tcp://10.0.0.7:9010",
         "PINLATER_PORT_9010_TCP": "tcp://10.0.0.7:9010",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.files import FileBroken, RateLimitFile, ServerSetFile, _parse_rate_limits, read_server_set
+from pinlater.server.config.files import FileBroken, RateLimitFile, ServerCountFile, _parse_rate_limits, read_server_set
 
 GOOD = '{"queues": [{"name": "emails", "queueConfig": {"maxJobsPerSecond": 100}}]}'
 OTHER = '{"queues": [{"name": "emails", "queueConfig": {"maxJobsPerSecond": 0.1}}]}'
@@ -116,7 +116,7 @@ def test_a_broken_file_is_logged_loudly_and_once_for_each_content(
     assert "the last good values stay" in errors[0].getMessage()
 
 
-def test_a_file_that_vanishes_keeps_the_last_good_limits(limits: Path) -> None:
+def test_the_last_good_limits_stay_if_the_file_is_deleted(limits: Path) -> None:
     file = RateLimitFile(limits)
     limits.unlink()
     assert not file.refresh()
@@ -124,7 +124,7 @@ def test_a_file_that_vanishes_keeps_the_last_good_limits(limits: Path) -> None:
     assert file.last_error == f"{limits} can't be read: No such file or directory"
 
 
-def test_a_mended_file_has_no_error_any_more(limits: Path) -> None:
+def test_a_corrected_file_has_no_error(limits: Path) -> None:
     file = RateLimitFile(limits)
     limits.write_text("{")
     file.refresh()
@@ -145,7 +145,7 @@ def test_at_the_start_a_broken_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileBroken, match="can't be read"):
         RateLimitFile(tmp_path / "missing.json")
     with pytest.raises(FileBroken, match="can't be read"):
-        ServerSetFile(tmp_path)
+        ServerCountFile(tmp_path)
 
 
 def test_of_two_entries_for_a_queue_the_last_counts() -> None:
@@ -164,18 +164,18 @@ def test_any_bytes_give_limits_or_a_value_error(content: bytes) -> None:
 
 def test_servers_are_the_distinct_lines_that_are_not_empty(servers: Path) -> None:
     servers.write_text("a:9010\n\n b:9010 \r\na:9010\n\n")
-    assert ServerSetFile(servers).servers == 2
+    assert ServerCountFile(servers).servers == 2
 
 
 def test_a_server_that_joins_is_counted(servers: Path) -> None:
-    file = ServerSetFile(servers)
+    file = ServerCountFile(servers)
     servers.write_text("a:9010\nb:9010\nc:9010\n")
     assert file.refresh()
     assert file.servers == 3
 
 
 def test_another_order_of_the_servers_is_no_change(servers: Path) -> None:
-    file = ServerSetFile(servers)
+    file = ServerCountFile(servers)
     servers.write_text("b:9010\na:9010\n")
     assert not file.refresh()
 
@@ -183,7 +183,7 @@ def test_another_order_of_the_servers_is_no_change(servers: Path) -> None:
 def test_an_empty_server_set_is_ignored_and_the_old_number_kept(
     servers: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = ServerSetFile(servers)
+    file = ServerCountFile(servers)
     servers.write_text("\n \n")
     assert not file.refresh()
     assert file.servers == 2
@@ -197,12 +197,12 @@ def test_an_empty_server_set_is_ignored_and_the_old_number_kept(
 
 def test_an_empty_server_set_at_the_start_is_one_server(servers: Path) -> None:
     servers.write_text("")
-    assert ServerSetFile(servers).servers == 1
+    assert ServerCountFile(servers).servers == 1
     assert read_server_set(servers) == 0
 
 
 def test_a_broken_server_set_keeps_the_number(servers: Path) -> None:
-    file = ServerSetFile(servers)
+    file = ServerCountFile(servers)
     servers.write_bytes(b"\xff\n")
     assert not file.refresh()
     assert file.servers == 2

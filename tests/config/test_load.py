@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.passwords import hash_password
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.load import Loaded, load
-from pinlater.server.config.schema import Kind, keys
+from pinlater.server.config.schema import ValueKind, keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import POSSIBLE, StoreLocation
 from pinlater.server.config.values import read_value
@@ -109,7 +109,7 @@ def test_durations_may_be_written_with_a_unit(raw: str, expected: int) -> None:
     assert load(env={"PINLATER_JOBS_CLAIM_TIMEOUT_MS": raw}).settings.jobs.claim_timeout_ms == expected
 
 
-@pytest.mark.parametrize("path", [key.path for key in keys().values() if key.kind is Kind.BOOL])
+@pytest.mark.parametrize("path", [key.path for key in keys().values() if key.kind is ValueKind.BOOL])
 @pytest.mark.parametrize("value", [True, False])
 def test_a_switch_can_be_set_either_way_whatever_its_default(path: str, value: bool) -> None:
     assert read_value(keys()[path], value) is value
@@ -208,7 +208,7 @@ def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
     assert load(env={"PINLATER_CONFIG": str(path)}).settings.http.port == 7
 
 
-def test_a_frame_that_holds_no_body_is_refused_with_the_place_to_mend(tmp_path: Path) -> None:
+def test_a_frame_limit_below_the_body_limit_is_refused_with_its_line(tmp_path: Path) -> None:
     found = problems(toml(tmp_path, "[thrift]\nmax_frame_bytes = '1 MiB'\n"))
     assert any(
         "hold no body of jobs.max_body_bytes" in problem and ":2: thrift.max_frame_bytes" in problem

@@ -18,7 +18,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards
 from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.store import StoreLocation
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 
 THE_ORIGINALS = """
 {
@@ -54,8 +54,10 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_originals_file_is_read_as_it_is(path: Path) -> None:
     assert find_shards(settings(path, host_prefix="pinlaterdb")) == [
-        ShardPlace("1", "pinlaterdb001", Endpoint("host1", 3306, "user", "secret", "pinlater_1")),
-        ShardPlace("2", "pinlaterdb002", Endpoint("host2", 3307, "user", "secret", "pinlater_2"), takes_enqueues=False),
+        ShardPlace("1", "pinlaterdb001", MysqlEndpoint("host1", 3306, "user", "secret", "pinlater_1")),
+        ShardPlace(
+            "2", "pinlaterdb002", MysqlEndpoint("host2", 3307, "user", "secret", "pinlater_2"), takes_enqueues=False
+        ),
     ]
 
 
@@ -63,7 +65,7 @@ def test_each_database_of_a_replica_set_is_a_shard(path: Path) -> None:
     places = find_shards(settings(path, host_prefix="pinlaterdb", databases_per_server=3, database_prefix="p"))
     assert [place.name for place in places] == ["1", "1d1", "1d2", "2", "2d1", "2d2"]
     endpoints = [place.endpoint for place in places[:3]]
-    assert [isinstance(where, Endpoint) and where.database for where in endpoints] == ["p_1", "p_1d1", "p_1d2"]
+    assert [isinstance(where, MysqlEndpoint) and where.database for where in endpoints] == ["p_1", "p_1d1", "p_1d2"]
     assert {place.endpoint.host for place in places[3:]} == {"host2"}
 
 
@@ -72,14 +74,14 @@ def test_shards_are_in_the_order_of_their_numbers(path: Path) -> None:
     assert [place.name for place in find_shards(settings(path))] == ["9", "10", "100"]
 
 
-def test_what_an_entry_leaves_out_comes_from_the_settings(path: Path, tmp_path: Path) -> None:
+def test_missing_fields_of_an_entry_come_from_the_settings(path: Path, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("from a file")
     path.write_text(
         '{"db1": {"master": {"host": "h", "port": "3306"}}, "db2": {"socket": "/s", "passwd": "", "tls": true}}'
     )
     one, two = find_shards(settings(path, user="jobs", password_file=tmp_path / "password"))
-    assert one.endpoint == Endpoint("h", 3306, "jobs", "from a file", "pinlater_1")
-    assert two.endpoint == Endpoint("localhost", 3306, "jobs", "", "pinlater_2", "/s", True)
+    assert one.endpoint == MysqlEndpoint("h", 3306, "jobs", "from a file", "pinlater_1")
+    assert two.endpoint == MysqlEndpoint("localhost", 3306, "jobs", "", "pinlater_2", "/s", True)
 
 
 def entry(**changes: Any) -> str:
@@ -115,7 +117,7 @@ def entry(**changes: Any) -> str:
         (entry(tls=1), "'db1': tls is not true or false"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_key(path: Path, text: str, complaint: str) -> None:
+def test_an_error_in_the_file_is_reported_with_its_key(path: Path, text: str, complaint: str) -> None:
     path.write_text(text)
     with pytest.raises(FileBroken) as caught:
         find_shards(settings(path))

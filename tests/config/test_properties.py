@@ -68,7 +68,7 @@ def test_any_text_gives_entries_or_our_one_error(text: str) -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=5))
-def test_what_java_would_write_is_read_back(pairs: dict[str, str]) -> None:
+def test_properties_that_java_escapes_are_read_back(pairs: dict[str, str]) -> None:
     """Every character written as its escape, as `Properties.store` does for what it can't write plainly."""
 
     def escaped(text: str) -> str:

@@ -72,7 +72,7 @@ def shard(name: object = "1", **changes: Any) -> str:
     return json.dumps({"shards": [{"name": name, "shardConfig": config}]})
 
 
-def test_our_own_words_say_where_and_as_whom(path: Path) -> None:
+def test_our_own_fields_give_the_address_and_the_user(path: Path) -> None:
     path.write_text(shard("a-b.c", user="u", db=3, tls=True, socket="/s"))
     [place] = find_shards(settings(path))
     assert place == ShardPlace("a-b.c", "a-b.c", RedisEndpoint("", 6379, "u", "very-secret", 3, "/s", True))
@@ -118,7 +118,7 @@ def test_our_own_words_say_where_and_as_whom(path: Path) -> None:
         (shard(sentinels=["s"], sentinelMaster="m", socket="/s"), "'1' has a socket and a sentinelMaster"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_shard(path: Path, text: str, complaint: str) -> None:
+def test_an_error_in_the_file_is_reported_with_its_shard(path: Path, text: str, complaint: str) -> None:
     path.write_text(text)
     with pytest.raises(FileBroken) as caught:
         find_shards(settings(path))

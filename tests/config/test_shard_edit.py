@@ -207,7 +207,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "real" / "shards.json").read_text() == "new"
 
 
-def test_somebody_elses_change_meanwhile_is_not_lost(tmp_path: Path) -> None:
+def test_a_concurrent_change_by_another_program_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "shards.json"
     path.write_text("theirs")
     with pytest.raises(ValueError, match="changed by another program"):

@@ -76,7 +76,7 @@ def test_a_password_from_standard_input_gives_its_hash_and_nothing_else(runner: 
 
 
 @pytest.mark.parametrize("given", ["", "\n", "one\ntwo\n", b"\xff\n"])
-def test_what_is_no_password_is_refused(runner: CliRunner, given: str | bytes) -> None:
+def test_hash_password_refuses_an_invalid_password(runner: CliRunner, given: str | bytes) -> None:
     result = runner.invoke(app, ["hash-password"], input=given)
     assert result.exit_code == 2
     assert result.stdout == ""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.config.addresses import Address
+from pinlater.server.config.addresses import SentinelAddress
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.load import load
 from pinlater.server.config.mysql_url import MysqlUrl
@@ -19,11 +19,11 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import ShardSource, find_shards
 from pinlater.server.config.show import shown_settings
 from pinlater.server.config.store import StoreLocation, parse_store, without_password
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 SECRET = "s3cret-Word"
-SENTINELS = (Address("s1", 26379), Address("::1", 7))
+SENTINELS = (SentinelAddress("s1", 26379), SentinelAddress("::1", 7))
 # The shortest URL of each kind.
 URLS = {"mysql": "mysql://db", "redis": "redis://r"}
 EACH_KIND = pytest.mark.parametrize("kind", list(URLS))
@@ -37,11 +37,11 @@ def complaint_about(text: str) -> str | None:
     return None
 
 
-def the_shard(text: str, **tables: MysqlSettings | RedisSettings) -> Endpoint | RedisEndpoint:
+def the_shard(text: str, **tables: MysqlSettings | RedisSettings) -> MysqlEndpoint | RedisEndpoint:
     """Where the only shard of the URL is, with these tables of the settings."""
     (place,) = find_shards(Settings(store=parse_store(text), **tables))  # type: ignore[arg-type]
     assert (place.name, place.takes_enqueues) == ("1", True)
-    assert isinstance(place.endpoint, Endpoint | RedisEndpoint)
+    assert isinstance(place.endpoint, MysqlEndpoint | RedisEndpoint)
     return place.endpoint
 
 
@@ -76,15 +76,15 @@ def test_a_url_is_taken_apart(text: str, expected: MysqlUrl | RedisUrl) -> None:
     assert (found.url, found.kind) == (expected, "mysql" if isinstance(expected, MysqlUrl) else "redis")
 
 
-def test_what_a_url_of_mysql_leaves_out_comes_from_the_settings() -> None:
+def test_missing_parts_of_a_mysql_url_come_from_the_settings() -> None:
     given_elsewhere = MysqlSettings(user="jobs", password="p", database_prefix="plater")
-    assert the_shard("mysql://db", mysql=given_elsewhere) == Endpoint("db", 3306, "jobs", "p", "plater_1")
-    assert the_shard("mysql://u:q@db/x", mysql=given_elsewhere) == Endpoint("db", 3306, "u", "q", "x")
-    assert the_shard("mysql://db") == Endpoint("db", 3306, "pinlater", "", "pinlater_1")
+    assert the_shard("mysql://db", mysql=given_elsewhere) == MysqlEndpoint("db", 3306, "jobs", "p", "plater_1")
+    assert the_shard("mysql://u:q@db/x", mysql=given_elsewhere) == MysqlEndpoint("db", 3306, "u", "q", "x")
+    assert the_shard("mysql://db") == MysqlEndpoint("db", 3306, "pinlater", "", "pinlater_1")
     assert str(the_shard("mysql://[::1]:3307/x")) == "[::1]:3307/x"
 
 
-def test_what_a_url_of_redis_leaves_out_comes_from_the_settings() -> None:
+def test_missing_parts_of_a_redis_url_come_from_the_settings() -> None:
     given_elsewhere = RedisSettings(user="jobs", password="p", sentinels=("s1", "[::1]:7"))
     assert the_shard("redis://r", redis=given_elsewhere) == RedisEndpoint("r", 6379, "jobs", "p")
     assert the_shard("redis://u:q@r/2", redis=given_elsewhere) == RedisEndpoint("r", 6379, "u", "q", 2)
@@ -93,7 +93,7 @@ def test_what_a_url_of_redis_leaves_out_comes_from_the_settings() -> None:
     of_sentinels = RedisEndpoint("", 6379, "jobs", "p", sentinels=SENTINELS, master="m")
     assert the_shard("redis://?master=m", redis=given_elsewhere) == of_sentinels
     found = the_shard("redis://?master=m&sentinel=other", redis=given_elsewhere)
-    assert found == replace(of_sentinels, sentinels=(Address("other", 26379),))
+    assert found == replace(of_sentinels, sentinels=(SentinelAddress("other", 26379),))
 
 
 @EACH_KIND
@@ -171,7 +171,7 @@ def test_the_shard_of_a_url_follows_the_password_file(kind: str, tmp_path: Path)
         (f"redsi://u:{SECRET}@r", "did you mean redis?"),
     ],
 )
-def test_what_is_wrong_with_a_url_is_said_without_its_password(text: str, complaint: str) -> None:
+def test_an_error_in_a_url_is_reported_without_its_password(text: str, complaint: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load(flags={"store": text})
     (problem,) = caught.value.problems
@@ -250,7 +250,7 @@ def test_complaints_show_no_more_than_the_place(text: str, shown: str) -> None:
 
 
 @EACH_KIND
-def test_a_shard_file_is_found_beside_the_settings(kind: str, tmp_path: Path) -> None:
+def test_a_shard_file_is_found_in_the_folder_of_the_settings(kind: str, tmp_path: Path) -> None:
     location = StoreLocation(kind, shard_file=tmp_path / "shards.json")
     assert parse_store(f"{kind}:shards.json", tmp_path) == location
     assert str(parse_store(f"{kind}:shards.json")) == f"{kind}:shards.json"
@@ -273,7 +273,7 @@ def test_a_shard_file_is_found_beside_the_settings(kind: str, tmp_path: Path) ->
         ({"redis.memory_used_max_percent": "101"}, "out of range"),
     ],
 )
-def test_what_is_wrong_with_the_table_of_a_store_is_said_before_anything_starts(
+def test_an_error_in_the_settings_of_a_store_is_reported_before_anything_starts(
     flags: dict[str, str], complaint: str
 ) -> None:
     kind = next(iter(flags)).partition(".")[0]

@@ -13,20 +13,20 @@ from typing import TypedDict, Unpack, cast
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import ClaimedJob, Holder, JobState, NewJob, StoredJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, StoredJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
-    Checkpoint,
     ClaimCall,
     Claimed,
     ClaimOrder,
     ClaimRef,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Page,
     PageRow,
@@ -61,7 +61,7 @@ class About(TypedDict, total=False):
 class Held:
     """A claimed job: what the claim gave, and what its holder names it by."""
 
-    def __init__(self, job: ClaimedJob, queue: str, holder: Holder) -> None:
+    def __init__(self, job: HandedOutJob, queue: str, holder: Holder) -> None:
         self.job = job
         self.holder = holder
         self.key = JobKey(queue, job.priority, job.id)
@@ -182,12 +182,12 @@ class Desk:
 
     # --- ending and keeping ---------------------------------------------------------------------------------------------
 
-    async def ack(self, ack: Ack) -> Acked:
+    async def ack(self, ack: JobAck) -> Acked:
         [result] = await self.shard.finish_jobs([ack], self.now)
         return result
 
     async def succeed(self, key: JobKey, *, token: str | None = None, status: str = "") -> Acked:
-        return await self.ack(Ack(key, succeeded=True, token=token, append_status=status))
+        return await self.ack(JobAck(key, succeeded=True, token=token, append_status=status))
 
     async def fail(
         self,
@@ -199,9 +199,9 @@ class Desk:
         final: bool = False,
         error: tuple[str, str] = ("", ""),
     ) -> Acked:
-        return await self.ack(Ack(key, False, token, status, delay_ms, final, *error))
+        return await self.ack(JobAck(key, False, token, status, delay_ms, final, *error))
 
-    async def checkpoint(self, checkpoint: Checkpoint) -> Acked:
+    async def checkpoint(self, checkpoint: JobCheckpoint) -> Acked:
         [result] = await self.shard.checkpoint_jobs([checkpoint], self.now)
         return raise_error(result)
 

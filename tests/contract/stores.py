@@ -18,7 +18,7 @@ import pytest
 
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.settings import MysqlEndpoint
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
@@ -47,7 +47,7 @@ def _mysql(kind: str) -> Make:
         if _last_folder.get(kind) != folder:  # another test's: it begins with an empty shard
             _last_folder[kind] = folder
             _empty(server)
-        endpoint = Endpoint(server.host, server.port, server.user, server.password, _DATABASE)
+        endpoint = MysqlEndpoint(server.host, server.port, server.user, server.password, _DATABASE)
         return MysqlShard(endpoint, monotonic=monotonic)
 
     return make

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.values import Checkpoint, raise_error
+from pinlater.server.storage.values import JobCheckpoint, raise_error
 from tests.contract.desk import TIMEOUT_MS, Desk
 
 
@@ -13,7 +13,7 @@ async def test_a_checkpoint_renews_the_claim_and_sets_run_after_to_now(desk: Des
     held = await desk.put_and_take(b"old", attempts=3, status="s")
     desk.clock.advance(seconds=30)
 
-    saved = await desk.checkpoint(Checkpoint(held.key, "worker"))
+    saved = await desk.checkpoint(JobCheckpoint(held.key, "worker"))
 
     assert (saved.outcome, saved.state) == (Outcome.APPLIED, JobState.IN_PROGRESS)
     assert saved.deadline_ms == desk.now + TIMEOUT_MS
@@ -35,7 +35,7 @@ async def test_a_checkpoint_may_change_body_attempts_status_and_run_after(desk: 
     held = await desk.take()
 
     await desk.checkpoint(
-        Checkpoint(
+        JobCheckpoint(
             held.key,
             "worker",
             new_body=b"new",
@@ -53,14 +53,14 @@ async def test_a_checkpoint_may_change_body_attempts_status_and_run_after(desk: 
 
 async def test_an_empty_body_is_a_body(desk: Desk) -> None:
     held = await desk.put_and_take(b"old")
-    await desk.checkpoint(Checkpoint(held.key, "worker", new_body=b""))
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", new_body=b""))
 
     assert (await desk.look(held.key)).body == b""
 
 
 async def test_the_next_holder_gets_the_saved_body(desk: Desk) -> None:
     held = await desk.put_and_take(b"old")
-    await desk.checkpoint(Checkpoint(held.key, "worker", new_body=b"half done"))
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", new_body=b"half done"))
     await desk.fail(held.key)
 
     assert (await desk.take()).job.body == b"half done"
@@ -69,7 +69,7 @@ async def test_the_next_holder_gets_the_saved_body(desk: Desk) -> None:
 async def test_a_prepended_status_is_cut_at_the_end(desk: Desk) -> None:
     limit = desk.shard.capabilities.custom_status_chars_max
     held = await desk.put_and_take(status="a" * limit)
-    await desk.checkpoint(Checkpoint(held.key, "worker", prepend_status="b"))
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", prepend_status="b"))
 
     assert (await desk.look(held.key)).custom_status == "b" + "a" * (limit - 1)
 
@@ -78,7 +78,7 @@ async def test_a_checkpoint_may_put_the_job_back(desk: Desk) -> None:
     held = await desk.put_and_take(b"old")
 
     saved = await desk.checkpoint(
-        Checkpoint(held.key, "worker", new_body=b"new", move_to_pending=True, run_after_ms=desk.now + 10)
+        JobCheckpoint(held.key, "worker", new_body=b"new", move_to_pending=True, run_after_ms=desk.now + 10)
     )
 
     assert (saved.outcome, saved.state, saved.due_at_ms) == (Outcome.APPLIED, JobState.PENDING, desk.now + 10)
@@ -96,7 +96,7 @@ async def test_a_checkpoint_may_put_the_job_back(desk: Desk) -> None:
 async def test_a_job_put_back_without_a_time_is_due_at_once(desk: Desk) -> None:
     held = await desk.put_and_take()
     desk.clock.advance(seconds=1)
-    saved = await desk.checkpoint(Checkpoint(held.key, "worker", move_to_pending=True))
+    saved = await desk.checkpoint(JobCheckpoint(held.key, "worker", move_to_pending=True))
 
     assert saved.due_at_ms == desk.now
     assert (await desk.take()).key == held.key
@@ -106,7 +106,7 @@ async def test_a_job_put_back_without_a_time_is_due_at_once(desk: Desk) -> None:
 async def test_another_source_is_refused(desk: Desk, source: str) -> None:
     held = await desk.put_and_take(b"old", source="worker")
 
-    saved = await desk.checkpoint(Checkpoint(held.key, source, new_body=b"stolen"))
+    saved = await desk.checkpoint(JobCheckpoint(held.key, source, new_body=b"stolen"))
 
     assert (saved.outcome, saved.holder) == (Outcome.STALE_CLAIM, held.holder.descriptor)
     assert saved.held_since_ms == desk.now
@@ -117,15 +117,15 @@ async def test_another_source_is_refused(desk: Desk, source: str) -> None:
 async def test_any_source_may_hold_and_checkpoint(desk: Desk, source: str) -> None:
     held = await desk.put_and_take(source=source)
 
-    assert (await desk.checkpoint(Checkpoint(held.key, source))).outcome is Outcome.APPLIED
+    assert (await desk.checkpoint(JobCheckpoint(held.key, source))).outcome is Outcome.APPLIED
 
 
 async def test_a_token_goes_before_the_source(desk: Desk) -> None:
     """With a token the source doesn't matter, and only the claim's own token counts, even from the same source."""
     held = await desk.put_and_take(source="worker")
 
-    wrong = await desk.checkpoint(Checkpoint(held.key, "worker", token="another"))
-    right = await desk.checkpoint(Checkpoint(held.key, "elsewhere", token=held.holder.token))
+    wrong = await desk.checkpoint(JobCheckpoint(held.key, "worker", token="another"))
+    right = await desk.checkpoint(JobCheckpoint(held.key, "elsewhere", token=held.holder.token))
 
     assert wrong.outcome is Outcome.STALE_CLAIM
     assert right.outcome is Outcome.APPLIED
@@ -138,7 +138,7 @@ async def test_a_checkpoint_never_revives_a_job_that_is_not_in_hand(desk: Desk, 
     before = await desk.look(key)
     desk.clock.advance(seconds=1)
 
-    saved = await desk.checkpoint(Checkpoint(key, "worker", new_body=b"x", move_to_pending=True, prepend_status="x"))
+    saved = await desk.checkpoint(JobCheckpoint(key, "worker", new_body=b"x", move_to_pending=True, prepend_status="x"))
 
     assert saved.outcome is (Outcome.STALE_CLAIM if state is JobState.PENDING else Outcome.ALREADY_FINAL)
     assert saved.state is state
@@ -150,7 +150,7 @@ async def test_a_checkpoint_of_an_unknown_job_is_not_found(desk: Desk) -> None:
     held = await desk.put_and_take()
     wrong = [held.key._replace(id=1), held.key._replace(priority=3), held.key._replace(queue="missing")]
 
-    saved = await desk.shard.checkpoint_jobs([Checkpoint(key, "worker") for key in wrong], desk.now)
+    saved = await desk.shard.checkpoint_jobs([JobCheckpoint(key, "worker") for key in wrong], desk.now)
 
     assert [raise_error(one).outcome for one in saved] == [Outcome.NOT_FOUND] * 3
 
@@ -160,9 +160,9 @@ async def test_checkpoints_of_one_call_take_effect_in_order(desk: Desk) -> None:
 
     first, second, third = await desk.shard.checkpoint_jobs(
         [
-            Checkpoint(held.key, "worker", new_body=b"1", prepend_status="a"),
-            Checkpoint(held.key, "worker", new_body=b"2", prepend_status="b", move_to_pending=True),
-            Checkpoint(held.key, "worker", new_body=b"3", prepend_status="c"),
+            JobCheckpoint(held.key, "worker", new_body=b"1", prepend_status="a"),
+            JobCheckpoint(held.key, "worker", new_body=b"2", prepend_status="b", move_to_pending=True),
+            JobCheckpoint(held.key, "worker", new_body=b"3", prepend_status="c"),
         ],
         desk.now,
     )
@@ -178,7 +178,7 @@ async def test_checkpointed_jobs_time_out_later_but_still_do(desk: Desk) -> None
     """The run-after that the checkpoint set is kept."""
     held = await desk.put_and_take()
     desk.clock.advance(ms=TIMEOUT_MS)
-    await desk.checkpoint(Checkpoint(held.key, "worker", run_after_ms=desk.now - 5))
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", run_after_ms=desk.now - 5))
     saved_at = desk.now
 
     desk.clock.advance(ms=TIMEOUT_MS - 1)

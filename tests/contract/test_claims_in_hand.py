@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.values import Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.server.storage.values import Acked, ClaimRef, JobCheckpoint, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
 
 
@@ -52,7 +52,7 @@ async def test_a_word_that_was_held_up_shortens_no_claim(desk: Desk, word: str) 
     if word == "heartbeat":
         [late] = await desk.shard.extend_claims([held.ref], sent_ms)
     else:
-        progress = Checkpoint(held.key, held.holder.source, held.holder.token)
+        progress = JobCheckpoint(held.key, held.holder.source, held.holder.token)
         [late] = cast("Sequence[Acked]", await desk.shard.checkpoint_jobs([progress], sent_ms))
 
     assert (late.outcome, late.deadline_ms) == (Outcome.APPLIED, renewed.deadline_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.values import Ack
+from pinlater.server.storage.values import JobAck
 from tests.contract.desk import Desk
 
 
@@ -48,7 +48,7 @@ async def test_a_failed_job_is_handed_out_again_with_its_next_attempt(desk: Desk
     assert (again.job.attempt, again.job.attempts_remaining, again.job.attempts_allowed) == (2, 2, 3)
 
 
-async def test_the_last_failure_makes_the_job_failed_and_keeps_its_claim_for_who_looks(desk: Desk) -> None:
+async def test_the_last_failure_makes_the_job_failed_and_keeps_its_last_claim(desk: Desk) -> None:
     held = await desk.put_and_take(attempts=1)
     desk.clock.advance(seconds=1)
 
@@ -108,7 +108,7 @@ async def test_without_a_token_anybody_may_ack_a_job_in_progress(desk: Desk, suc
     """Clients of the original have no tokens."""
     held = await desk.put_and_take(source="a worker")
 
-    acked = await desk.ack(Ack(held.key, succeeded))
+    acked = await desk.ack(JobAck(held.key, succeeded))
 
     assert acked.outcome is Outcome.APPLIED
 
@@ -117,7 +117,7 @@ async def test_without_a_token_anybody_may_ack_a_job_in_progress(desk: Desk, suc
 async def test_the_holders_token_counts(desk: Desk, succeeded: bool) -> None:
     held = await desk.put_and_take()
 
-    acked = await desk.ack(Ack(held.key, succeeded, token=held.holder.token))
+    acked = await desk.ack(JobAck(held.key, succeeded, token=held.holder.token))
 
     assert acked.outcome is Outcome.APPLIED
 
@@ -131,7 +131,7 @@ async def test_a_token_of_an_earlier_claim_is_refused_and_the_holder_named(desk:
     claimed_at = desk.now
     desk.clock.advance(seconds=3)
 
-    acked = await desk.ack(Ack(zombie.key, succeeded, token=zombie.holder.token, append_status="zombie"))
+    acked = await desk.ack(JobAck(zombie.key, succeeded, token=zombie.holder.token, append_status="zombie"))
 
     assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.IN_PROGRESS)
     assert (acked.holder, acked.held_since_ms) == (current.holder.descriptor, claimed_at)
@@ -145,7 +145,7 @@ async def test_a_token_of_an_earlier_claim_is_refused_and_the_holder_named(desk:
 async def test_an_ack_of_a_waiting_job_changes_nothing(desk: Desk, succeeded: bool, token: str | None) -> None:
     key = await desk.put()
 
-    acked = await desk.ack(Ack(key, succeeded, token=token, append_status="x"))
+    acked = await desk.ack(JobAck(key, succeeded, token=token, append_status="x"))
 
     assert (acked.outcome, acked.state) == (Outcome.STALE_CLAIM, JobState.PENDING)
     assert (acked.holder, acked.held_since_ms) == ("", None)
@@ -161,7 +161,7 @@ async def test_a_finished_job_stays_as_it_is(desk: Desk, state: JobState, succee
     before = await desk.look(key)
     desk.clock.advance(seconds=1)
 
-    acked = await desk.ack(Ack(key, succeeded, token=token, append_status="late", error_text="late"))
+    acked = await desk.ack(JobAck(key, succeeded, token=token, append_status="late", error_text="late"))
 
     assert (acked.outcome, acked.state) == (Outcome.ALREADY_FINAL, state)
     assert await desk.look(key) == before
@@ -177,7 +177,7 @@ async def test_an_unknown_job_is_not_found(desk: Desk) -> None:
         held.key._replace(queue="missing"),
     ]
 
-    acked = await desk.shard.finish_jobs([Ack(key, succeeded=True) for key in wrong], desk.now)
+    acked = await desk.shard.finish_jobs([JobAck(key, succeeded=True) for key in wrong], desk.now)
 
     assert [(one.outcome, one.state) for one in acked] == [(Outcome.NOT_FOUND, None)] * 4
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
@@ -190,11 +190,11 @@ async def test_acks_of_one_call_are_answered_in_order(desk: Desk) -> None:
 
     acked = await desk.shard.finish_jobs(
         [
-            Ack(held[0].key, succeeded=True),
-            Ack(held[0].key._replace(id=waiting.id), succeeded=True),
-            Ack(held[1].key, succeeded=False),
-            Ack(held[0].key._replace(id=1), succeeded=True),
-            Ack(held[2].key, succeeded=True, token="wrong"),
+            JobAck(held[0].key, succeeded=True),
+            JobAck(held[0].key._replace(id=waiting.id), succeeded=True),
+            JobAck(held[1].key, succeeded=False),
+            JobAck(held[0].key._replace(id=1), succeeded=True),
+            JobAck(held[2].key, succeeded=True, token="wrong"),
         ],
         desk.now,
     )
@@ -224,7 +224,9 @@ async def test_of_two_acks_of_one_job_in_a_call_the_first_counts(
     """A lane joins the acks of several callers, and they must come out as if they had come one after the other."""
     held = await desk.put_and_take()
 
-    one, two = await desk.shard.finish_jobs([Ack(held.key, first), Ack(held.key, second, append_status="x")], desk.now)
+    one, two = await desk.shard.finish_jobs(
+        [JobAck(held.key, first), JobAck(held.key, second, append_status="x")], desk.now
+    )
 
     assert one.outcome is Outcome.APPLIED
     assert two.outcome is (Outcome.ALREADY_FINAL if first else Outcome.STALE_CLAIM)
@@ -242,7 +244,7 @@ async def test_a_thousand_acks_in_one_call_are_all_carried_out(desk: Desk) -> No
     await desk.insert(*[desk.job() for _ in range(1000)])
     held = await desk.claim(1000)
 
-    acked = await desk.shard.finish_jobs([Ack(one.key, i % 2 == 0) for i, one in enumerate(held)], desk.now)
+    acked = await desk.shard.finish_jobs([JobAck(one.key, i % 2 == 0) for i, one in enumerate(held)], desk.now)
 
     assert {one.outcome for one in acked} == {Outcome.APPLIED}
     counts = await desk.counts()

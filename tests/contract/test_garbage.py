@@ -9,7 +9,7 @@ from pinlater.server.storage.values import InsertRequest, Swept, TimeToLive
 from tests.contract.desk import ALL, QUEUE, Desk
 
 
-async def test_finished_jobs_vanish_after_their_own_times_to_live(desk: Desk) -> None:
+async def test_finished_jobs_are_deleted_after_their_own_times_to_live(desk: Desk) -> None:
     await desk.put()
     await desk.put(attempts=1)
     first, second = await desk.claim(2)

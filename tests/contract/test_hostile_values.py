@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, NewJob
-from pinlater.server.storage.values import Checkpoint, JobKey
+from pinlater.server.storage.values import JobCheckpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, unique
 
 I64_MAX, I64_MIN = 2**63 - 1, -(2**63)
@@ -33,7 +33,7 @@ async def test_bodies_come_back_byte_for_byte(desk: Desk, body: bytes) -> None:
     assert held.job.body == body
     assert (await desk.look(held.key)).body == body
 
-    await desk.checkpoint(Checkpoint(held.key, "worker", new_body=body[::-1]))
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", new_body=body[::-1]))
     await desk.fail(held.key)
     assert (await desk.take()).job.body == body[::-1]
 
@@ -53,7 +53,7 @@ async def test_texts_come_back_as_they_were(desk: Desk, text: str) -> None:
     assert held.job.headers == {text: text, "other": ""}
     await desk.fail(held.key, status=text, error=(text, text))
     await desk.take(source=text)
-    await desk.checkpoint(Checkpoint(held.key, text, prepend_status=text))
+    await desk.checkpoint(JobCheckpoint(held.key, text, prepend_status=text))
 
     job = await desk.look(held.key)
 

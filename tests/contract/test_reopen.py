@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.storage.values import Checkpoint, Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, JobCheckpoint
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, unique
 
 
@@ -31,11 +31,11 @@ async def test_jobs_of_all_states_are_there_again(desk: Desk) -> None:
     await desk.assert_counters_exact()
 
 
-async def test_what_happened_to_a_job_is_there_again(desk: Desk) -> None:
+async def test_a_reopened_store_has_the_history_of_a_job(desk: Desk) -> None:
     held = await desk.put_and_take(b"old", attempts=5)
     await desk.fail(held.key, error=("E", "text"), status="x")
     await desk.take()
-    await desk.checkpoint(Checkpoint(held.key, "worker", new_body=b"new", prepend_status="y"))
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", new_body=b"new", prepend_status="y"))
     before = await desk.look(held.key)
 
     await desk.reopen()
@@ -52,7 +52,7 @@ async def test_claims_go_on_after_a_restart(desk: Desk) -> None:
 
     assert await desk.claim() == []
     assert (await desk.succeed(first.key, token=first.holder.token)).outcome is Outcome.APPLIED
-    assert (await desk.checkpoint(Checkpoint(second.key, "other"))).outcome is Outcome.APPLIED
+    assert (await desk.checkpoint(JobCheckpoint(second.key, "other"))).outcome is Outcome.APPLIED
     assert (await desk.succeed(third.key, token="wrong")).outcome is Outcome.STALE_CLAIM
     desk.clock.advance(ms=TIMEOUT_MS)
     assert (await desk.heartbeat(third.ref)).deadline_ms == desk.now + TIMEOUT_MS

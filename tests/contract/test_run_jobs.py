@@ -43,7 +43,7 @@ async def test_a_failed_job_goes_back_with_the_attempts_given_and_without_its_cl
     assert (await desk.take()).job.id == key.id
 
 
-async def test_a_job_in_hand_stays_with_its_holder_who_is_named(desk: Desk) -> None:
+async def test_a_claimed_job_stays_with_its_worker_and_the_answer_names_it(desk: Desk) -> None:
     key = await desk.put_in(JobState.IN_PROGRESS)
     before = await desk.look(key)
     result = await desk.run(key)
@@ -65,7 +65,7 @@ async def test_a_success_and_a_missing_job_are_told(desk: Desk) -> None:
     assert list(await desk.shard.run_jobs([], desk.now)) == []
 
 
-async def test_a_failed_job_whose_key_another_has_stays_and_one_whose_key_is_free_takes_it_again(desk: Desk) -> None:
+async def test_a_failed_job_runs_again_only_if_no_other_job_holds_its_unique_key(desk: Desk) -> None:
     unique = UniqueKey("k", UniqueScope.UNFINISHED)
     first = await failed_with(desk, unique)
     second = await failed_with(desk, unique)

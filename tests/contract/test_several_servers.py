@@ -16,14 +16,14 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
-    Checkpoint,
     ClaimCall,
     Claimed,
     ClaimOrder,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     Page,
     Purge,
     TimeToLive,
@@ -147,7 +147,7 @@ async def test_acks_of_live_claims_count_in_a_queue_that_was_made_again(
     more = [await desk.put_and_take() for _ in range(2 * acks - 1)]
     held = [again, *more]
     for part in (held[:acks], held[acks:]):
-        words = [Ack(one.key, True, one.holder.token) for one in part]
+        words = [JobAck(one.key, True, one.holder.token) for one in part]
         answers = await other.shard.finish_jobs(words, desk.now)
         assert [answer.outcome for answer in answers] == [Outcome.APPLIED] * acks
     await desk.assert_counters_exact()
@@ -157,7 +157,7 @@ WORDS: dict[str, Callable[[Desk, Held], Awaitable[Acked]]] = {
     "ack without a token": lambda desk, held: desk.succeed(held.key),
     "ack with a status": lambda desk, held: desk.succeed(held.key, token=held.holder.token, status="so"),
     "failure": lambda desk, held: desk.fail(held.key, token=held.holder.token),
-    "checkpoint": lambda desk, held: desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"new")),
+    "checkpoint": lambda desk, held: desk.checkpoint(JobCheckpoint(held.key, "worker", held.holder.token, b"new")),
     "heartbeat": lambda desk, held: desk.heartbeat(held.ref),
     "release": lambda desk, held: desk.release(held.ref),
     "cancel": lambda desk, held: desk.cancel(held.key),

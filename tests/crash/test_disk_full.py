@@ -118,7 +118,7 @@ def test_a_full_disk_refuses_enqueues_loses_nothing_and_recovers(small_disk: Pat
         assert run_all(client) == accepted | {last: "after"}
 
 
-def test_what_a_full_disk_accepted_survives_a_kill(small_disk: Path, start_server: ServerMaker) -> None:
+def test_jobs_accepted_on_a_full_disk_survive_a_kill(small_disk: Path, start_server: ServerMaker) -> None:
     """Killed while the disk is full, started again when there is space."""
     server = start_server(small_disk / "store.db")
     filler = fill(small_disk, leave_bytes=2_000_000)

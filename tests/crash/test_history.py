@@ -80,7 +80,7 @@ def test_a_job_of_an_unanswered_enqueue_that_was_handed_out_must_end_too() -> No
     assert kinds(made, {**ALL_DONE, "q:3": IN_PROGRESS}) == {Kind.STUCK}
 
 
-def test_a_failure_nobody_caused_is_found_unless_failures_are_expected() -> None:
+def test_an_unexplained_failure_is_found_unless_failures_are_expected() -> None:
     final = {"q:1": FAILED, "q:2": SUCCEEDED}
     assert kinds(history(), final) == {Kind.GAVE_UP}
     assert kinds(history(), final, failures_allowed=True) == set()
@@ -163,7 +163,7 @@ def test_a_zombies_ack_that_is_refused_is_right(outcome: int | None) -> None:
     assert check(made, ALL_DONE) == []
 
 
-def test_a_job_nobody_enqueued_is_invented() -> None:
+def test_a_claimed_job_that_no_client_enqueued_is_reported_as_invented() -> None:
     assert kinds(history(claim(20, 30, "q:9", body="z")), {**ALL_DONE, "q:9": SUCCEEDED}) == {Kind.INVENTED}
 
 

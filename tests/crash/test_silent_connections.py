@@ -33,7 +33,7 @@ def more_files(wanted: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_ten_thousand_silent_connections_keep_nobody_from_working(start_server: ServerMaker) -> None:
+def test_a_server_serves_its_clients_despite_ten_thousand_silent_connections(start_server: ServerMaker) -> None:
     """Half of them have begun a frame and never end it. Memory stays bounded, and when they go the server is as before."""
     with more_files(SILENT + SPARE_FILES), ExitStack() as stack:
         server = start_server()

@@ -155,7 +155,7 @@ def test_removed_it_leaves_no_process_and_no_file(start_mariadb: Start) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-async def test_on_a_small_disk_that_is_full_an_insert_fails_and_after_room_is_made_it_does_not(
+async def test_an_insert_fails_on_a_full_disk_and_succeeds_once_there_is_space(
     start_mariadb: Start,
 ) -> None:
     """With rows of some kilobytes. (At a megabyte each MariaDB 10.11 kills itself; MySQL tries for 20 s and then says the same.)"""

@@ -53,7 +53,7 @@ def test_nothing_is_left_of_a_session(ending: signal.Signals | None, mariadb: Ma
     assert mariadb.running
 
 
-def test_a_farm_that_nobody_used_makes_nothing() -> None:
+def test_an_unused_farm_starts_nothing() -> None:
     with ServerFarm() as farm:
         pass
     assert vars(farm)["_guard"] is None

@@ -156,7 +156,7 @@ async def test_where_the_server_is_gone_a_new_connection_breaks_off(proxy: Proxy
         assert await _asked(ends, b"hello") == b"hello"
 
 
-async def test_what_was_held_arrives_once_the_network_is_well(proxy: Proxy, echo: Echo) -> None:
+async def test_held_bytes_arrive_after_the_network_heals(proxy: Proxy, echo: Echo) -> None:
     async with _client(proxy) as ends:
         await _asked(ends, b"hello")
         proxy.hold(to_server=False)

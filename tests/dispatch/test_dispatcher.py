@@ -213,7 +213,7 @@ async def test_a_woken_claim_that_fails_leaves_its_wake_to_the_next() -> None:
     await stage.shards.close()
 
 
-async def test_draining_answers_whoever_waits_without_asking_the_store() -> None:
+async def test_a_drain_answers_all_waiting_dequeues_without_a_call_to_the_store() -> None:
     """A thousand that wait for a thousand jobs each make no thousand claims at the last moment, and none is refused."""
     shard = GatedShard()
     stage = await _open(shard, {})
@@ -239,7 +239,7 @@ async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> No
     await stage.shards.close()
 
 
-async def test_a_release_whose_answer_was_lost_wakes_who_waits() -> None:
+async def test_a_release_whose_answer_was_lost_wakes_a_waiter() -> None:
     """The second try finds nothing to release, and the job waits already."""
 
     class Forgetful(MemoryShard):
@@ -285,7 +285,7 @@ async def test_claims_at_the_same_moment_overdraw_a_limit_by_one_request_at_most
     await stage.shards.close()
 
 
-async def test_what_is_given_back_is_not_charged() -> None:
+async def test_jobs_given_back_are_not_charged_to_the_rate_limit() -> None:
     stage = await _open(MemoryShard(), {"q": 2.0})
     await stage.put(2)
     [part] = await stage.claim(2)
@@ -301,7 +301,7 @@ async def test_what_is_given_back_is_not_charged() -> None:
 # --- one transaction for both -------------------------------------------------------------------------------------------------
 
 
-async def test_a_job_that_somebody_waits_for_is_stored_and_claimed_in_one_transaction(tmp_path: Path) -> None:
+async def test_a_job_for_a_waiting_dequeue_is_stored_and_claimed_in_one_transaction(tmp_path: Path) -> None:
     """So there is one flush of the disk less between the enqueue and the handler."""
     shard = SqliteShard(tmp_path / "jobs.db")
     stage = await _open(shard, {})

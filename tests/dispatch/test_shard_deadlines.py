@@ -74,7 +74,7 @@ def test_a_claim_is_given_up_when_the_shard_stalls(wait: Wait) -> None:
     assert failed(answer)
 
 
-def test_who_has_something_goes_when_the_shard_is_slow(wait: Wait) -> None:
+def test_the_claim_of_a_dequeue_that_has_jobs_is_given_up_once_the_shard_is_slow(wait: Wait) -> None:
     answer = wait.answer(wait.waiters, anything=True)
     wait.after(SLOW_MS - 1)
     assert not answer.done()
@@ -82,7 +82,7 @@ def test_who_has_something_goes_when_the_shard_is_slow(wait: Wait) -> None:
     assert failed(answer)
 
 
-def test_who_waits_goes_with_the_rooms_next_jobs_once_the_shard_is_slow(wait: Wait) -> None:
+def test_a_claim_is_given_up_for_the_next_jobs_of_the_queue_once_the_shard_is_slow(wait: Wait) -> None:
     answer = wait.answer(wait.waiters)
     wait.after(SLOW_MS - 1)
     wait.waiters.wake(1)
@@ -92,7 +92,7 @@ def test_who_waits_goes_with_the_rooms_next_jobs_once_the_shard_is_slow(wait: Wa
     assert isinstance(answer.exception(), JobsCame)
 
 
-def test_who_waits_for_jobs_that_do_not_come_is_given_up_when_the_shard_stalls(wait: Wait) -> None:
+def test_the_claim_of_a_waiting_dequeue_is_given_up_once_the_shard_stalls(wait: Wait) -> None:
     answer = wait.answer(wait.waiters)
     wait.after(SLOW_MS)
     wait.after(STALL_MS - SLOW_MS - 1)

@@ -49,7 +49,7 @@ async def test_a_waiter_goes_with_empty_hands_when_its_time_is_up() -> None:
     assert len(waiters) == 0
 
 
-async def test_somebody_is_woken_when_the_next_job_becomes_due() -> None:
+async def test_a_waiter_is_woken_when_the_next_job_becomes_due() -> None:
     clock = ManualClock()
     waiters = Waiters("q", clock.now_ms)
     waiter = asyncio.create_task(waiters.wait(1, 60, clock.now_ms() + 2))

@@ -20,7 +20,7 @@ SECRET = b"known to all servers"
 WAIT_S = 30.0
 
 
-class Ear:
+class ListeningServer:
     """A server that listens, and what it heard."""
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class Ear:
 
 
 @contextlib.asynccontextmanager
-async def servers(count: int, secret: bytes = SECRET) -> AsyncIterator[list[Ear]]:
-    ears = [Ear() for _ in range(count)]
-    for ear in ears:
-        ear.port = await ear.wakes.open("127.0.0.1")
-    for ear in ears:
-        ear.wakes.know([secret], {("127.0.0.1", other.port): secret for other in ears if other is not ear})
+async def servers(count: int, secret: bytes = SECRET) -> AsyncIterator[list[ListeningServer]]:
+    listening = [ListeningServer() for _ in range(count)]
+    for server in listening:
+        server.port = await server.wakes.open("127.0.0.1")
+    for server in listening:
+        server.wakes.know([secret], {("127.0.0.1", other.port): secret for other in listening if other is not server})
     try:
-        yield ears
+        yield listening
     finally:
-        for ear in ears:
-            ear.wakes.close()
+        for server in listening:
+            server.wakes.close()
 
 
 async def test_all_others_are_woken() -> None:
@@ -100,7 +100,7 @@ async def test_jobs_that_came_long_before_a_server_waits_wake_it_not(monkeypatch
         assert await two.next() == ("emails", 1)
 
 
-async def test_what_comes_at_once_goes_together() -> None:
+async def test_wakes_of_one_moment_share_datagrams() -> None:
     """A thousand enqueues in one moment are a few datagrams, and none of their jobs is forgotten."""
     async with servers(2) as (one, two):
         for number in range(1000):
@@ -132,7 +132,7 @@ async def test_a_wake_names_queues_and_how_many_jobs_and_nothing_else() -> None:
     assert datagram[:16] == hmac.digest(SECRET, datagram[16:], "sha256")[:16]
 
 
-async def test_a_stranger_wakes_nobody() -> None:
+async def test_an_invalid_datagram_wakes_no_waiter() -> None:
     """Without the secret, cut short, or no datagram of ours at all: counted and dropped."""
     async with servers(2) as (one, two), servers(1, b"another secret") as (stranger,):
         stranger.wakes.know([], {("127.0.0.1", two.port): b"another secret"})
@@ -162,7 +162,7 @@ async def test_alone_nothing_is_sent() -> None:
         assert one.wakes.sent == 0
 
 
-async def test_a_peer_that_is_gone_harms_nobody() -> None:
+async def test_the_other_peers_get_wakes_although_one_peer_is_gone() -> None:
     async with servers(3) as (one, two, three):
         three.wakes.close()
         for number in range(5):
@@ -171,7 +171,9 @@ async def test_a_peer_that_is_gone_harms_nobody() -> None:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_an_address_that_can_not_be_harms_nobody(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+def test_the_other_peers_get_wakes_although_one_address_does_not_resolve(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
     """On the server's own event loop, too, which refuses names: the enqueue continues, and others are woken."""
 
     async def tell() -> None:

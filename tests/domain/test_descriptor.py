@@ -22,7 +22,7 @@ descriptors = st.builds(
 
 
 @given(descriptors)
-def test_what_is_written_is_read(descriptor: JobDescriptor) -> None:
+def test_a_written_descriptor_is_read_back(descriptor: JobDescriptor) -> None:
     assert parse_descriptor(str(descriptor)) == descriptor
 
 
@@ -89,7 +89,7 @@ def test_a_changed_descriptor_never_crashes(descriptor: JobDescriptor, data: st.
         "e" * 1_000_000,
     ],
 )
-def test_what_no_server_could_have_made_is_refused(text: str) -> None:
+def test_a_descriptor_that_no_server_can_have_made_is_refused(text: str) -> None:
     with pytest.raises(DescriptorInvalid) as caught:
         parse_descriptor(text)
     assert len(caught.value.message) < 1_000

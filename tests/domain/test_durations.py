@@ -30,13 +30,13 @@ def test_a_duration_is_read_with_its_unit_and_a_bare_number_is_in_seconds(text: 
 
 
 @pytest.mark.parametrize("text", ["", "-1s", "1w", "s", "1 2", "١s", "nan", "1e3", "5 m s", "0x1s"])
-def test_what_is_not_a_duration_is_refused_in_words(text: str) -> None:
+def test_text_that_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration such as"):
         duration_ms(text)
 
 
 @pytest.mark.parametrize("text", ["9" * 400, "1" + "0" * 20 + "d"])
-def test_what_no_number_of_milliseconds_holds_is_refused(text: str) -> None:
+def test_a_duration_too_long_for_milliseconds_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is too long a duration"):
         duration_ms(text)
 

@@ -45,7 +45,7 @@ def test_a_rate_of_0_never_hands_out_and_time_does_not_help() -> None:
     assert bucket.retry_after_ms(1e9) is None
 
 
-def test_what_was_released_unspent_is_given_back_but_never_beyond_the_burst() -> None:
+def test_tokens_of_released_jobs_return_to_the_bucket_but_never_beyond_the_burst() -> None:
     bucket = TokenBucket(5, now=0)
     bucket.charge(5, 0)
     bucket.charge(-3, 0)
@@ -87,7 +87,7 @@ def test_a_clock_that_steps_back_gives_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("rate", [-1, math.inf, math.nan])
-def test_what_is_no_rate_is_refused(rate: float) -> None:
+def test_an_invalid_rate_is_refused(rate: float) -> None:
     with pytest.raises(ValueError, match="rate"):
         TokenBucket(rate, now=0)
 
@@ -113,7 +113,7 @@ def test_over_any_window_no_more_is_handed_out_than_rate_burst_and_one_overdraft
 
 
 @given(RATES, st.integers(1, 10_000), st.floats(0, 1e6))
-def test_whoever_waits_as_long_as_told_is_served(rate: float, jobs: int, now: float) -> None:
+def test_a_caller_that_waits_for_the_retry_after_time_is_served(rate: float, jobs: int, now: float) -> None:
     bucket = TokenBucket(rate, now=now)
     bucket.charge(jobs, now)
     wait_ms = bucket.retry_after_ms(now)

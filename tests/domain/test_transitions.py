@@ -17,7 +17,7 @@ from pinlater.domain.transitions import (
     prepend_status,
 )
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.values import Checkpoint, ClaimRef, JobKey
+from pinlater.server.storage.values import ClaimRef, JobCheckpoint, JobKey
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
 
 LATE_MS = TIMEOUT_MS + 1
@@ -44,9 +44,9 @@ EVENTS: dict[Event, Do] = {
     Event.TIME_OUT_RETRY: time_out,
     Event.TIME_OUT_FAIL: time_out,
     Event.HEARTBEAT: lambda desk, key, token: desk.heartbeat(ClaimRef(key, token)),
-    Event.CHECKPOINT: lambda desk, key, token: desk.checkpoint(Checkpoint(key, "worker")),
+    Event.CHECKPOINT: lambda desk, key, token: desk.checkpoint(JobCheckpoint(key, "worker")),
     Event.CHECKPOINT_TO_PENDING: lambda desk, key, token: desk.checkpoint(
-        Checkpoint(key, "worker", move_to_pending=True)
+        JobCheckpoint(key, "worker", move_to_pending=True)
     ),
     Event.RELEASE: lambda desk, key, token: desk.release(ClaimRef(key, token)),
     Event.CANCEL: lambda desk, key, token: desk.cancel(key),
@@ -105,7 +105,7 @@ NOT_IN_THE_TABLE = [
 
 
 @pytest.mark.parametrize(("event", "state"), NOT_IN_THE_TABLE, ids=lambda one: one.name)
-async def test_what_is_not_in_the_table_changes_nothing(desk: Desk, event: Event, state: JobState) -> None:
+async def test_an_event_that_is_not_in_the_table_changes_nothing(desk: Desk, event: Event, state: JobState) -> None:
     key, token = await job_in(desk, state, event)
     before = await desk.look(key)
 

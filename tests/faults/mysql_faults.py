@@ -13,7 +13,7 @@ from tests.faults.faults import HARMED, Fault
 from tests.faults.stage import Stage
 
 
-async def somebody_holds_row_locks(stage: Stage) -> None:
+async def other_clients_hold_row_locks(stage: Stage) -> None:
     """Strangers lock rows in any order and hold them, so that there are deadlocks and waits; some change so much that we are sent away."""
     database, name = stage.places[HARMED].database, f"{stage.prefix}_{HARMED}"
     over = asyncio.Event()
@@ -69,4 +69,4 @@ async def _stranger(database: DatabaseServer, name: str) -> AsyncIterator[tuple[
         yield connection, cursor
 
 
-ON_MYSQL = (Fault(somebody_holds_row_locks),)
+ON_MYSQL = (Fault(other_clients_hold_row_locks),)

@@ -56,7 +56,7 @@ def _run_for_ever(database: RedisServer) -> None:
         database.execute("EVAL", "while true do end", 0)
 
 
-async def somebody_fills_the_memory(stage: Stage) -> None:
+async def another_client_fills_the_memory(stage: Stage) -> None:
     """Others' keys take all of `maxmemory`: enqueues go to other shards, claims and acks go on, and no caller sees an error."""
     database: RedisServer = stage.places[HARMED].database
     used = (await asyncio.to_thread(database.execute, "INFO", "memory"))["used_memory"]
@@ -190,7 +190,7 @@ def _storm(database: RedisServer, dice: Random) -> Iterator[_Storm]:
         thread.join()
 
 
-async def somebody_hogs_redis(stage: Stage) -> None:
+async def another_client_blocks_redis(stage: Stage) -> None:
     """Slow commands of another client, one after the other: while one runs no other client is served."""
     database: RedisServer = stage.places[HARMED].database
     over = threading.Event()
@@ -226,11 +226,11 @@ _LOOP = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i end return 
 ON_REDIS = (
     Fault(a_redis_that_flushes_each_answer_is_killed),
     Fault(a_strangers_script_never_ends),
-    Fault(somebody_fills_the_memory, errors=False),
+    Fault(another_client_fills_the_memory, errors=False),
     Fault(a_master_becomes_a_replica_for_a_while),
     Fault(a_clusters_other_node_answers),
     Fault(connections_are_killed_again_and_again, harmed=None),
-    Fault(somebody_hogs_redis),
+    Fault(another_client_blocks_redis),
     *ON_KEYS,
     *FAILOVERS,
 )

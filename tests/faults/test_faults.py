@@ -79,8 +79,8 @@ async def test_answers_of_commits_are_lost_under_load(stage: Stage) -> None:
 
 
 @pytest.mark.thorough
-async def test_somebody_holds_row_locks_under_load(stage: Stage) -> None:
-    await nothing_is_broken_by("somebody_holds_row_locks", stage)
+async def test_other_clients_hold_row_locks_under_load(stage: Stage) -> None:
+    await nothing_is_broken_by("other_clients_hold_row_locks", stage)
 
 
 @pytest.mark.thorough

@@ -100,9 +100,9 @@ async def test_keys_of_each_kind_are_deleted_under_load(stage: Stage) -> None:
 
 
 @pytest.mark.thorough
-async def test_somebody_fills_the_memory_under_load(stage: Stage) -> None:
+async def test_another_client_fills_the_memory_under_load(stage: Stage) -> None:
     """No caller sees an error."""
-    await nothing_is_broken_by("somebody_fills_the_memory", stage)
+    await nothing_is_broken_by("another_client_fills_the_memory", stage)
 
 
 @pytest.mark.thorough

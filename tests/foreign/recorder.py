@@ -8,7 +8,7 @@ import struct
 import threading
 from typing import Self
 
-from pinlater.wire.codec import Call, Decoder
+from pinlater.wire.codec import DecodedCall, Decoder
 
 _CHUNK = 1 << 16
 _IDLE_S = 60.0
@@ -33,7 +33,7 @@ class Recorder:
         """What the client has sent, without the frames' lengths, connection after connection."""
         return [message for said in self._said for message in _unframed(bytes(said))]
 
-    def calls(self, method: str) -> list[Call]:
+    def calls(self, method: str) -> list[DecodedCall]:
         """The client's calls of one method, decoded."""
         named = struct.pack(">I", len(method)) + method.encode()
         return [Decoder().call(message) for message in self.messages() if named in message[: 8 + len(named)]]

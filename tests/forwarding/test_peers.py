@@ -13,7 +13,7 @@ from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, Que
 from pinlater.server.forwarding import handshake, messages, peer_listener
 from pinlater.server.forwarding.forward_lane import NotSent
 from pinlater.server.forwarding.forwarding import Forwarding
-from pinlater.server.forwarding.messages import Kind, Part
+from pinlater.server.forwarding.messages import CallKind, Part
 from pinlater.server.sharding.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import NO_END_MS, Inserted
@@ -33,12 +33,12 @@ async def test_a_server_says_what_its_dequeues_wait_for_at_once_and_whenever_tha
     assert asker.waits == [0, 1 << 255 | 5, 4, 0, None]
 
 
-async def test_what_is_asked_in_one_turn_is_one_call_in_one_frame(asker: Asker, owner: Owner) -> None:
+async def test_requests_of_one_loop_turn_are_one_call_in_one_frame(asker: Asker, owner: Owner) -> None:
     before = asker.link.frames
     answers = await asyncio.gather(*(asker.insert(request(number)) for number in range(30)))
     assert [answer.ids for answer in answers] == [[number] for number in range(30)]
     assert asker.link.frames == before + 1
-    assert owner.asked == [(Kind.INSERT, "1", [request(number) for number in range(30)])]
+    assert owner.asked == [(CallKind.INSERT, "1", [request(number) for number in range(30)])]
 
 
 async def test_calls_for_several_shards_share_a_frame(asker: Asker, owner: Owner) -> None:
@@ -109,7 +109,7 @@ async def test_calls_and_items_are_counted_where_they_are_sent_and_where_they_ar
     await asker.insert(request(4))
     taken = owner.listener.taken
     for traffic in (asker.traffic, taken.whole):
-        assert (traffic.calls[Kind.INSERT], traffic.items[Kind.INSERT], traffic.lost) == (2, 4, 0)
+        assert (traffic.calls[CallKind.INSERT], traffic.items[CallKind.INSERT], traffic.lost) == (2, 4, 0)
     assert (asker.link.unanswered, taken.items("127.0.0.1:1")) == (0, 4)
 
 
@@ -152,11 +152,11 @@ async def test_an_answer_whose_caller_has_gone_is_an_orphan(asker: Asker, owner:
     assert asker.orphans == [(request(1), Inserted([1], {}, False))]
 
 
-async def test_what_is_cancelled_before_it_is_sent_is_not_sent(asker: Asker, owner: Owner) -> None:
+async def test_a_request_cancelled_before_it_is_sent_is_not_sent(asker: Asker, owner: Owner) -> None:
     gone, stays = asker.insert(request(1)), asker.insert(request(2))
     gone.cancel()
     await stays
-    assert owner.asked == [(Kind.INSERT, "1", [request(2)])]
+    assert owner.asked == [(CallKind.INSERT, "1", [request(2)])]
 
 
 async def test_a_server_that_stops_gets_no_more_calls_and_answers_those_it_has(asker: Asker, owner: Owner) -> None:
@@ -222,7 +222,7 @@ async def test_calls_that_are_read_together_with_the_proof_are_carried_out(owner
     asked = handshake.hello("127.0.0.1:1")
     writer.write(handshake.encoded(asked))
     answered = handshake.decoded(await read_message(reader), handshake.Welcome)
-    part = Part(1, Kind.INSERT, "1", messages.encoded_items([request(1, body=b"x" * 5_000)]), NO_END_MS)
+    part = Part(1, CallKind.INSERT, "1", messages.encoded_items([request(1, body=b"x" * 5_000)]), NO_END_MS)
     writer.write(handshake.encoded(handshake.prove(asked, answered, SECRET)) + messages.frame([part]))
     await until(lambda: owner.asked)
     writer.transport.abort()
@@ -315,7 +315,7 @@ def transport_of(writer: asyncio.StreamWriter) -> asyncio.Transport:
 
 def large(number: int) -> bytes:
     """A call whose answer has about a MiB."""
-    return messages.frame([Part(number, Kind.INSERT, "1", messages.encoded_items([request(number)]), NO_END_MS)])
+    return messages.frame([Part(number, CallKind.INSERT, "1", messages.encoded_items([request(number)]), NO_END_MS)])
 
 
 def answer_large(owner: Owner) -> None:

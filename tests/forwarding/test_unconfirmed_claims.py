@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.domain.job import ClaimedJob, Holder
+from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.forwarding import messages
 from pinlater.server.forwarding.forward_lane import ForwardLane
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.forwarding.unconfirmed_claims import (
     KEPT_S,
     AnsweredClaims,
@@ -26,7 +26,7 @@ from tests.forwarding.two_servers import Asker, Owner, until
 
 
 def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
-    return ForwardLane(asker.link, Kind.CLAIM, "1", takes_lists=False)
+    return ForwardLane(asker.link, CallKind.CLAIM, "1", takes_lists=False)
 
 
 def wish(token: str) -> ClaimRequest:
@@ -34,7 +34,7 @@ def wish(token: str) -> ClaimRequest:
 
 
 def claimed(job_id: int) -> Claimed:
-    return Claimed([[ClaimedJob(job_id, 1, b"body", 3, 3, 1, None, 1, 1, 60_000)]])
+    return Claimed([[HandedOutJob(job_id, 1, b"body", 3, 3, 1, None, 1, 1, 60_000)]])
 
 
 def ids_of(owner: Owner) -> list[int]:
@@ -126,7 +126,7 @@ def answered(place: int) -> AnsweredClaims:
     return AnsweredClaims(place, "1", [wish(str(place))], [claimed(place)])
 
 
-def test_claims_of_lost_connections_are_kept_without_bodies_for_a_time_and_no_more_than_so_many() -> None:
+def test_claims_of_lost_connections_are_kept_without_bodies_up_to_a_time_and_a_number() -> None:
     now_s = [time.monotonic()]
     back: list[AnsweredClaims] = []
     lost = ClaimsOfLostConnections(lambda: now_s[0], back.append)

@@ -10,7 +10,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.forward_lane import ForwardLane
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.forwarding.peer_connection import PeerConnection
 from pinlater.server.forwarding.peer_listener import PeerListener
 from pinlater.server.forwarding.traffic import Traffic
@@ -24,7 +24,7 @@ class Owner:
     """The answering server: keeps what it was asked, and answers as told."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Kind, str, list[Any]]] = []
+        self.asked: list[tuple[CallKind, str, list[Any]]] = []
         self.answers: list[asyncio.Future[Sequence[Any]]] = []
         self.begin_by_ms: list[int] = []
         self.undelivered: list[Sequence[Any]] = []
@@ -36,7 +36,7 @@ class Owner:
         self.port = 0
 
     def carry_out(
-        self, kind: Kind, shard: str, items: Sequence[Any], begin_by_ms: int
+        self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int
     ) -> asyncio.Future[Sequence[Any]]:
         future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
         self.asked.append((kind, shard, list(items)))
@@ -46,7 +46,7 @@ class Owner:
             future.set_result([Inserted([job.id for job in item.jobs], {}, False) for item in items])
         return future
 
-    def not_delivered(self, kind: Kind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
+    def not_delivered(self, kind: CallKind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
         del kind, shard, items
         self.undelivered.append(answers)
 
@@ -87,7 +87,7 @@ class Asker:
         if shard not in self._lanes:
             self._lanes[shard] = ForwardLane(
                 self.link,
-                Kind.INSERT,
+                CallKind.INSERT,
                 shard,
                 takes_lists=False,
                 size_of=lambda request: len(request.jobs[0].body),

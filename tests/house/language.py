@@ -1,7 +1,8 @@
 """Counts forbidden words in the prose of the repository: metaphors, private words, vague actors.
 
-Prose is Markdown, docstrings, comments and the strings of Python, and the comments of other sources. Code does not count: neither names
-in Python, nor fenced blocks and `code spans` in prose. A generated region of a page counts where its text comes from.
+Prose is Markdown, docstrings, comments and the strings of Python, and the comments of other sources. The names of functions and classes
+count in tests and benchmarks, since the name of a test is a sentence. Other code does not count: neither other names in Python, nor fenced
+blocks and `code spans` in prose. A generated region of a page counts where its text comes from.
 
 `python -m tests.house.language` prints the counts by word, `--where src` the places, and `--lower` stores lower counts in language.json.
 """
@@ -49,6 +50,7 @@ FORBIDDEN = {
 }
 # A name of a file or a module is none of these words, and neither is a part of a longer word.
 _ANY = re.compile(rf"(?<![\w./-])(?:{'|'.join(FORBIDDEN.values())})(?![\w/-]|\.\w)".replace(" ", r"\s+"), re.IGNORECASE)
+_NAME = re.compile(r"^ *(?:async )?(?:def|class) (\w+)", re.MULTILINE)
 _COMMENT = {
     ".sql": r"--(.*)$",
     ".lua": r"--(.*)$",
@@ -72,7 +74,7 @@ def found_in(area: str) -> Iterator[tuple[str, int, str]]:
     """(file, line, word) of each forbidden word of the area."""
     for path in _files(AREAS[area]):
         name = str(path.relative_to(REPOSITORY))
-        for line, text in prose(path):
+        for line, text in (*prose(path), *(names(path) if area == "tests" else ())):
             for match in _ANY.finditer(text):
                 yield name, line + text.count("\n", 0, match.start()), " ".join(match[0].lower().split())
 
@@ -105,6 +107,15 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(text.splitlines(), 1):
             if match := re.search(comment, line):
                 yield number, _without_spans(match[1])
+
+
+def names(path: Path) -> Iterator[tuple[int, str]]:
+    """(line number, words) of the name of each function and class in the file."""
+    if path.suffix == ".py":
+        source = path.read_text()
+        for match in _NAME.finditer(source):
+            words = re.sub(r"_|(?<=[a-z0-9])(?=[A-Z])", " ", match[1])
+            yield source.count("\n", 0, match.start()) + 1, words
 
 
 def _files(places: Iterable[str]) -> Iterator[Path]:

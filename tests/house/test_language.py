@@ -31,5 +31,14 @@ def test_words_are_counted_in_prose_and_not_in_code(tmp_path: Path) -> None:
     assert counted == {"page.md": ["house"], "module.py": ["mended", "nobody", "room"]}
 
 
+def test_words_are_counted_in_names_of_functions_and_classes(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        "class BigHouse:\n    async def _has_room(self) -> None: ...\n\n\ndef test_roomy_houses() -> None:\n    room = 1\n"
+    )
+    found = [(line, language.words_in(words)) for line, words in language.names(module)]
+    assert found == [(1, ["House"]), (2, ["room"]), (5, [])]
+
+
 def _words(path: Path) -> list[str]:
     return sorted(word for _line, text in language.prose(path) for word in language.words_in(text))

@@ -57,7 +57,7 @@ async def test_a_thousand_silent_connections_never_keep_a_health_check_out(serve
     assert site.metrics.read().counters["http_connections_closed_for_room"] >= 980
 
 
-async def test_the_connection_that_was_idle_longest_makes_room(serve: Serve) -> None:
+async def test_the_connection_idle_longest_is_closed_for_a_new_one(serve: Serve) -> None:
     site = await serve(HttpSettings(port=0, max_connections=2))
     first_reader, first = await site.connect()
     second_reader, second = await site.connect()
@@ -223,7 +223,9 @@ async def test_a_page_that_takes_too_long_is_given_up(serve: Serve, caplog: pyte
     assert "too long" in caplog.text
 
 
-async def test_a_client_that_leaves_in_mid_request_harms_nobody(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_leaves_during_a_request_affects_no_other_client(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Request) -> Response:
@@ -387,7 +389,7 @@ async def test_a_client_that_leaves_within_its_request_is_no_fault_of_ours(caplo
     assert "the client is gone" in str(getattr(caplog.records[-1], "reason", ""))
 
 
-async def test_a_refusal_says_its_reason_beside_the_number(site: Site) -> None:
+async def test_a_refusal_has_a_status_number_and_a_reason(site: Site) -> None:
     reader, writer = await site.connect()
     writer.write(b"nonsense\r\n\r\n")
     assert (await until_closed(reader)).startswith(b"HTTP/1.1 400 Bad Request\r\n")

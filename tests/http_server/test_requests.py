@@ -80,7 +80,7 @@ async def test_pipelined_requests_are_answered_in_order(site: Site) -> None:
         (b"POST /ping HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", b"400"),
     ],
 )
-async def test_what_is_malformed_or_too_large_gets_an_answer_and_the_connection_ends(
+async def test_a_malformed_or_too_large_request_gets_an_answer_and_the_connection_ends(
     site: Site, data: bytes, status: bytes
 ) -> None:
     answer = await site.raw(data)
@@ -139,7 +139,7 @@ def test_names_can_be_allowed_and_open_listeners_take_all() -> None:
     assert HostCheck("0.0.0.0", []).permits("anything.example")
 
 
-async def test_other_rooms_plug_their_pages_in(serve: Serve) -> None:
+async def test_other_packages_add_their_pages_to_the_router(serve: Serve) -> None:
     async def echo(request: Request) -> Response:
         return text_response(f"{request.method} {request.path} {dict(request.query)} {request.body.decode()}")
 

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from pinlater.domain.errors import StoreFull
-from pinlater.server.maintenance.runner import Periodic, Runner
+from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
 from pinlater.server.telemetry.metrics import Metrics
 
 
@@ -31,7 +31,9 @@ class Work:
 async def test_work_that_fails_is_counted_and_runs_again_and_harms_no_other() -> None:
     failing, healthy = Work(StoreFull.of("disk"), ZeroDivisionError(), None), Work(None)
     metrics = Metrics()
-    runner = Runner([Periodic("failing", 1, failing.run), Periodic("healthy", 1, healthy.run)], metrics, Random(1))
+    runner = MaintenanceRunner(
+        [Periodic("failing", 1, failing.run), Periodic("healthy", 1, healthy.run)], metrics, Random(1)
+    )
     runner.start()
     async with asyncio.timeout(30):
         await failing.ran.wait()
@@ -44,7 +46,7 @@ async def test_work_that_fails_is_counted_and_runs_again_and_harms_no_other() ->
 
 async def test_work_that_asks_for_another_turn_gets_it_before_its_interval() -> None:
     work = Work(None, None, None)
-    runner = Runner([Periodic("busy", 50, work.run)], Metrics(), Random(1))
+    runner = MaintenanceRunner([Periodic("busy", 50, work.run)], Metrics(), Random(1))
     runner.start()
     async with asyncio.timeout(30):
         await work.ran.wait()
@@ -52,7 +54,7 @@ async def test_work_that_asks_for_another_turn_gets_it_before_its_interval() -> 
 
 
 async def test_stopping_twice_does_no_harm() -> None:
-    runner = Runner([Periodic("work", 1, Work().run)], Metrics(), Random(1))
+    runner = MaintenanceRunner([Periodic("work", 1, Work().run)], Metrics(), Random(1))
     runner.start()
     await runner.stop()
     await runner.stop()

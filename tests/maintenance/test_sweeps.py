@@ -21,10 +21,10 @@ from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import (
-    Ack,
     ClaimCall,
     ClaimOrder,
     InsertRequest,
+    JobAck,
     JobKey,
     Page,
     PageRow,
@@ -99,10 +99,10 @@ async def test_a_claim_that_times_out_on_its_last_attempt_fails(store: Fixture) 
     assert store.metrics.queue("q").timeout_done == 1
 
 
-async def test_finished_jobs_vanish_after_their_own_times(store: Fixture) -> None:
+async def test_the_sweep_deletes_finished_jobs_after_their_own_times_to_live(store: Fixture) -> None:
     good, bad = await store.insert(2, attempts_allowed=1)
     await store.claim(2)
-    acks = [Ack(JobKey("q", 1, good), succeeded=True), Ack(JobKey("q", 1, bad), succeeded=False)]
+    acks = [JobAck(JobKey("q", 1, good), succeeded=True), JobAck(JobKey("q", 1, bad), succeeded=False)]
     await store.shard.finish_jobs(acks, store.clock.now_ms())
     store.clock.advance(seconds=2)
     await store.sweeps.collect_garbage()

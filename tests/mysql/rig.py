@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.databases.database import DatabaseServer
 from tests.databases.proxy import Proxy
@@ -40,12 +40,12 @@ class Rig(ShardRig[DatabaseServer, MysqlShard]):
         super().__init__(server, proxy, stack)
         self.database = database
 
-    def endpoint(self, *, direct: bool = False, **other: Any) -> Endpoint:
+    def endpoint(self, *, direct: bool = False, **other: Any) -> MysqlEndpoint:
         port = self.server.port if direct else self.proxy.port
-        usual = Endpoint("127.0.0.1", port, self.server.user, self.server.password, self.database)
+        usual = MysqlEndpoint("127.0.0.1", port, self.server.user, self.server.password, self.database)
         return replace(usual, **other)
 
-    def shard(self, *, direct: bool = False, endpoint: Endpoint | None = None, **settings: Any) -> MysqlShard:
+    def shard(self, *, direct: bool = False, endpoint: MysqlEndpoint | None = None, **settings: Any) -> MysqlShard:
         shard = MysqlShard(endpoint or self.endpoint(direct=direct), MysqlSettings(**{**LIMITS, **settings}))
         self._stack.push_async_callback(shard.close)
         return shard

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueScope
-from pinlater.server.storage.values import Checkpoint, InsertRequest
+from pinlater.server.storage.values import InsertRequest, JobCheckpoint
 from tests.contract.desk import Desk, Held, unique
 from tests.mysql.consistency import inconsistencies
 from tests.mysql.rig import Rig
@@ -75,7 +75,7 @@ class Hand:
     async def checkpoint(self) -> None:
         if held := self.pick():
             back = self.dice.random() < 0.3
-            await self.desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"so far", back))
+            await self.desk.checkpoint(JobCheckpoint(held.key, "worker", held.holder.token, b"so far", back))
 
     async def beat(self) -> None:
         if held := self.pick():

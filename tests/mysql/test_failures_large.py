@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Outcome, UniqueScope
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, Inserted, InsertRequest
+from pinlater.server.storage.values import Acked, Inserted, InsertRequest, JobAck, JobCheckpoint
 from tests.contract.desk import Desk, unique
 from tests.mysql.rig import Rig
 from tests.shared_shards.rig import QUEUE
@@ -33,7 +33,9 @@ async def test_a_request_longer_than_a_packet_is_stored_whole(mortal: Rig, desk:
     assert len(stored.ids) == len(bodies)
     held = await desk.claim(100)
     assert [one.job.body for one in held] == bodies
-    acks = [Ack(one.key, False, one.holder.token, "s" * 5_000, error_type="E", error_text="t" * 50_000) for one in held]
+    acks = [
+        JobAck(one.key, False, one.holder.token, "s" * 5_000, error_type="E", error_text="t" * 50_000) for one in held
+    ]
     assert {one.outcome for one in await desk.shard.finish_jobs(acks, desk.now)} == {Outcome.APPLIED}
     await mortal.assert_consistent()
 
@@ -58,7 +60,9 @@ async def test_the_longest_body_that_the_shard_declares_always_fits(mortal: Rig,
     await desk.put(QUOTE * most)
     held = await desk.take()
     assert held.job.body == QUOTE * most
-    saved = await desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"\\" * most, move_to_pending=True))
+    saved = await desk.checkpoint(
+        JobCheckpoint(held.key, "worker", held.holder.token, b"\\" * most, move_to_pending=True)
+    )
     assert saved.outcome is Outcome.APPLIED
     assert (await desk.take()).job.body == b"\\" * most
     await mortal.assert_consistent()
@@ -91,8 +95,8 @@ async def test_the_same_holds_for_checkpoints(mortal: Rig, desk: Desk) -> None:
     one, other = await desk.put_and_take(), await desk.put_and_take()
     saved, refused = await desk.shard.checkpoint_jobs(
         [
-            Checkpoint(one.key, "worker", one.holder.token, b"new"),
-            Checkpoint(other.key, "worker", other.holder.token, b"x" * PACKET),
+            JobCheckpoint(one.key, "worker", one.holder.token, b"new"),
+            JobCheckpoint(other.key, "worker", other.holder.token, b"x" * PACKET),
         ],
         desk.now,
     )

@@ -11,7 +11,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.mysql.connection import ConnectionLost, connect
+from pinlater.server.storage.mysql.connection import MysqlConnectionLost, connect
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from tests.contract.desk import Desk
 from tests.databases.mariadb import MariaDb
@@ -78,7 +78,7 @@ async def clear(call: Awaitable[object]) -> ShardConnectionFailed:
     return failed.value
 
 
-async def test_a_claim_passes_over_what_somebody_else_holds(rig: Rig, desk: Desk) -> None:
+async def test_a_claim_skips_jobs_that_another_transaction_has_locked(rig: Rig, desk: Desk) -> None:
     held, free = await desk.put(b"held"), await desk.put(b"free")
     async with stranger(rig, f"SELECT * FROM ready WHERE id = {held.id} FOR UPDATE"):
         assert [job.key for job in await desk.claim(2)] == [free]
@@ -148,12 +148,12 @@ async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: 
                     return bool(await rig.ask("SELECT 1 FROM information_schema.processlist WHERE info = 'COMMIT'"))
 
                 await until(hangs)
-                with pytest.raises(ConnectionLost, match="a COMMIT does not end"):
+                with pytest.raises(MysqlConnectionLost, match="a COMMIT does not end"):
                     await writer._end(old, new)
                 await backup.does("BACKUP STAGE END")
             assert len(await commit) == 2
             await writer._end(old, new)  # idle now
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(MysqlConnectionLost):
                 await old.run([b"SELECT 1"])
         finally:
             old.close()

@@ -76,7 +76,7 @@ async def test_an_error_that_answers_a_commit_which_was_not_carried_out_is_one(
     await assert_done_once(rig, desk, "fail")
 
 
-async def test_an_error_that_answers_a_commit_is_unknown_where_nobody_can_be_asked(rig: Rig, desk: Desk) -> None:
+async def test_an_error_for_a_commit_is_an_unknown_outcome_if_the_database_is_unreachable(rig: Rig, desk: Desk) -> None:
     held = await desk.put_and_take()
     await desk.succeed(held.key, token="not that of the claim")  # connects
     trap = rig.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT)
@@ -155,7 +155,7 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig
     await rig.assert_consistent()
 
 
-async def test_a_server_that_vanished_holds_its_locks_for_less_than_its_lease(rig: Rig) -> None:
+async def test_a_server_whose_machine_is_off_holds_its_locks_for_less_than_its_lease(rig: Rig) -> None:
     """The database does not learn that the server's machine is off: it would wait for hours for the next statement."""
     vanished = await rig.desk(lease_ms=2_000, statement_timeout_ms=30_000)
     other = await rig.desk(direct=True)

@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import Outcome
-from pinlater.server.storage.values import Checkpoint, ClaimCall, ClaimOrder, Inserted, InsertRequest, TimeToLive
+from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobCheckpoint, TimeToLive
 from tests.contract.desk import Desk, Held
 from tests.mysql.rig import Rig
 from tests.shared_shards.rig import QUEUE
@@ -64,7 +64,7 @@ async def test_a_job_in_hand_is_gone_with_its_queue(rig: Rig, desk: Desk, other:
     acts = {
         "finish": lambda: desk.succeed(held.key, token=held.holder.token),
         "fail": lambda: desk.fail(held.key, token=held.holder.token),
-        "checkpoint": lambda: desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"new")),
+        "checkpoint": lambda: desk.checkpoint(JobCheckpoint(held.key, "worker", held.holder.token, b"new")),
         "extend": lambda: desk.heartbeat(held.ref),
         "release": lambda: desk.release(held.ref),
         "cancel": lambda: desk.cancel(held.key),
@@ -82,7 +82,7 @@ async def test_a_queue_made_again_is_another_one(rig: Rig, desk: Desk, other: De
     await rig.assert_consistent(deleted=True)
 
 
-async def test_a_queue_deleted_amid_its_work_leaves_nothing_and_stops_nobody(rig: Rig, desk: Desk, other: Desk) -> None:
+async def test_a_queue_deleted_under_load_leaves_nothing_and_blocks_no_call(rig: Rig, desk: Desk, other: Desk) -> None:
     """Inserts, claims and acks continue meanwhile: each is done or told that there is no such queue."""
     gone = asyncio.Event()
 

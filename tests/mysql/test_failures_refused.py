@@ -20,7 +20,7 @@ from pinlater.domain.job import Outcome
 from pinlater.server.storage.mysql import connection
 from pinlater.server.storage.mysql.errors import translate
 from pinlater.server.storage.mysql.migration import newest_version
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from tests.contract.desk import Desk
 from tests.databases.database import DatabaseServer
 from tests.mysql.rig import Rig
@@ -49,7 +49,7 @@ async def user(server: DatabaseServer, *grants: str) -> AsyncIterator[dict[str, 
         await server.execute("DROP USER 'narrow'@'%%'")
 
 
-async def refused(rig: Rig, endpoint: Endpoint) -> PinLaterError:
+async def refused(rig: Rig, endpoint: MysqlEndpoint) -> PinLaterError:
     """Why it can't be opened."""
     with pytest.raises(ShardConnectionFailed) as failed:
         await rig.shard(endpoint=endpoint).open(0)
@@ -68,8 +68,8 @@ async def test_a_connection_that_goes_while_it_is_made_is_lost(
         raise error
 
     monkeypatch.setattr("asyncmy.connect", connect)
-    with pytest.raises(connection.ConnectionLost, match="nowhere"):
-        await connection.connect(Endpoint("nowhere", 1, "u"), MysqlSettings(), autocommit=True)
+    with pytest.raises(connection.MysqlConnectionLost, match="nowhere"):
+        await connection.connect(MysqlEndpoint("nowhere", 1, "u"), MysqlSettings(), autocommit=True)
 
 
 # --- who may come in -----------------------------------------------------------------------------------------------------------
@@ -247,14 +247,16 @@ async def test_after_a_failover_behind_one_address_connections_are_made_anew(mor
 )
 def test_errors_are_told_apart(code: int, kind: type[PinLaterError], word: str) -> None:
     """Those too that are hard to bring about."""
-    error = translate(driver.OperationalError(code, "it was interrupted"), Endpoint("db", 3306, "user", "secret word"))
+    error = translate(
+        driver.OperationalError(code, "it was interrupted"), MysqlEndpoint("db", 3306, "user", "secret word")
+    )
     assert isinstance(error, kind)
     assert word in error.message
     assert str(code) in error.message
     assert "secret word" not in error.message
 
 
-async def test_a_server_without_room_for_another_connection_says_so(mortal: Rig) -> None:
+async def test_a_database_with_too_many_connections_gives_an_error_that_names_the_setting(mortal: Rig) -> None:
     """Open connections continue to work, and new ones succeed as soon as the server takes them."""
     desk = await mortal.desk()
     await desk.put()

@@ -11,9 +11,9 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
-from pinlater.domain.job import ClaimedJob, Holder, NewJob, Outcome
+from pinlater.domain.job import HandedOutJob, Holder, NewJob, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
-from pinlater.server.storage.values import Ack, ClaimCall, InsertRequest, JobKey
+from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
 from tests.crash.history import Recorder, check
 from tests.databases.database import DatabaseServer
 from tests.databases.disk import SmallDisk
@@ -72,13 +72,13 @@ class Load:
             if not jobs:
                 await asyncio.sleep(0.005)
 
-    async def _end(self, jobs: list[ClaimedJob], holder: Holder) -> None:
+    async def _end(self, jobs: list[HandedOutJob], holder: Holder) -> None:
         keys = [JobKey(QUEUE, job.priority, job.id) for job in jobs]
         if not keys:
             return
         call = self.recorder.call("ack", acks=[(str(key.id), holder.token, True) for key in keys])
         try:
-            acked = await self.lanes.finish.submit([Ack(key, True, holder.token) for key in keys])
+            acked = await self.lanes.finish.submit([JobAck(key, True, holder.token) for key in keys])
         except PinLaterError as error:
             self.errors[type(error).__name__] += 1
         else:

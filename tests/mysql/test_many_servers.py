@@ -56,7 +56,7 @@ async def test_each_sees_what_each_other_does(desks: list[Desk], rig: Rig) -> No
     await rig.assert_consistent()
 
 
-async def test_what_several_do_between_two_looks_is_seen_whole(desks: list[Desk]) -> None:
+async def test_a_server_sees_all_changes_of_several_servers_since_it_last_asked(desks: list[Desk]) -> None:
     """By a server that did nothing, and by one that did something as well."""
     for number, desk in enumerate(desks[1:], start=1):
         await desk.put(queue=queue_of(number))

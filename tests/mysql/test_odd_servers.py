@@ -110,7 +110,7 @@ def test_locks_have_names_that_mysql_takes() -> None:
     assert max(map(len, names)) <= 64 + len("''")
 
 
-def test_a_server_with_room_for_next_to_nothing_is_refused() -> None:
+def test_a_server_with_a_tiny_packet_limit_is_refused() -> None:
     assert judge({"max_allowed_packet": str(1 << 20)}).refused is None
     refused = judge({"max_allowed_packet": "16384"}).refused
     assert refused is not None

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.connection import MysqlConnection, connect
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import TimeToLive
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
@@ -56,7 +56,7 @@ async def rows(server: DatabaseServer) -> AsyncIterator[Rows]:
 
 @pytest.fixture
 async def desk(server: DatabaseServer, rows: Rows) -> AsyncIterator[Desk]:
-    endpoint = Endpoint(server.host, server.port, server.user, server.password, rows.database)
+    endpoint = MysqlEndpoint(server.host, server.port, server.user, server.password, rows.database)
     desk = Desk(lambda: MysqlShard(endpoint, MysqlSettings(partition_hours=1)))
     await desk.open()
     await desk.shard.create_queues([QUEUE], desk.now)
@@ -97,7 +97,7 @@ async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: Rows) -
     assert after[-1] == "later"
 
 
-async def test_what_outlives_its_partition_is_kept_whole(desk: Desk, rows: Rows) -> None:
+async def test_jobs_that_outlive_their_partition_are_kept_whole(desk: Desk, rows: Rows) -> None:
     """A waiting job, a claimed one and one with a history are the same after the drop, and can still be claimed and ended."""
     waiting = await desk.put(b"far off", delay_ms=100 * HOUR_MS, headers={"a": "b"})
     plain = await desk.put(b"plain", delay_ms=50 * HOUR_MS)
@@ -127,7 +127,9 @@ async def test_what_outlives_its_partition_is_kept_whole(desk: Desk, rows: Rows)
     assert await rows.count("kept_jobs") == 0
 
 
-async def test_a_long_read_holds_nobody_up(desk: Desk, rows: Rows, server: DatabaseServer) -> None:
+async def test_a_long_read_that_blocks_a_partition_change_delays_no_other_call(
+    desk: Desk, rows: Rows, server: DatabaseServer
+) -> None:
     """Callers behind a waiting change wait as long, so the server ends it. The database would wait longer than any statement may."""
     await desk.put_in(JobState.SUCCEEDED)
     before = await rows.partitions()

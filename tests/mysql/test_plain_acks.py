@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.server.storage.values import Ack, JobKey
+from pinlater.server.storage.values import JobAck, JobKey
 from tests.contract.desk import Desk, Held
 from tests.mysql.rig import Rig
 from tests.shared_shards.rig import QUEUE, stats_of
@@ -15,11 +15,11 @@ async def held(desk: Desk, count: int) -> list[Held]:
     return [await desk.put_and_take(b"%d" % number) for number in range(count)]
 
 
-def successes(claims: list[Held], *, fenced: bool = True) -> list[Ack]:
-    return [Ack(claim.key, True, claim.ref.token if fenced else None) for claim in claims]
+def successes(claims: list[Held], *, fenced: bool = True) -> list[JobAck]:
+    return [JobAck(claim.key, True, claim.ref.token if fenced else None) for claim in claims]
 
 
-async def finish(desk: Desk, acks: list[Ack]) -> list[Outcome]:
+async def finish(desk: Desk, acks: list[JobAck]) -> list[Outcome]:
     return [acked.outcome for acked in await desk.shard.finish_jobs(acks, desk.now)]
 
 
@@ -52,7 +52,7 @@ async def test_one_that_is_not_plain_is_decided_alone(rig: Rig, why: str, compan
     await rig.assert_consistent()
 
 
-async def odd_ack(desk: Desk, why: str) -> tuple[list[Ack], list[Outcome], int]:
+async def odd_ack(desk: Desk, why: str) -> tuple[list[JobAck], list[Outcome], int]:
     """An ack that differs, what it should be answered, and how many jobs are in hand afterwards."""
     if why == "past":
         key = await desk.put(attempts=2)
@@ -64,24 +64,24 @@ async def odd_ack(desk: Desk, why: str) -> tuple[list[Ack], list[Outcome], int]:
         return successes([claim]), [Outcome.APPLIED], 0
     claim = await desk.put_and_take()
     if why == "token":
-        return [Ack(claim.key, True, "another's\\ '\"")], [Outcome.STALE_CLAIM], 1
+        return [JobAck(claim.key, True, "another's\\ '\"")], [Outcome.STALE_CLAIM], 1
     if why == "gone":
         await desk.release(claim.ref)
         return successes([claim]), [Outcome.STALE_CLAIM], 0
     if why == "priority":
         key = JobKey(QUEUE, 2, claim.key.id)
-        return [Ack(key, True, claim.ref.token)], [Outcome.NOT_FOUND], 1
+        return [JobAck(key, True, claim.ref.token)], [Outcome.NOT_FOUND], 1
     if why == "id":
         key = JobKey(QUEUE, 1, claim.key.id + 1)
-        return [Ack(key, True)], [Outcome.NOT_FOUND], 1
+        return [JobAck(key, True)], [Outcome.NOT_FOUND], 1
     return successes([claim, claim]), [Outcome.APPLIED, Outcome.ALREADY_FINAL], 0
 
 
-async def test_after_a_surprise_calls_look_first_for_a_while(rig: Rig) -> None:
+async def test_after_a_refused_ack_calls_read_first_for_a_while(rig: Rig) -> None:
     """Where jobs with a history are acked all the time, being refused stays rare."""
     desk = await rig.desk(direct=True)
     claims = await held(desk, 60)
-    await finish(desk, [Ack(claims[0].key, True, "another's")])
+    await finish(desk, [JobAck(claims[0].key, True, "another's")])
     trips = []
     for claim in claims:
         before = stats_of(desk).round_trips

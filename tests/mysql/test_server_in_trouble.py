@@ -87,7 +87,7 @@ async def test_no_healthy_shards_is_said_while_none_is_left_and_no_longer(
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
-async def test_what_a_shard_that_takes_no_writes_refuses_goes_to_another(
+async def test_enqueues_go_to_another_shard_if_one_takes_no_writes(
     kind: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, request: pytest.FixtureRequest
 ) -> None:
     """As after a failover that left it read-only: no enqueue fails for it, and once it takes writes it is found again."""
@@ -112,7 +112,7 @@ async def test_what_a_shard_that_takes_no_writes_refuses_goes_to_another(
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
-async def test_what_a_full_disk_refuses_goes_to_another_shard(
+async def test_enqueues_go_to_another_shard_if_the_disk_of_one_is_full(
     kind: str, tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str, request: pytest.FixtureRequest
 ) -> None:
     """MariaDB refuses it; MySQL with its binary log on that disk stands still until there is space. No enqueue fails for either."""

@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.storage.mysql.server_requirements import judge
-from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.settings import MysqlEndpoint
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.databases.database import DatabaseServer
 
@@ -45,7 +45,7 @@ def start_server(request: pytest.FixtureRequest) -> Callable[..., DatabaseServer
 
 
 def shard_on(server: DatabaseServer) -> MysqlShard:
-    return MysqlShard(Endpoint(server.host, server.port, server.user, server.password, "pinlater_1"))
+    return MysqlShard(MysqlEndpoint(server.host, server.port, server.user, server.password, "pinlater_1"))
 
 
 async def test_flushes_that_are_switched_off_are_said(

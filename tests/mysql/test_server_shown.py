@@ -118,7 +118,7 @@ async def test_no_secret_is_shown_whatever_goes_wrong(
     assert [secret for secret in secrets if secret in text] == []
 
 
-def test_several_processes_get_their_password_where_nobody_sees_it(
+def test_several_processes_get_their_password_without_showing_it(
     tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
     """It was on the command line; none of the processes that came of it shows it, nor does their log."""

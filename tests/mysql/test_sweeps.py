@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.connection import Result
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.values import Ack, TimeToLive
+from pinlater.server.storage.values import JobAck, TimeToLive
 from tests.contract.desk import Desk
 from tests.mysql.rig import Rig
 from tests.mysql.test_failures_locks import stranger
@@ -35,7 +35,7 @@ async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(rig: Rig
     """A sweep that read the backlog would cost a shard with millions of waiting jobs most of its time."""
     await desk.insert(*[desk.job() for _ in range(WAITING)])
     while held := await desk.claim(1000):
-        await desk.shard.finish_jobs([Ack(one.key, succeeded=True) for one in held], desk.now)
+        await desk.shard.finish_jobs([JobAck(one.key, succeeded=True) for one in held], desk.now)
     await desk.insert(*[desk.job(delay_ms=_DAY_MS + n) for n in range(WAITING)], *[desk.job() for _ in range(WAITING)])
     await desk.insert(*[desk.job(delay_ms=10) for _ in range(20)])
     desk.clock.advance(ms=20)

@@ -20,7 +20,7 @@ import pytest
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.processes.server_slot import Timeouts
-from pinlater.server.processes.supervisor import Supervisor
+from pinlater.server.processes.supervisor import ServerSupervisor
 from pinlater.server.thrift.settings import ThriftSettings
 
 FAKE = Path(__file__).with_name("fake_child.py")
@@ -34,7 +34,7 @@ class Many:
         self.folder = folder
         settings = Settings(thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
         command = [sys.executable, str(FAKE), str(folder)]
-        self.supervisor = Supervisor(replace(settings, processes=processes), command, timeouts)
+        self.supervisor = ServerSupervisor(replace(settings, processes=processes), command, timeouts)
         self.running: asyncio.Task[int] | None = None
 
     def behave(self, number: int, mode: str) -> None:

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from pinlater.server.processes.control_channel import Answer, Ask, Failed, Hello, Vitals, from_parent, receive_plan
+from pinlater.server.processes.control_channel import (
+    Failed,
+    ServerHello,
+    StatusAnswer,
+    StatusRequest,
+    Vitals,
+    from_parent,
+    receive_plan,
+)
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.numbers import look
 from pinlater.supervision.channel import frame, read_frame
@@ -35,17 +43,17 @@ async def main(descriptor: int, folder: Path) -> int:
     metrics.gauge(
         "thrift-connections", lambda: plan.number + 1, prometheus="pinlater_connections", help="Open connections"
     )
-    writer.write(frame(Hello()))
+    writer.write(frame(ServerHello()))
     while (body := await read_frame(reader)) is not None:
         message = from_parent.decode(body)
-        if isinstance(message, Ask):
+        if isinstance(message, StatusRequest):
             if mode == "deaf":
                 continue
             ready = mode != "unready"
             reasons = [] if ready else ["shard 1: away"]
             vitals = Vitals(ready, reasons, {"state": "ready", "members": [1]}, 7, plan.number + 1, [])
             packed = msgspec.msgpack.encode(look(metrics, (), last_minute=False)())
-            writer.write(frame(Answer(message.number, vitals, message.numbers == "all", msgspec.Raw(packed))))
+            writer.write(frame(StatusAnswer(message.number, vitals, message.numbers == "all", msgspec.Raw(packed))))
             continue
         with (folder / f"orders-{plan.number}").open("a") as orders:
             orders.write(f"{message.what}\n")

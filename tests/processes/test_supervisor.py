@@ -31,7 +31,7 @@ async def test_pages_show_the_sums_of_all(many: Make) -> None:
     assert await one.get("/healthz") == (200, "ok\n")
 
 
-async def test_who_it_is_and_which_processes_there_are(many: Make) -> None:
+async def test_info_names_the_server_and_its_processes(many: Make) -> None:
     one = await many(2).start()
     info = await one.info()
     assert (info["name"], info["state"], info["members"]) == ("pinlater", "ready", [1])
@@ -79,7 +79,7 @@ async def test_one_that_can_not_start_is_named_and_tried_again(many: Make, caplo
     assert any(record.__dict__.get("reason") == "the store is away" for record in caplog.records)
 
 
-async def test_what_the_first_can_not_start_with_is_the_commands_error(many: Make) -> None:
+async def test_the_error_that_stops_the_first_process_is_the_commands_error(many: Make) -> None:
     one = many(3)
     one.behave(0, "fail")
     with pytest.raises(OSError, match="the store is away"):
@@ -114,7 +114,7 @@ async def test_not_ready_are_all_and_the_reason_is_said_once(many: Make) -> None
     assert await one.get("/healthz") == (200, "ok\n")
 
 
-async def test_one_that_is_not_ready_is_named_beside_one_that_is(many: Make) -> None:
+async def test_readyz_names_a_process_that_is_not_ready(many: Make) -> None:
     one = many(2)
     one.behave(1, "unready")
     await one.start()
@@ -149,7 +149,7 @@ async def test_one_that_says_nothing_for_too_long_is_killed_and_replaced(
     assert any("does not answer and is killed" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_signal_stops_all_and_a_second_one_hurries(many: Make) -> None:
+async def test_a_signal_stops_all_processes_and_a_second_one_stops_them_at_once(many: Make) -> None:
     one = many(2)
     one.behave(1, "slow")
     await one.start()

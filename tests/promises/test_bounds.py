@@ -54,7 +54,7 @@ async def test_ten_thousand_jobs_fifty_thousand_descriptors_and_a_mebibyte_pass_
     assert error.detail == "BODY_TOO_LARGE"
 
 
-async def test_what_is_said_of_very_many_jobs_takes_effect_for_each(here: Wire) -> None:
+async def test_a_request_about_very_many_jobs_takes_effect_for_each(here: Wire) -> None:
     """A store is asked for 500 at a time; positions of answers, and the first of two acks of one job, are as in a small request."""
     names = await here.enqueue("q", *[b"%d" % number for number in range(2_500)])
     claimed = [pair for _ in range(3) for pair in await here.claim("q", 1_000)]

@@ -50,7 +50,7 @@ async def test_a_claim_times_out_after_ten_minutes_unless_configured(here: Wire,
     assert await here.bodies("q") == [b"x"]
 
 
-async def test_a_time_out_on_the_last_attempt_fails_and_keeps_the_claim_for_who_looks(here: Wire, rig: Rig) -> None:
+async def test_a_time_out_on_the_last_attempt_fails_the_job_and_keeps_its_last_claim(here: Wire, rig: Rig) -> None:
     descriptor, _ = await in_hand(here, numAttemptsAllowed=1)
     rig.clock.advance(ms=TIMEOUT_MS + 1)
     await rig.core.sweeps.time_out_claims()
@@ -101,7 +101,7 @@ async def test_a_checkpoint_replaces_prepends_resets_and_renews(here: Wire, rig:
     assert await here.state(descriptor) == IN_PROGRESS
 
 
-async def test_what_a_checkpoint_does_not_name_stays(here: Wire) -> None:
+async def test_a_checkpoint_keeps_the_fields_that_it_does_not_name(here: Wire) -> None:
     descriptor, _ = await in_hand(here, customStatus="old", numAttemptsAllowed=3)
     await here.ack("q", failed=[descriptor])
     await here.claim("q")
@@ -163,7 +163,7 @@ async def test_a_checkpoint_never_revives_a_job_that_is_not_in_hand(here: Wire) 
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------------
-async def test_with_a_token_only_the_present_holder_counts_and_others_learn_who_holds(here: Wire, rig: Rig) -> None:
+async def test_with_a_token_only_the_present_holder_counts_and_others_learn_its_name(here: Wire, rig: Rig) -> None:
     descriptor, old = await in_hand(here, numAttemptsAllowed=9)
     await here.ack("q", failed=[descriptor])
     rig.clock.advance(ms=7)
@@ -306,7 +306,7 @@ async def test_a_job_past_its_expiry_fails_instead_of_being_handed_out(here: Wir
 
 
 # --- the clock and garbage ----------------------------------------------------------------------------------------------
-async def test_finished_jobs_vanish_after_their_own_times_counted_from_the_finish(here: Wire, rig: Rig) -> None:
+async def test_finished_jobs_are_deleted_after_their_own_times_counted_from_the_finish(here: Wire, rig: Rig) -> None:
     await here.configure("q", succeededTtlMillis=1_000, failedTtlMillis=5_000)
     good, _ = await in_hand(here, runAfterTimestampMillis=1)  # due long ago: that must not count
     bad, _ = await in_hand(here, numAttemptsAllowed=1, runAfterTimestampMillis=1)

@@ -196,7 +196,7 @@ async def test_a_failure_with_none_left_is_failed_with_nothing_remaining(here: W
     assert ":last:" in info.claimDescriptor  # kept for operators
 
 
-async def test_an_ack_never_changes_a_job_that_nobody_holds(here: Wire) -> None:
+async def test_an_ack_never_changes_a_job_that_no_worker_holds(here: Wire) -> None:
     """Waiting, succeeded, failed: a late or early ack of either kind is without effect, and no error."""
     waiting, done, failed = await here.enqueue("q", b"w", b"d", b"f", numAttemptsAllowed=1)
     await here.claim("q", 3)

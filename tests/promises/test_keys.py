@@ -80,7 +80,7 @@ async def test_a_time_key_is_freed_by_time_alone(here: Wire, rig: Rig) -> None:
     assert not (await offer(here, "k", **more))[1]
 
 
-async def test_twins_in_one_batch_get_one_descriptor(here: Wire) -> None:
+async def test_duplicates_in_one_batch_get_one_descriptor(here: Wire) -> None:
     jobs = [ttypes.PinLaterJob(body=b"a", uniqueKey=key) for key in ("k", "other", "k", "k")]
     answer = await here.enqueue_jobs("q", [*jobs, ttypes.PinLaterJob(body=b"plain")])
     names = answer.jobDescriptors

@@ -139,7 +139,7 @@ def test_our_additions_have_the_names_types_and_ids_of_the_contract() -> None:
     assert found == ADDITIONS
 
 
-def test_ids_kept_for_later_are_used_by_nobody() -> None:
+def test_no_field_uses_an_id_that_is_kept_for_later() -> None:
     for name, kept in KEPT_FOR_LATER.items():
         assert kept.isdisjoint(entry[0] for entry in getattr(ttypes, name).thrift_spec if entry is not None), name
 

@@ -112,7 +112,7 @@ async def test_all_jobs_of_a_keyed_request_go_to_one_shard_and_a_resend_finds_th
     assert await wire.count("q") == 100
 
 
-async def test_a_lookup_or_ack_that_needs_a_shard_out_of_reach_says_so_and_other_acks_stay_done(start: Start) -> None:
+async def test_a_lookup_or_ack_on_an_unreachable_shard_fails_and_other_acks_stay_done(start: Start) -> None:
     rig, wire = await three(start)
     jobs = await on_each_shard(wire)
     await wire.claim("q", 1_000)
@@ -132,7 +132,7 @@ async def test_a_lookup_or_ack_that_needs_a_shard_out_of_reach_says_so_and_other
     assert await wire.state(jobs["s3"]) == SUCCEEDED
 
 
-async def test_a_shard_out_of_reach_fails_no_dequeue_and_no_enqueue(start: Start) -> None:
+async def test_an_unreachable_shard_fails_no_dequeue_and_no_enqueue(start: Start) -> None:
     """In the original a dead Redis shard failed dequeues."""
     rig, wire = await three(start)
     await on_each_shard(wire)

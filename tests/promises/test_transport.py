@@ -124,7 +124,7 @@ def value_of(protocol: TBinaryProtocol, kind: int) -> Any:
     return getattr(protocol, f"read{names[kind]}")()
 
 
-def test_what_is_below_one_hundred_in_our_answers_is_the_originals_and_no_more() -> None:
+def test_our_types_have_exactly_the_field_ids_of_the_original_below_one_hundred() -> None:
     """Ids below 100 in the types of the original are exactly those of the contract's page, so old clients read nothing else."""
     original = {
         "PinLaterJob": range(1, 6),
@@ -173,7 +173,7 @@ async def test_an_old_clients_bytes_hold_nothing_but_the_originals_fields_and_ar
     assert info.jobDescriptor.split(":")[2] == "p1"
 
 
-async def test_additions_are_skipped_as_unknown_fields_by_who_does_not_know_them(wire: Wire, queue: str) -> None:
+async def test_clients_that_do_not_know_an_additional_field_skip_it(wire: Wire, queue: str) -> None:
     """An answer's required fields all have ids below 100, and ours only follow: a reader that skips them sees the original."""
     await wire.enqueue(queue, b"one", headers={"a": "b"})
     wire.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest(queueName=queue, limit=1))
@@ -300,7 +300,7 @@ async def test_a_frame_that_is_not_thrift_too_long_or_negative_closes_that_conne
     assert await wire.call("getQueueNames") is not None
 
 
-async def test_what_came_before_a_broken_frame_is_answered(connect: Connect, queue: str) -> None:
+async def test_a_request_before_a_broken_frame_is_answered(connect: Connect, queue: str) -> None:
     bad = await connect()
     request = ttypes.PinLaterEnqueueRequest(queueName=queue, jobs=[ttypes.PinLaterJob(body=b"kept")])
     bad.send("enqueueJobs", request=request)
@@ -308,7 +308,7 @@ async def test_what_came_before_a_broken_frame_is_answered(connect: Connect, que
     assert len((await bad.result("enqueueJobs")).jobDescriptors) == 1
 
 
-async def test_a_length_sets_nothing_aside_and_waits_for_nobody_else(connect: Connect, wire: Wire) -> None:
+async def test_a_stalled_frame_delays_no_other_connection(connect: Connect, wire: Wire) -> None:
     """The original waits for as many bytes as any length claims; here a stalled frame holds only what has come of it."""
     stalled = [await connect() for _ in range(50)]
     for each in stalled:

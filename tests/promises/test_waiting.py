@@ -91,7 +91,7 @@ async def test_a_wait_is_cut_at_sixty_seconds(here: Wire, rig: Rig, monkeypatch:
     assert asked == [60_000, 60_000, 59_999]
 
 
-async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_who_waits(here: Wire, rig: Rig) -> None:
+async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_a_waiter(here: Wire, rig: Rig) -> None:
     async def met_by(act: Callable[[str, str], Awaitable[object]]) -> None:
         [(descriptor, token)] = await here.claim("q")
         [(_, waiting)] = await waiters(rig, 1)

@@ -12,7 +12,16 @@ import pytest
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.storage.redis.shard import RedisShard
-from pinlater.server.storage.values import Ack, ClaimCall, ClaimOrder, InsertRequest, JobKey, Purge, Requeue, TimeToLive
+from pinlater.server.storage.values import (
+    ClaimCall,
+    ClaimOrder,
+    InsertRequest,
+    JobAck,
+    JobKey,
+    Purge,
+    Requeue,
+    TimeToLive,
+)
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk
 from tests.redis.rig import FRONT, Rig
 
@@ -83,7 +92,7 @@ async def finish(desk: Desk, queues: list[str], limit: int) -> None:
         assert not isinstance(claimed, Exception)
         for number, job in enumerate(claimed.jobs[0]):
             if number % 4:
-                acks.append(Ack(JobKey(queue, job.priority, job.id), succeeded=number % 4 != 1, final=True))
+                acks.append(JobAck(JobKey(queue, job.priority, job.id), succeeded=number % 4 != 1, final=True))
     for start in range(0, len(acks), 1_000):
         await desk.shard.finish_jobs(acks[start : start + 1_000], desk.now)
 

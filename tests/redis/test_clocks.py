@@ -17,7 +17,7 @@ def shift_seen(rig: Rig, slot: int, by_ms: int) -> None:
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS])
-async def test_who_comes_later_goes_by_the_time_of_those_that_are_there(rig: Rig, ahead_ms: int) -> None:
+async def test_a_server_that_joins_uses_the_time_of_the_present_servers(rig: Rig, ahead_ms: int) -> None:
     one = await rig.open()
     redis_ms = await one.time_ms()
     await one.ping(redis_ms + ahead_ms)

@@ -77,7 +77,7 @@ def rest_of(client: Client) -> set[bytes]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("appendfsync", ["always", "everysec", "no"])
-def test_what_was_answered_is_there_after_redis_was_killed(
+def test_answered_changes_survive_a_kill_of_redis(
     appendfsync: str, start_redis: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
     """With `everysec` Redis answers before it writes if a flush is under way, so it is killed at another moment."""

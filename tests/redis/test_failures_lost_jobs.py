@@ -73,7 +73,7 @@ async def test_a_lost_job_that_expires_is_gone_then(rig: Rig, desk: Desk) -> Non
 
 
 @pytest.mark.parametrize("state", list(JobState))
-async def test_who_looks_for_a_lost_job_finds_nothing(rig: Rig, desk: Desk, state: JobState) -> None:
+async def test_no_call_finds_a_lost_job(rig: Rig, desk: Desk, state: JobState) -> None:
     lost, kept = await desk.put_in(state), await desk.put_in(state)
     lose(rig, lost)
 
@@ -89,7 +89,7 @@ async def test_who_looks_for_a_lost_job_finds_nothing(rig: Rig, desk: Desk, stat
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
-async def test_an_ack_of_a_lost_job_harms_nobody(rig: Rig, desk: Desk, succeeded: bool) -> None:
+async def test_an_ack_of_a_lost_job_affects_no_other_job(rig: Rig, desk: Desk, succeeded: bool) -> None:
     """A success counts: it was done. A failure can't be tried again."""
     held, other = await desk.put_and_take(), await desk.put_and_take()
     lose(rig, held.key)

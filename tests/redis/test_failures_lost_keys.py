@@ -129,7 +129,7 @@ async def test_no_key_expires_so_a_policy_that_evicts_what_expires_evicts_none(r
     assert [key for key in keys_of(rig.server) if rig.server.execute("PTTL", key) != -1] == []
 
 
-async def test_what_was_put_right_is_counted_and_said(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repaired_jobs_are_counted_and_logged(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         await desk.put()
     delete(rig, "r")
@@ -203,7 +203,7 @@ async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("also", [(), ("j", "h", "p")])
-async def test_what_queues_left_that_nobody_knows_is_freed(
+async def test_keys_of_unknown_queues_are_freed(
     rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture, also: tuple[str, ...]
 ) -> None:
     """Both keys that hold queues' names are gone; where all of their jobs are, too, the indexes still name these."""
@@ -256,7 +256,9 @@ async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_nex
     await rig.assert_consistent()
 
 
-async def test_jobs_that_somebody_took_are_not_missed(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_jobs_that_calls_claimed_or_removed_are_not_missed(
+    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
     """Claimed, cancelled, expired, deleted, purged, lost and counted so, or gone with their queue; and totals that were lost."""
 
     async def taken_by(calls: Awaitable[Any]) -> None:

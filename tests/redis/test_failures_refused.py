@@ -45,7 +45,7 @@ async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(o
     await own.assert_consistent()
 
 
-async def test_with_room_again_the_next_enqueue_is_stored(own: Rig) -> None:
+async def test_the_next_enqueue_is_stored_once_redis_has_memory_again(own: Rig) -> None:
     """Redis is asked before an enqueue is refused: an older answer decides nothing."""
     desk = await own.desk()
     own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
@@ -103,7 +103,7 @@ async def test_a_replica_takes_no_writes_and_says_so(own: Rig) -> None:
     assert (await desk.counts()).pending == 2
 
 
-async def test_somebody_elses_endless_script_is_waited_for(own: Rig) -> None:
+async def test_work_continues_after_an_endless_script_of_another_client(own: Rig) -> None:
     """BUSY: nothing was done; once it has been killed, work continues."""
     desk = await own.desk(retries=0)
     await desk.put()
@@ -159,7 +159,7 @@ async def test_a_suspended_redis_is_given_up_in_time(own: Rig) -> None:
     await own.assert_consistent()
 
 
-async def test_a_redis_that_is_not_there_is_said_to_be_out_of_reach(own: Rig) -> None:
+async def test_a_redis_that_refuses_connections_is_a_failed_connection(own: Rig) -> None:
     desk = await own.desk()
     await desk.put()
     own.proxy.refuse()
@@ -225,7 +225,7 @@ def test_a_login_without_a_password_is_said_to_lack_one(code: str) -> None:
         ("Wrong number of args calling Redis command From Lua script", "ERR", "Wrong number"),
     ],
 )
-def test_what_redis_6_says_within_a_script_is_understood(text: str, code: str, word: str) -> None:
+def test_errors_of_redis_6_within_a_script_are_understood(text: str, code: str, word: str) -> None:
     """There the reason stands behind where the script was, maybe cut short."""
     error = ResponseError(f"Error running script (call to f_131a4b): @user_script:114: @user_script: 114: {text}")
     refused = refusal_of(error)

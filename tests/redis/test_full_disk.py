@@ -172,7 +172,7 @@ async def test_where_snapshots_cannot_be_written_changes_are_refused(start_small
         await rig.assert_consistent()
 
 
-def test_what_a_redis_with_a_full_disk_refuses_goes_to_another_shard(
+def test_enqueues_go_to_another_shard_if_the_disk_of_one_redis_is_full(
     start_small: Callable[..., OnSmallDisk], start_redis: Callable[..., RedisServer], tmp_path: Path
 ) -> None:
     """No caller notices; the jobs on it are handed out when there is space."""

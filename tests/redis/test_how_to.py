@@ -43,7 +43,7 @@ def test_the_pages_settings_and_user_are_enough(start_redis: Callable[..., Redis
         assert [line for line in running.said if "pinlater.server.storage.redis" in line] == []
 
 
-def test_nobody_elses_keys_are_in_reach_of_that_user(start_redis: Callable[..., RedisServer]) -> None:
+def test_that_user_can_not_access_keys_of_other_programs(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis(**WITH_USERS)
     command = shlex.split(block_with("ACL SETUSER").replace("SETUSER pinlater ", "SETUSER page "))
     with as_admin(server) as admin:

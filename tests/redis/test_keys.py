@@ -10,7 +10,7 @@ from pinlater.server.storage.redis import keys
 from pinlater.server.storage.redis.scripts import names, script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
-from pinlater.server.storage.values import Checkpoint, InsertRequest
+from pinlater.server.storage.values import InsertRequest, JobCheckpoint
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 from tests.redis.consistency import keys_of
 from tests.redis.rig import FRONT, Rig
@@ -23,7 +23,7 @@ async def live_through_everything(desk: Desk) -> None:
     await desk.put(unique=unique("timed", UniqueScope.TIME, 1_000), expires_in_ms=5, delay_ms=10)
     await desk.request(InsertRequest(QUEUE, [desk.job()], "key", b"f"))
     held = await desk.take()
-    await desk.checkpoint(Checkpoint(held.key, "worker", new_body=b"new"))
+    await desk.checkpoint(JobCheckpoint(held.key, "worker", new_body=b"new"))
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put(queue="other")
     await desk.shard.delete_queues(["other"])

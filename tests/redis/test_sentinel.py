@@ -111,7 +111,7 @@ def test_a_master_that_became_a_replica_is_left_for_the_next(pair: Pair, tmp_pat
         assert {b"before", b"after"} <= work_off(client)
 
 
-def test_what_had_not_reached_the_replica_is_lost_in_a_failover_and_nothing_wedges(pair: Pair, tmp_path: Path) -> None:
+def test_a_failover_loses_changes_that_the_replica_lacks_and_work_continues(pair: Pair, tmp_path: Path) -> None:
     """Replication is asynchronous: jobs enqueued, and acks given, while it was cut, never were."""
     with ExitStack() as stack:
         server = stack.enter_context(RealServer(tmp_path, store=store_of(pair)))

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from pinlater.server.storage.redis.connection import Address, master_address
-from pinlater.server.storage.redis.errors import NotSent
+from pinlater.server.storage.redis.errors import NoConnection
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 OLD, NEW = ("old", 6379), ("new", 6380)
@@ -98,5 +98,5 @@ async def test_one_sentinel_that_knows_the_master_is_enough(sentinels: tuple[Fak
 
 
 async def test_where_no_sentinel_knows_the_master_there_is_none() -> None:
-    with pytest.raises(NotSent, match="no Sentinel says where the master is"):
+    with pytest.raises(NoConnection, match="no Sentinel says where the master is"):
         await master_by(FakeSentinel(None), FakeSentinel(OLD, 1, hangs=True))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pinlater.domain.calls import ClusterStatus
 from pinlater.domain.slices import SLICES
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.forwarding.traffic import SERVERS_MAX as COUNTED_MAX
 from pinlater.server.forwarding.traffic import TrafficByServer
 from pinlater.server.operations.cluster_status import SERVERS_MAX, SHARDS_MAX, status_alone, status_of
@@ -72,8 +72,8 @@ def test_another_server_is_told_with_when_it_was_heard_and_what_went_between() -
     known.join("b:1", "b-2")
     known.heard_s["b:1"] = 99.75
     known.connections["b:1"] = SimpleNamespace(usable=True, unanswered=4)
-    known.sent.of("b:1").count(Kind.INSERT, 3)
-    known.taken.of("b:1").count(Kind.FINISH, 2)
+    known.sent.of("b:1").count(CallKind.INSERT, 3)
+    known.taken.of("b:1").count(CallKind.FINISH, 2)
     known.sent.of("gone:1").count_lost(6)
     status = known.status()
     [own, other] = status.servers
@@ -120,7 +120,7 @@ def test_an_answer_names_a_bounded_number_of_servers_and_shards() -> None:
 def test_the_traffic_of_a_bounded_number_of_servers_is_kept_and_all_of_it_is_counted() -> None:
     traffic = TrafficByServer()
     for number in range(COUNTED_MAX + 1):
-        traffic.of(f"s{number}").count(Kind.CLAIM, 1)
+        traffic.of(f"s{number}").count(CallKind.CLAIM, 1)
     assert (traffic.items("s0"), traffic.items("s1")) == (0, 1)
     assert traffic.items_by_kind()["claim"] == COUNTED_MAX + 1
 
@@ -128,5 +128,5 @@ def test_the_traffic_of_a_bounded_number_of_servers_is_kept_and_all_of_it_is_cou
 def test_a_server_that_connects_again_keeps_its_numbers() -> None:
     traffic = TrafficByServer()
     for _ in range(2):
-        traffic.of("a:1").count(Kind.INSERT, 2)
+        traffic.of("a:1").count(CallKind.INSERT, 2)
     assert traffic.items("a:1") == 4

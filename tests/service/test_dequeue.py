@@ -44,7 +44,7 @@ async def test_two_jobs_wake_two_waiters_of_one(world: World) -> None:
     assert [bool((await task).jobs) for task in waiting].count(True) == 2
 
 
-async def test_draining_answers_those_who_wait_empty(world: World) -> None:
+async def test_a_drain_answers_waiting_dequeues_without_jobs(world: World) -> None:
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
     world.dispatcher.drain()
@@ -60,7 +60,7 @@ async def test_too_many_waiting_dequeues_are_refused(world: World) -> None:
     await asyncio.gather(*waiting)
 
 
-async def test_who_waits_on_a_queue_that_is_deleted_is_told_so(world: World) -> None:
+async def test_a_dequeue_that_waits_on_a_deleted_queue_gets_queue_not_found(world: World) -> None:
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
     await world.service.queues.delete_queue("q", "open sesame")

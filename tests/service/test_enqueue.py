@@ -80,7 +80,7 @@ async def test_a_request_key_with_other_content_is_an_error(world: World) -> Non
         await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"b")], request_key="k")
 
 
-async def test_twins_in_one_batch_get_one_descriptor(world: World) -> None:
+async def test_duplicates_in_one_batch_get_one_descriptor(world: World) -> None:
     jobs = [Job(b"a", unique=UniqueKey("k")), Job(b"b", priority=2, unique=UniqueKey("k"))]
     enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert enqueued.descriptors[0] == enqueued.descriptors[1]

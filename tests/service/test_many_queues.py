@@ -53,7 +53,7 @@ async def test_one_queue_too_many_is_refused_and_those_that_exist_are_not(rig: R
     await rig.core.service.queues.create_queue("q20")
 
 
-async def test_queues_that_another_server_deleted_make_room(rig: Rig) -> None:
+async def test_queues_that_another_server_deleted_no_longer_count(rig: Rig) -> None:
     """A refusal reads the store first."""
     for number in range(20):
         await rig.core.service.queues.create_queue(f"q{number}")

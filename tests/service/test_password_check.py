@@ -65,7 +65,7 @@ def test_a_malformed_hash_is_refused_at_the_start() -> None:
         PasswordCheck("open sesame")
 
 
-async def test_only_so_many_run_at_once_while_the_loop_goes_on(stored: str, held: HeldCheck) -> None:
+async def test_a_bounded_number_of_checks_run_at_once_and_do_not_block_the_loop(stored: str, held: HeldCheck) -> None:
     passwords = PasswordCheck(stored, concurrent=2, waiting_max=4)
     checks = [asyncio.create_task(passwords.check("open sesame")) for _ in range(6)]
     await asyncio.to_thread(held.running.acquire, timeout=30)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import ClaimedJob
+from pinlater.domain.job import HandedOutJob
 from pinlater.domain.slices import SLICES
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory.shard import MemoryShard
@@ -37,9 +37,9 @@ async def begins(shards: Shards, turns: int = 400) -> Counter[str]:
     return found
 
 
-def job(shards: Shards, *, priority: int = 1, due_for_ms: int = 0) -> ClaimedJob:
+def job(shards: Shards, *, priority: int = 1, due_for_ms: int = 0) -> HandedOutJob:
     now_ms = shards.clock.now_ms()
-    return ClaimedJob(1, priority, b"", 1, 1, 1, None, now_ms, now_ms - due_for_ms, now_ms)
+    return HandedOutJob(1, priority, b"", 1, 1, 1, None, now_ms, now_ms - due_for_ms, now_ms)
 
 
 async def test_most_claims_begin_on_the_own_shard_and_some_look_at_the_others(shards: Shards) -> None:
@@ -66,7 +66,7 @@ async def test_all_claims_of_a_turn_begin_on_one_shard(shards: Shards) -> None:
         (None, {}, "2"),
     ],
 )
-async def test_older_and_more_urgent_jobs_elsewhere_go_first(
+async def test_older_and_more_urgent_jobs_of_other_shards_go_first(
     shards: Shards, own: dict[str, int] | None, other: dict[str, int], first: str
 ) -> None:
     """None: the last claim there found no job."""
@@ -83,7 +83,7 @@ async def test_an_own_shard_that_was_empty_is_asked_again(shards: Shards) -> Non
     assert (await begins(shards))["own"] > 340
 
 
-async def test_a_shard_out_of_reach_is_not_begun_with_however_old_its_jobs_were(shards: Shards) -> None:
+async def test_a_dequeue_does_not_begin_with_an_unreachable_shard_even_if_its_jobs_are_older(shards: Shards) -> None:
     shards.heads.note("q", "own", [job(shards)])
     shards.heads.note("q", "2", [job(shards, due_for_ms=60_000)])
     lost = shards.get("2")

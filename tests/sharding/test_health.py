@@ -15,7 +15,7 @@ from pinlater.domain.errors import (
     ShardRefused,
     StoreFull,
 )
-from pinlater.server.sharding.health import Health, speaks_of_shard
+from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
 from pinlater.server.sharding.settings import ShardingSettings
 
 SETTINGS = ShardingSettings()
@@ -27,11 +27,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def health(clock: ManualClock) -> Health:
-    return Health(SETTINGS, clock.monotonic)
+def health(clock: ManualClock) -> ShardHealth:
+    return ShardHealth(SETTINGS, clock.monotonic)
 
 
-def fail(health: Health, times: int = 1) -> None:
+def fail(health: ShardHealth, times: int = 1) -> None:
     for _ in range(times):
         health.failed("gone")
 
@@ -53,7 +53,7 @@ def test_only_what_speaks_of_the_shard_counts(error: PinLaterError | None, count
     assert speaks_of_shard(error) is counts
 
 
-def test_a_single_failure_has_the_shard_probed_and_no_more(health: Health) -> None:
+def test_a_single_failure_has_the_shard_probed_and_no_more(health: ShardHealth) -> None:
     assert not health.probe_due()
     fail(health)
     assert health.healthy
@@ -63,14 +63,14 @@ def test_a_single_failure_has_the_shard_probed_and_no_more(health: Health) -> No
     assert health.healthy
 
 
-def test_a_failed_probe_puts_it_out_of_use(health: Health) -> None:
+def test_a_failed_probe_puts_it_out_of_use(health: ShardHealth) -> None:
     fail(health)
     health.probe_failed("refused")
     assert not health.healthy
     assert health.reason == "refused"
 
 
-def test_failures_among_the_newest_calls_put_it_out_of_use_though_probes_succeed(health: Health) -> None:
+def test_failures_among_the_newest_calls_put_it_out_of_use_though_probes_succeed(health: ShardHealth) -> None:
     """A shard may answer pings and nothing else."""
     for _ in range(SETTINGS.failures_to_open - 1):
         fail(health)
@@ -81,14 +81,14 @@ def test_failures_among_the_newest_calls_put_it_out_of_use_though_probes_succeed
     assert not health.healthy
 
 
-def test_two_time_outs_are_enough(health: Health) -> None:
+def test_two_time_outs_are_enough(health: ShardHealth) -> None:
     health.failed("slow", timed_out=True)
     assert health.healthy
     health.failed("slow", timed_out=True)
     assert not health.healthy
 
 
-def test_old_failures_are_forgotten(health: Health, clock: ManualClock) -> None:
+def test_old_failures_are_forgotten(health: ShardHealth, clock: ManualClock) -> None:
     """By time, and by calls that succeeded since."""
     fail(health, SETTINGS.failures_to_open - 1)
     clock.advance(ms=SETTINGS.window_ms + 1)
@@ -99,7 +99,7 @@ def test_old_failures_are_forgotten(health: Health, clock: ManualClock) -> None:
     assert health.healthy
 
 
-def test_it_is_probed_again_with_longer_and_longer_pauses(health: Health, clock: ManualClock) -> None:
+def test_it_is_probed_again_with_longer_and_longer_pauses(health: ShardHealth, clock: ManualClock) -> None:
     health.probe_failed("gone")
     pauses = []
     for _ in range(6):
@@ -116,7 +116,7 @@ def test_servers_do_not_probe_as_one(clock: ManualClock) -> None:
     """Jitter of a quarter to either side."""
     due = []
     for spread in (0.0, 0.5, 0.999):
-        health = Health(SETTINGS, clock.monotonic, lambda spread=spread: spread)  # type: ignore[misc]
+        health = ShardHealth(SETTINGS, clock.monotonic, lambda spread=spread: spread)  # type: ignore[misc]
         health.probe_failed("gone")
         start = clock.now_ms()
         while not health.probe_due():
@@ -125,7 +125,7 @@ def test_servers_do_not_probe_as_one(clock: ManualClock) -> None:
     assert due == pytest.approx([750, 1_000, 1_250], abs=6)
 
 
-def test_one_good_probe_brings_it_back(health: Health) -> None:
+def test_one_good_probe_brings_it_back(health: ShardHealth) -> None:
     health.probe_failed("gone")
     health.probe_succeeded()
     assert health.healthy
@@ -133,7 +133,7 @@ def test_one_good_probe_brings_it_back(health: Health) -> None:
     assert not health.healthy  # but on probation
 
 
-def test_a_success_ends_probation(health: Health) -> None:
+def test_a_success_ends_probation(health: ShardHealth) -> None:
     health.probe_failed("gone")
     health.probe_succeeded()
     health.succeeded()
@@ -141,7 +141,9 @@ def test_a_success_ends_probation(health: Health) -> None:
     assert health.healthy
 
 
-def test_a_shard_that_fails_again_and_again_is_tried_less_and_less_often(health: Health, clock: ManualClock) -> None:
+def test_a_shard_that_fails_again_and_again_is_tried_less_and_less_often(
+    health: ShardHealth, clock: ManualClock
+) -> None:
     """It answers pings and nothing else: each return costs its callers something."""
     health.probe_failed("gone")
     pauses = []

@@ -45,7 +45,7 @@ async def test_a_repeat_is_found_on_whatever_shard_it_was_stored(farm: Farm) -> 
 
 
 @on_farm()
-async def test_a_repeat_that_is_not_found_is_refused_while_a_shard_that_may_know_it_is_away(farm: Farm) -> None:
+async def test_a_repeat_that_is_not_found_is_refused_while_a_shard_that_may_know_it_is_unreachable(farm: Farm) -> None:
     """Never a second insert."""
     key = await key_for(farm, "1")
     fault = farm.store("1").fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
@@ -64,7 +64,7 @@ async def test_a_repeat_that_is_not_found_is_refused_while_a_shard_that_may_know
 
 
 @on_farm()
-async def test_a_repeat_is_answered_though_another_shard_is_away(farm: Farm) -> None:
+async def test_a_repeat_is_answered_although_another_shard_is_unreachable(farm: Farm) -> None:
     key = await key_for(farm, "1")
     first = await farm.enqueue(b"x", key=key)
     farm.lanes("2").put_out_of_use("test")
@@ -200,7 +200,7 @@ async def test_a_key_from_before_a_change_of_the_map_is_found_where_it_is(farm: 
 
 
 @on_farm()
-async def test_after_a_change_a_unique_enqueue_is_refused_while_one_that_may_hold_its_key_is_away(farm: Farm) -> None:
+async def test_a_unique_enqueue_is_refused_while_a_shard_that_may_hold_its_key_is_unreachable(farm: Farm) -> None:
     """A shard that drains now holds some. After a minute, when all servers know the new map, one that has none of the queue isn't asked."""
     await farm.service.queues.create_queue("other")
     key = await key_for(farm, "1")
@@ -224,7 +224,7 @@ async def test_after_a_change_a_unique_enqueue_is_refused_while_one_that_may_hol
 
 
 @on_farm(shards=("1", "2"))
-async def test_once_the_old_keys_are_gone_nobody_is_asked_any_more(farm: Farm) -> None:
+async def test_no_other_shard_is_asked_once_the_old_keys_are_gone(farm: Farm) -> None:
     for number in range(10):
         await farm.enqueue(b"x", unique=f"k{number}")
     await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
@@ -264,7 +264,7 @@ async def test_a_server_that_starts_after_a_change_knows_of_it(farm: Farm) -> No
 
 
 @on_farm()
-async def test_a_restart_without_a_change_asks_nobody(farm: Farm) -> None:
+async def test_after_a_restart_without_a_change_no_other_shard_is_asked(farm: Farm) -> None:
     """So that a shard that is away then refuses no unique enqueue whose home is another."""
     await farm.learn(after_s=61)
     await farm.enqueue(b"x", unique="k")
@@ -349,7 +349,7 @@ async def test_a_repeat_that_is_not_found_goes_where_another_server_may_be_stori
 
 
 @on_farm()
-async def test_a_repeat_goes_elsewhere_only_once_the_first_can_no_longer_be_stored(farm: Farm) -> None:
+async def test_a_repeat_goes_to_another_shard_only_once_the_first_can_no_longer_be_stored(farm: Farm) -> None:
     """The first try's COMMIT is still on its way when its outcome is given up as unknown. A store ends it before the writer's next."""
     key = await key_for(farm, "1")
     farm.lanes("1").put_out_of_use("test")

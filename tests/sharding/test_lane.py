@@ -40,7 +40,7 @@ class Store:
         return [InvalidArgument("odd one") if item < 0 else item * 2 for item in items]
 
 
-async def test_what_arrives_during_a_call_rides_in_the_next_one() -> None:
+async def test_requests_that_arrive_during_a_call_join_the_next_one() -> None:
     store = Store()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
@@ -169,7 +169,7 @@ async def test_a_call_that_is_given_up_is_answered_so_and_the_lane_goes_on() -> 
     assert not lane.give_up(OutcomeUnknown("nothing is under way"))
 
 
-async def test_a_given_up_call_that_fails_late_harms_nobody() -> None:
+async def test_a_late_failure_of_an_abandoned_call_affects_no_later_call() -> None:
     store = Store()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
@@ -198,7 +198,7 @@ async def test_a_given_up_call_is_cancelled_in_the_end() -> None:
     assert task.cancelled()
 
 
-async def test_what_waits_can_be_turned_away_and_the_call_under_way_goes_on() -> None:
+async def test_a_lane_can_refuse_waiting_requests_while_its_call_continues() -> None:
     store = Store()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
@@ -301,7 +301,7 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_has_arrived_when_a_call_ends_rides_in_the_next_one_before_the_call_is_answered() -> None:
+async def test_a_lane_starts_the_next_call_before_it_answers_the_last_one() -> None:
     """So the store has work again while its last answers are on their way."""
     store, order = Store(), list[list[list[int]]]()
     lane: Lane[int, int] = Lane("test", store.execute, reads_on=True)

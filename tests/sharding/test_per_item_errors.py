@@ -49,7 +49,7 @@ def details(results: Sequence[AckResult]) -> list[str]:
 
 
 @on_farm()
-async def test_a_dequeue_claims_though_the_shard_of_one_of_its_acks_is_away(farm: Farm) -> None:
+async def test_a_dequeue_claims_although_the_shard_of_one_of_its_acks_is_unreachable(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     await farm.put("3")
     farm.lanes("2").put_out_of_use("test")
@@ -169,7 +169,7 @@ async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm
 def _note_sizes(store: Any, sizes: list[int]) -> None:
     finish_jobs = store.finish_jobs
 
-    async def noting(acks: Sequence[stored.Ack], now_ms: int) -> Sequence[Acked]:
+    async def noting(acks: Sequence[stored.JobAck], now_ms: int) -> Sequence[Acked]:
         sizes.append(len(acks))
         answer: Sequence[Acked] = await finish_jobs(acks, now_ms)
         return answer
@@ -191,7 +191,7 @@ async def test_acks_alone_are_answered_item_by_item(farm: Farm) -> None:
 
 
 @on_farm()
-async def test_a_lost_claim_is_told_while_another_shard_is_away(farm: Farm) -> None:
+async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(farm: Farm) -> None:
     jobs = await claim_one_of_each(farm)
     await farm.service.claimed_jobs.release(CALLER, "q", claims_of(jobs[2:]), 0)
     farm.lanes("2").put_out_of_use("test")

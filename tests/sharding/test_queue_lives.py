@@ -499,7 +499,7 @@ async def quietly(call: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_answered_of_queues_holds_whatever_stands_still_or_is_away(seed: int) -> None:
+def test_answers_about_queues_hold_while_servers_stand_still_and_shards_are_unreachable(seed: int) -> None:
     async def scenario(farm: Farm) -> None:
         servers = [farm, await another_server(farm), await another_server(farm)]
         for server in servers:

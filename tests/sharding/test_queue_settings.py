@@ -178,7 +178,7 @@ def test_of_two_changes_at_once_all_shards_keep_the_same(seed: int) -> None:
 
 
 @on_farm(shards=NAMES)
-async def test_a_queue_that_is_deleted_while_a_shard_is_away_is_there_again_with_what_that_shard_holds(
+async def test_a_queue_deleted_while_a_shard_is_unreachable_is_back_with_the_jobs_of_that_shard(
     farm: Farm,
 ) -> None:
     """The delete fails and says so; repeated when the shard is back it deletes the rest."""

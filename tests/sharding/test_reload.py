@@ -44,7 +44,7 @@ async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(farm: Farm) ->
 
 
 @on_farm(shards=("1", "2"))
-async def test_who_waits_gets_what_a_new_shard_holds(farm: Farm) -> None:
+async def test_a_waiting_dequeue_gets_the_jobs_of_a_new_shard(farm: Farm) -> None:
     """A shard that was removed too early may come back with jobs."""
     waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
     other = await _with_a_job("3")
@@ -56,7 +56,7 @@ async def test_who_waits_gets_what_a_new_shard_holds(farm: Farm) -> None:
 
 
 @on_farm(shards=("1", "2"))
-async def test_a_new_shard_that_is_out_of_reach_joins_when_it_answers(farm: Farm) -> None:
+async def test_an_unreachable_new_shard_joins_when_it_answers(farm: Farm) -> None:
     farm.store("3").dead = "refused"
     change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
     assert change.unopened == {"3": "refused"}
@@ -199,7 +199,7 @@ async def test_a_drained_shard_goes_at_once(farm: Farm) -> None:
 
 
 @on_farm()
-async def test_a_shard_out_of_reach_is_not_taken_for_empty(farm: Farm) -> None:
+async def test_an_unreachable_shard_is_not_taken_for_empty(farm: Farm) -> None:
     await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
     farm.clock.advance(seconds=GRACE_S)
     farm.store("2").dead = "gone"
@@ -217,7 +217,7 @@ async def test_a_shard_that_comes_back_into_the_file_before_it_went_is_as_before
 
 
 @on_farm()
-async def test_what_names_a_shard_that_is_gone_names_nothing(farm: Farm) -> None:
+async def test_a_lookup_of_a_job_on_a_removed_shard_finds_nothing(farm: Farm) -> None:
     job = await farm.put("2")
     await farm.dequeue()
     await farm.ack(job)
@@ -277,7 +277,7 @@ async def test_requests_go_to_a_shards_new_address_and_the_old_one_finishes_and_
 
 
 @on_farm()
-async def test_who_still_holds_the_old_shard_gets_the_new_one(farm: Farm) -> None:
+async def test_a_reference_to_the_replaced_shard_reaches_the_new_one(farm: Farm) -> None:
     """For the moments between looking a shard up and calling it."""
     stale = farm.lanes("2")
     farm.stores["2"] = FaultyShard(MemoryShard("2"))

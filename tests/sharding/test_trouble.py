@@ -40,7 +40,7 @@ class InOrder(Random):
 
 
 @on_farm()
-async def test_an_enqueue_goes_elsewhere_when_its_shard_has_surely_stored_nothing(farm: Farm) -> None:
+async def test_an_enqueue_goes_to_another_shard_if_its_shard_has_surely_stored_nothing(farm: Farm) -> None:
     farm.store("1").dead = farm.store("2").dead = "connection refused"
     for _ in range(10):
         assert shards_of(await farm.enqueue(b"x", b"y")) == ["3", "3"]
@@ -49,7 +49,7 @@ async def test_an_enqueue_goes_elsewhere_when_its_shard_has_surely_stored_nothin
 
 
 @on_farm()
-async def test_a_full_shard_costs_nobody_an_enqueue(farm: Farm) -> None:
+async def test_no_enqueue_fails_because_one_shard_is_full(farm: Farm) -> None:
     """And gets no enqueue for a second."""
     fault = farm.store("1").hangs("insert_jobs", error=StoreFull.of("disk"))
     fault._released.set()
@@ -124,7 +124,7 @@ async def test_with_every_shard_full_the_enqueue_says_so(farm: Farm) -> None:
 
 
 @on_farm()
-async def test_an_enqueue_whose_outcome_nobody_knows_is_not_stored_elsewhere(farm: Farm) -> None:
+async def test_an_enqueue_of_unknown_outcome_is_not_stored_on_another_shard(farm: Farm) -> None:
     """The connection went between COMMIT and its answer."""
     for name in "123":
         farm.store(name).fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
@@ -134,7 +134,7 @@ async def test_an_enqueue_whose_outcome_nobody_knows_is_not_stored_elsewhere(far
 
 
 @on_farm()
-async def test_a_hung_insert_is_given_up_and_those_behind_it_go_elsewhere(farm: Farm) -> None:
+async def test_a_hung_insert_is_given_up_and_those_behind_it_go_to_other_shards(farm: Farm) -> None:
     """Nothing is known of the one under way; the others have not begun."""
     fault = farm.store("1").hangs("insert_jobs")
     calls = []
@@ -234,7 +234,7 @@ async def test_a_hung_shard_holds_up_no_dequeue_for_long_and_its_late_claim_is_g
 
 
 @on_farm()
-async def test_who_waits_gets_what_comes_elsewhere_while_a_shard_is_slow(farm: Farm) -> None:
+async def test_a_waiting_dequeue_gets_jobs_of_other_shards_while_one_is_slow(farm: Farm) -> None:
     """Jobs of a late claim there are given back."""
     await farm.put("2")
     await farm.replace(farm.desired("3"), *[farm.desired(name, takes_enqueues=False) for name in "12"])
@@ -251,7 +251,7 @@ async def test_who_waits_gets_what_comes_elsewhere_while_a_shard_is_slow(farm: F
 
 
 @on_farm()
-async def test_who_waits_goes_with_what_there_is_when_a_shard_is_slow(farm: Farm) -> None:
+async def test_a_waiting_dequeue_returns_the_jobs_it_has_when_a_shard_is_slow(farm: Farm) -> None:
     """Otherwise the other shards' jobs would be held by a server that does not answer."""
     await farm.put("1")
     await farm.put("3")
@@ -319,7 +319,7 @@ async def test_a_dequeue_fails_only_where_every_shard_fails(farm: Farm) -> None:
 
 
 @on_farm()
-async def test_who_waits_for_a_job_gets_it_when_its_shard_is_back(farm: Farm) -> None:
+async def test_a_waiting_dequeue_gets_a_job_when_its_shard_is_reachable_again(farm: Farm) -> None:
     await farm.put("2")
     farm.store("2").dead = "gone"
     await farm.core.shard_monitor.ping_all()
@@ -333,7 +333,7 @@ async def test_who_waits_for_a_job_gets_it_when_its_shard_is_back(farm: Farm) ->
 
 
 @on_farm()
-async def test_who_waits_looks_again_at_a_shard_that_failed_and_yet_is_in_use(farm: Farm) -> None:
+async def test_a_waiting_dequeue_asks_a_shard_again_after_a_failed_claim(farm: Farm) -> None:
     """After one lost connection no other event would wake them."""
     await farm.put("2")
     farm.store("2").fails("claim_jobs")
@@ -381,7 +381,7 @@ async def test_repeating_an_ack_is_safe(farm: Farm) -> None:
 
 
 @on_farm()
-async def test_what_needs_a_shard_out_of_reach_says_so_at_once(farm: Farm) -> None:
+async def test_calls_that_need_an_unreachable_shard_fail_at_once(farm: Farm) -> None:
     jobs = {name: await farm.put(name) for name in "123"}
     tokens = {shard_of(job.descriptor): job.token for job in (await farm.dequeue()).jobs}
     farm.lanes("2").put_out_of_use("test")
@@ -448,7 +448,7 @@ async def test_a_hung_shard_is_left_out_of_a_count_after_its_time_limit(farm: Fa
 
 
 @on_farm()
-async def test_sweeps_go_on_beside_a_hung_shard(farm: Farm) -> None:
+async def test_sweeps_continue_on_other_shards_while_one_hangs(farm: Farm) -> None:
     for name in "123":
         await farm.put(name)
     await farm.dequeue()
@@ -480,7 +480,7 @@ async def test_a_sample_keeps_what_a_lost_shard_said_last(farm: Farm) -> None:
 
 
 @on_farm()
-async def test_the_book_of_queues_is_refreshed_from_those_that_answer(farm: Farm) -> None:
+async def test_the_queue_cache_is_refreshed_from_the_shards_that_answer(farm: Farm) -> None:
     farm.store("1").dead = "gone"
     await farm.service.queue_cache.refresh()
     assert list(farm.service.queue_cache.queues) == ["q"]
@@ -495,7 +495,7 @@ _PENDING = JobFilter("q", JobState.PENDING)
 
 
 @on_farm()
-async def test_who_is_woken_asks_the_shard_first_that_got_the_jobs(farm: Farm) -> None:
+async def test_a_woken_dequeue_asks_only_the_shard_that_got_the_job(farm: Farm) -> None:
     for _ in range(10):
         waiting = asyncio.ensure_future(farm.dequeue(1, wait_ms=60_000))
         await farm.turns()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from pinlater.domain.job import JobState, Outcome
-from pinlater.server.storage.values import Checkpoint, JobKey
+from pinlater.server.storage.values import JobCheckpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, Held
 from tests.shared_shards.rig import ShardRig
 
@@ -31,7 +31,7 @@ async def _claim(desk: Desk, _: None) -> list[Held]:
 
 
 async def _checkpoint(desk: Desk, held: Held) -> object:
-    return await desk.checkpoint(Checkpoint(held.key, "worker", held.holder.token, b"new", prepend_status="half;"))
+    return await desk.checkpoint(JobCheckpoint(held.key, "worker", held.holder.token, b"new", prepend_status="half;"))
 
 
 _CHANGES = [

@@ -123,7 +123,7 @@ async def test_its_clock_jumps_indeed(rig: AnyRig, jumping: Jumping) -> None:
 
 
 @JUMPS
-async def test_a_server_that_starts_after_a_jump_goes_by_the_time_of_those_that_are_there(
+async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_servers(
     start: Start, jumping: Jumping, jump_s: int
 ) -> None:
     """By the database's time it would end their claims, or they would end its claims."""
@@ -176,7 +176,9 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
 
 
 @JUMPS
-async def test_a_slot_taken_in_the_moment_after_a_jump_harms_nobody(rig: AnyRig, jumping: Jumping, jump_s: int) -> None:
+async def test_two_servers_that_get_one_slot_after_a_clock_jump_lose_no_job(
+    rig: AnyRig, jumping: Jumping, jump_s: int
+) -> None:
     """No server has sent a heartbeat by the new clock yet, so the next server gets a slot that is in use."""
     one = await rig.desk()
     held = await one.put_and_take(b"held")

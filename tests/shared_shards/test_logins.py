@@ -115,7 +115,7 @@ def test_a_socket_in_the_place_of_host_and_port(kind: str, tmp_path: Path, reque
 
 @pytest.mark.parametrize("where", ["file", "environment"])
 @pytest.mark.parametrize("kind", ["mysql", "redis"])
-def test_the_password_may_come_from_elsewhere(
+def test_the_password_may_come_from_a_file_or_the_environment(
     kind: str, where: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the URL has none."""

@@ -32,7 +32,9 @@ async def test_a_lost_answer_is_found_out(rig: AnyRig, desk: Desk, change: Chang
     await assert_done_once(rig, desk, change.name, held)
 
 
-async def test_what_never_reached_the_database_is_done_by_the_next_try(rig: AnyRig, desk: Desk, change: Change) -> None:
+async def test_a_change_that_never_reached_the_database_is_made_by_the_next_try(
+    rig: AnyRig, desk: Desk, change: Change
+) -> None:
     held = await prepare(desk, change)
     trap = rig.proxy.lose_request(rig.packet_of(change.name))
     assert change.answered(await change.act(desk, held))
@@ -66,7 +68,9 @@ async def test_a_network_that_goes_silent_before_a_request(rig: AnyRig, change: 
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
-async def test_an_outcome_that_nobody_can_be_asked_for_is_unknown(rig: AnyRig, desk: Desk, carried_out: bool) -> None:
+async def test_an_outcome_is_unknown_if_the_database_can_not_be_asked(
+    rig: AnyRig, desk: Desk, carried_out: bool
+) -> None:
     """The database stays unreachable. When it is back, the change is complete or absent, and work continues."""
     held = await desk.put_and_take()
     await desk.succeed(held.key, token="not that of the claim")  # connects
@@ -135,7 +139,7 @@ async def test_a_job_deleted_between_a_claim_and_its_second_answer_is_left_out(r
     await rig.assert_consistent(deleted=True)
 
 
-async def test_connections_that_broke_while_nobody_used_them_are_replaced_unnoticed(rig: AnyRig, desk: Desk) -> None:
+async def test_idle_connections_that_broke_are_replaced_without_an_error(rig: AnyRig, desk: Desk) -> None:
     """As after a restart of the database. No change was in flight, so the server asks for no outcome."""
     held = await desk.put_and_take()
     rig.proxy.cut()

@@ -26,7 +26,9 @@ async def changed(desk: Desk) -> list[str]:
     return []
 
 
-async def test_what_another_server_makes_ready_is_seen(desks: tuple[Desk, Desk], kind: str) -> None:
+async def test_a_server_sees_the_queues_in_which_another_one_made_jobs_ready(
+    desks: tuple[Desk, Desk], kind: str
+) -> None:
     """By queue, and once."""
     one, other = desks
     await other.shard.list_queues()

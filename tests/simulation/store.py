@@ -22,7 +22,7 @@ from pinlater.domain.ids import SLOTS, slot_of
 from pinlater.domain.job import JobState
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import (
     NO_OWNERS,
     Capabilities,
@@ -280,12 +280,12 @@ class SharedStore:
         self.owners = owners
         return True
 
-    def holders_of(self, key: str) -> list[Record]:
+    def holders_of(self, key: str) -> list[MemoryJob]:
         """The unfinished jobs of all stores that have a unique key now, of which there should be one at most."""
         jobs = [job for store in self.stores for job in store.jobs() if job.finished_at_ms is None]
         return [job for job in jobs if job.unique is not None and job.unique.key == key]
 
-    def jobs(self) -> list[Record]:
+    def jobs(self) -> list[MemoryJob]:
         """All jobs, as they are: for verdicts."""
         return [job for name in sorted(self.data._queues) for job in self.data._queues[name].jobs.values()]
 

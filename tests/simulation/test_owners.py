@@ -12,7 +12,7 @@ import pytest
 from pinlater.client import Job
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.config.settings import Settings
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.storage.values import NO_OWNER
 from tests.simulation.cluster import Cluster, Server, settings_of
@@ -181,7 +181,7 @@ def test_a_server_that_stops_answers_what_other_servers_have_sent() -> None:
         await asyncio.sleep(0.05)
         assert asker.app is not None
         assert asker.app.cluster.forwarding is not None
-        assert asker.app.cluster.forwarding.sent.whole.items[Kind.INSERT] > 0
+        assert asker.app.cluster.forwarding.sent.whole.items[CallKind.INSERT] > 0
         owner.stop(grace_s=20.0)
         while not all(task.done() for task in sent):
             await asyncio.sleep(0.01)
@@ -237,7 +237,7 @@ def test_a_server_that_can_not_reach_a_shard_owns_nothing_of_it() -> None:
     Scene(2, 2).run(work)
 
 
-def test_a_shard_out_of_reach_for_all_moves_nothing_on_the_others() -> None:
+def test_a_shard_unreachable_for_all_servers_moves_no_slices_of_other_shards() -> None:
     async def work(scene: Scene) -> None:
         lost, other = scene.stores
         before = other.owners
@@ -251,7 +251,7 @@ def test_a_shard_out_of_reach_for_all_moves_nothing_on_the_others() -> None:
     Scene(2, 2).run(work)
 
 
-def test_a_shard_out_of_reach_for_all_for_a_minute_counts_no_more_and_a_restarted_server_gets_its_share() -> None:
+def test_a_restarted_server_gets_its_share_while_one_shard_is_unreachable_for_all() -> None:
     async def work(scene: Scene) -> None:
         lost, other = scene.stores
         lost.gone_for.update(server.name for server in scene.cluster.servers)

@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.domain.job import ClaimedJob, Holder, NewJob
+from pinlater.domain.job import HandedOutJob, Holder, NewJob
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import Ack, Acked, ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest, JobKey
+from pinlater.server.storage.values import (
+    Acked,
+    ClaimCall,
+    Claimed,
+    ClaimOrder,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobKey,
+)
 
 NOW = 1_767_225_600_000
 QUEUE = "emails"
@@ -42,13 +51,13 @@ class Bench:
         assert isinstance(result, Inserted), result
         return [JobKey(QUEUE, 1, job.id) for job in jobs]
 
-    async def claim(self, limit: int = 1, now_ms: int = NOW) -> list[ClaimedJob]:
+    async def claim(self, limit: int = 1, now_ms: int = NOW) -> list[HandedOutJob]:
         [result] = await self.shard.claim_jobs([ClaimOrder(QUEUE, [ClaimCall(limit, HOLDER)], 60_000)], now_ms)
         assert isinstance(result, Claimed), result
         return list(result.jobs[0])
 
     async def succeed(self, *keys: JobKey) -> list[Acked]:
-        return list(await self.shard.finish_jobs([Ack(key, True) for key in keys], NOW))
+        return list(await self.shard.finish_jobs([JobAck(key, True) for key in keys], NOW))
 
     async def pending(self) -> int:
         return sum(counts.pending for counts in await self.shard.count_jobs([QUEUE]))

@@ -28,7 +28,7 @@ def files_called(start: str, folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir() if entry.name.startswith(start)]
 
 
-async def test_a_backup_beside_a_writing_server_is_one_moment(bench: Bench, tmp_path: Path) -> None:
+async def test_a_backup_during_writes_of_a_server_is_a_copy_of_one_moment(bench: Bench, tmp_path: Path) -> None:
     """Each insert stores ten jobs at once, so a copy of one moment holds a multiple of ten."""
     await bench.insert(2_000, body=b"x" * 4_000)
     target = tmp_path / "copy.db"

@@ -68,7 +68,7 @@ async def test_a_call_that_changes_nothing_commits_nothing(either: Bench) -> Non
     assert either.shard.commits == before
 
 
-async def test_what_was_answered_can_be_read_at_once(either: Bench) -> None:
+async def test_an_inserted_job_can_be_read_at_once(either: Bench) -> None:
     for _ in range(20):
         [key] = await either.insert()
         [job] = await either.shard.lookup_jobs([key], bodies=True)
@@ -166,7 +166,7 @@ async def test_a_call_whose_caller_has_gone_is_not_carried_out(bench: Bench) -> 
     assert await bench.pending() == 1
 
 
-async def test_a_long_transaction_ends_and_the_rest_rides_in_the_next(tmp_path: Path) -> None:
+async def test_a_long_transaction_ends_and_the_next_one_does_the_rest(tmp_path: Path) -> None:
     ticks = iter(range(1_000_000))
     bench = Bench(tmp_path / "jobs.db")
     await bench.open()
@@ -197,7 +197,7 @@ async def test_after_closing_calls_are_refused(bench: Bench) -> None:
         await writer.carry_out(lambda transaction: None)
 
 
-async def test_the_log_starts_over_beside_a_busy_writer(bench: Bench) -> None:
+async def test_a_checkpoint_between_transactions_lets_a_busy_writer_restart_the_log(bench: Bench) -> None:
     """A checkpoint of the writer between transactions lets the next one write at the log's beginning."""
     await bench.insert(500, body=b"x" * 2_000)
     connection: sqlite3.Connection = writer_of(bench)._connection

@@ -16,7 +16,7 @@ from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import Ack, Checkpoint, JobKey, TimeToLive
+from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey, TimeToLive
 from tests.contract.desk import Desk, Held
 from tests.contract.stores import make_store
 
@@ -96,14 +96,14 @@ class Load:
         key = random.choice([held.key for held in self._held] + self._keys[-3:])
         match random.randrange(5):
             case 0:
-                await shard.finish_jobs([Ack(key, True)], now)
+                await shard.finish_jobs([JobAck(key, True)], now)
             case 1:
-                await shard.finish_jobs([Ack(key, False, retry_delay_ms=random.choice([0, 3_000]))], now)
+                await shard.finish_jobs([JobAck(key, False, retry_delay_ms=random.choice([0, 3_000]))], now)
             case 2:
                 await shard.cancel_jobs([key], now)
             case 3:
                 await shard.checkpoint_jobs(
-                    [Checkpoint(key, "worker", new_body=b"x", move_to_pending=random.random() < 0.5)], now
+                    [JobCheckpoint(key, "worker", new_body=b"x", move_to_pending=random.random() < 0.5)], now
                 )
             case _:
                 await shard.release_jobs([random.choice(self._held).ref], now)

@@ -71,7 +71,7 @@ async def test_a_newer_schema_is_refused_with_both_numbers(bench: Bench) -> None
     await bench.open()  # and the refusal has left no lock behind
 
 
-async def test_somebody_elses_file_is_not_touched(tmp_path: Path) -> None:
+async def test_a_file_of_another_program_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (id)")

@@ -42,7 +42,7 @@ async def test_zeros_at_its_end_are_no_jobs(bench: Bench, tmp_path: Path) -> Non
     await after.shard.close()
 
 
-async def test_the_last_room_is_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_reserve_does_not_take_the_last_disk_space(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.shard.close()
     usage = shutil.disk_usage(bench.path.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=3_000_000))

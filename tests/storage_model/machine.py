@@ -16,12 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Versions
 from pinlater.server.storage.values import (
-    Ack,
-    Checkpoint,
     ClaimCall,
     ClaimOrder,
     ClaimRef,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Page,
     Purge,
@@ -159,14 +159,14 @@ class ShardMachine(RuleBasedStateMachine):
         self, picks: list[int], succeeded: bool, token: Token, status: str, delay_ms: int, final: bool, error: str
     ) -> None:
         acks = [
-            Ack(key, succeeded, token.of(self.token(key)), status, delay_ms, final, error, error)
+            JobAck(key, succeeded, token.of(self.token(key)), status, delay_ms, final, error, error)
             for key in self.in_hand(picks)
         ]
         self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
 
     @rule(picks=drawn.picks)
     def succeed_plainly(self, picks: list[int]) -> None:
-        acks = [Ack(key, True, self.token(key)) for key in self.in_hand(picks)]
+        acks = [JobAck(key, True, self.token(key)) for key in self.in_hand(picks)]
         self.pair.both(lambda shard: shard.finish_jobs(acks, self.now))
 
     # --- jobs in hand ---------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class ShardMachine(RuleBasedStateMachine):
     ) -> None:
         run_after_ms = None if run_after is None else self.now + run_after
         checkpoints = [
-            Checkpoint(key, source, token.of(self.token(key)), body, back, run_after_ms, attempts, status)
+            JobCheckpoint(key, source, token.of(self.token(key)), body, back, run_after_ms, attempts, status)
             for key in self.in_hand(picks)
         ]
         self.pair.both(lambda shard: shard.checkpoint_jobs(checkpoints, self.now))

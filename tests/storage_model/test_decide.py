@@ -22,17 +22,17 @@ from pinlater.server.storage.decide import (
     event_of,
 )
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.values import Ack, Checkpoint, JobKey
+from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey
 
 NOW_MS = 5_000
 KEY = JobKey("emails", 1, 7)
 HAPPENINGS: list[Happening] = [
-    Ack(KEY, succeeded=True),
-    Ack(KEY, succeeded=False),
-    Ack(KEY, succeeded=False, final=True),
+    JobAck(KEY, succeeded=True),
+    JobAck(KEY, succeeded=False),
+    JobAck(KEY, succeeded=False, final=True),
     Heartbeat(),
-    Checkpoint(KEY, "worker"),
-    Checkpoint(KEY, "worker", move_to_pending=True),
+    JobCheckpoint(KEY, "worker"),
+    JobCheckpoint(KEY, "worker", move_to_pending=True),
     Release(10),
     Cancel(),
     TimeOut(),
@@ -90,7 +90,7 @@ def test_every_event_but_a_claim_is_decided_here() -> None:
 
 
 def test_the_last_attempt_fails_the_job_and_an_earlier_one_does_not() -> None:
-    failed = Ack(KEY, succeeded=False)
+    failed = JobAck(KEY, succeeded=False)
     assert event_of(job_in(JobState.IN_PROGRESS, 1), failed) is Event.FAIL
     assert event_of(job_in(JobState.IN_PROGRESS, 2), failed) is Event.RETRY
 

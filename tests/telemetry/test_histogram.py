@@ -56,7 +56,9 @@ def test_a_value_lies_in_its_bucket_and_buckets_grow_with_values(value: int) -> 
 
 
 @given(values_lists, values_lists)
-def test_what_came_between_two_marks_is_as_if_only_that_had_been_recorded(before: list[int], after: list[int]) -> None:
+def test_the_difference_of_two_marks_is_a_histogram_of_the_values_between_them(
+    before: list[int], after: list[int]
+) -> None:
     histogram = histogram_of(before)
     mark = histogram.mark()
     for value in after:

@@ -13,7 +13,7 @@ from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.numbers import NOTHING, Numbers, look
 from pinlater.server.telemetry.ostrich import sections
 from pinlater.server.telemetry.processes import Processes, ProcessVitals
-from pinlater.server.telemetry.prometheus import Page, render
+from pinlater.server.telemetry.prometheus import MetricsPage, render
 
 
 def numbers(metrics: Metrics, *counts: QueueCounts) -> Numbers:
@@ -35,7 +35,7 @@ def test_counters_of_queues_methods_and_events_add_up() -> None:
     assert shown["thrift_bad_frames"] == 3
 
 
-def test_a_percentile_of_all_is_that_of_one_who_had_seen_it_all() -> None:
+def test_a_joined_percentile_equals_that_of_one_histogram_of_all_values() -> None:
     """The mean of the percentiles would be another number."""
     random = Random(1)
     parts, whole = [Histogram(1000) for _ in range(3)], Histogram(1000)
@@ -53,7 +53,7 @@ def test_a_percentile_of_all_is_that_of_one_who_had_seen_it_all() -> None:
     assert abs(joined.sum - expected.sum) < 1e-6
 
 
-def test_who_saw_nothing_does_not_move_the_least_value() -> None:
+def test_an_empty_histogram_does_not_change_the_minimum() -> None:
     seen = Histogram()
     seen.record(500)
     joined = join_distributions([Histogram().read(), seen.read(), Histogram().read()])
@@ -80,7 +80,7 @@ def test_a_gauge_of_truth_is_a_number() -> None:
     assert repr(metrics.read_gauges()[0].values["1"]) == "1"
 
 
-def test_what_is_in_the_store_is_shown_once_as_who_looked_last_saw_it() -> None:
+def test_the_newest_counts_of_each_queue_are_shown_once() -> None:
     older = QueueCounts("emails", 1, pending=5, enqueued_total=5)
     newer = QueueCounts("emails", 1, pending=3, succeeded=2, enqueued_total=5, claimed_total=2, succeeded_total=2)
     elsewhere = QueueCounts("mail", 2, pending=1, enqueued_total=1)
@@ -92,7 +92,7 @@ def test_labels_of_all_are_shown() -> None:
     assert join([Numbers(labels={"store": "mysql"}), Numbers()]).labels == {"store": "mysql"}
 
 
-def test_queues_that_nobody_knows_any_more_can_be_left_out() -> None:
+def test_unknown_queues_can_be_left_out() -> None:
     metrics = Metrics()
     metrics.queue("emails").enqueue = metrics.queue("gone").enqueue = 1
     assert set(only_queues(join_readings([metrics.read(), NOTHING]), {"emails"}).queues) == {"emails"}
@@ -106,7 +106,7 @@ def test_each_processs_own_numbers_have_its_label() -> None:
         ProcessVitals("supervisor", None, ()),
         ProcessVitals("1", 2**22 + 1, ()),
     ]
-    body, _ = render(Page(NOTHING, [], (), Processes(vitals)))
+    body, _ = render(MetricsPage(NOTHING, [], (), Processes(vitals)))
     found = {
         (sample.name, sample.labels.get("process"))
         for family in parser.text_string_to_metric_families(body.decode())

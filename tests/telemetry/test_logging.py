@@ -134,7 +134,7 @@ def test_a_set_is_listed_in_order() -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_what_is_in_a_list_is_shown_as_safely_as_alone(format: str) -> None:
+def test_values_in_a_list_are_shown_as_safely_as_single_values(format: str) -> None:
     """No forged line, no body, no number that JSON does not know, no endless line."""
     stream = io.StringIO()
     setup(format, "info", stream)

@@ -33,7 +33,7 @@ def test_more_queues_than_the_bound_are_counted_together() -> None:
     assert enqueued(metrics, OVERFLOW) == 7
 
 
-def test_a_forgotten_queue_makes_room() -> None:
+def test_a_forgotten_queue_frees_its_place_for_another() -> None:
     metrics = Metrics(queues_max=1)
     metrics.queue("a")
     assert metrics.queue("b").name == OVERFLOW
@@ -52,7 +52,7 @@ def test_other_names_are_bounded_too() -> None:
     assert {name: method.requests for name, method in reading.methods.items()} == {"m0": 1, "m1": 1, OVERFLOW: 3}
 
 
-def test_a_gauge_is_read_when_somebody_looks_and_can_be_removed() -> None:
+def test_a_gauge_is_read_on_request_and_can_be_removed() -> None:
     metrics = Metrics()
     waiting = {"emails": 2}
     metrics.labelled_gauge("waiters-", lambda: waiting, label="queue")

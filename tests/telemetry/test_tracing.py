@@ -95,7 +95,7 @@ def test_links_are_bounded(provider: TracerProvider, exporter: InMemorySpanExpor
 @pytest.mark.parametrize(
     "headers", [None, {}, {"traceparent": ""}, {"traceparent": "00-0-0-01"}, {"traceparent": "\n"}]
 )
-def test_what_names_no_trace_gives_no_link(headers: dict[str, str] | None) -> None:
+def test_headers_without_a_trace_give_no_link(headers: dict[str, str] | None) -> None:
     assert extract(headers) is None
 
 

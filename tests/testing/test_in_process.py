@@ -134,7 +134,7 @@ def test_claims_time_out_and_jobs_expire_when_their_time_comes(service: InProces
     assert service.jobs("q")[0].attempts[0].outcome == "timed_out"
 
 
-def test_finished_jobs_vanish_when_their_time_is_over(service: InProcessService) -> None:
+def test_finished_jobs_are_deleted_after_their_time_to_live(service: InProcessService) -> None:
     (descriptor,) = service.client.enqueue("q", [b""]).descriptors
     service.client.ack("q", [Ack(descriptor, token=service.client.dequeue("q").jobs[0].token)])
     service.clock.advance(hours=23)
@@ -181,7 +181,9 @@ async def test_a_long_poll_that_is_given_up_takes_no_job(service: InProcessServi
         assert len((await client.dequeue("q")).jobs) == 1
 
 
-async def test_a_long_poll_that_nobody_ends_ends_by_the_callers_own_time(service: InProcessService) -> None:
+async def test_a_long_poll_ends_by_the_real_deadline_of_the_client_if_the_clock_stands(
+    service: InProcessService,
+) -> None:
     """A test that forgets to turn the clock fails, and doesn't hang."""
     client = AsyncClient("in-process:1", clock=service.clock, connect=service._connect, timeout_ms=50, retries=0)
     async with client:
@@ -190,7 +192,7 @@ async def test_a_long_poll_that_nobody_ends_ends_by_the_callers_own_time(service
 
 
 # --- its end ------------------------------------------------------------------------------------------------------------------
-async def test_a_closed_service_is_out_of_reach_and_leaves_no_thread() -> None:
+async def test_a_closed_service_is_unreachable_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     service = InProcessService()
     service.client.create_queue("q")

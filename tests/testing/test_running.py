@@ -97,7 +97,9 @@ def test_a_call_is_found_by_its_arguments_however_they_were_written(service: InP
     assert service.assert_enqueued(office.mail, Mail("a", "hello")).arguments == {"mail": Mail("a")}
 
 
-def test_a_call_that_was_not_made_is_told_with_those_that_were(service: InProcessService, office: Office) -> None:
+def test_the_error_about_a_missing_enqueue_lists_the_enqueues_that_were_made(
+    service: InProcessService, office: Office
+) -> None:
     with pytest.raises(AssertionError, match=r"send\(to='x', copies=1\) was not enqueued; enqueued were: none of this"):
         service.assert_enqueued(office.send, "x")
     for copies in range(25):
@@ -252,7 +254,7 @@ async def test_a_worker_without_a_queue_says_so(pinlater_service: InProcessServi
             await worker.run_until_idle(client=client)
 
 
-async def test_a_queue_that_nobody_serves_is_an_error(service: InProcessService, office: Office) -> None:
+async def test_a_queue_without_a_task_is_an_error(service: InProcessService, office: Office) -> None:
     with pytest.raises(ValueError, match="no task for queue 'mial'"):
         await service.run_until_idle(office.worker, queues=["mial"])
 
@@ -335,7 +337,7 @@ async def test_many_jobs_of_many_queues_side_by_side_all_run(pinlater_service: I
     assert all(job.state is JobState.SUCCEEDED for n in range(4) for job in pinlater_service.jobs(f"q{n}"))
 
 
-async def test_a_batch_run_says_that_the_server_is_away_instead_of_waiting_for_it() -> None:
+async def test_run_until_idle_raises_if_the_server_is_unreachable_instead_of_waiting() -> None:
     worker = Worker()
 
     @worker.task("q")
@@ -467,7 +469,7 @@ async def test_a_handler_that_takes_longer_than_its_claim_loses_it(pinlater_serv
         assert pinlater_service.job(placed.descriptor).attempts[0].outcome == "timed_out"
 
 
-async def test_jobs_of_tasks_that_nobody_knows_are_left(service: InProcessService, office: Office) -> None:
+async def test_jobs_of_unknown_tasks_stay_pending(service: InProcessService, office: Office) -> None:
     service.client.enqueue("mail", [office.send.job("x")._replace(headers={"pinlater-task": "newer"})])
     assert await service.run_until_idle(office.worker) == []
     assert [job.state for job in service.jobs("mail")] == [JobState.PENDING]

@@ -19,14 +19,14 @@ from pinlater.domain.calls import (
     WaitingDequeues,
 )
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.job import Attempt, ClaimedJob, JobState, Outcome, StoredJob
+from pinlater.domain.job import Attempt, HandedOutJob, JobState, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.operations.values import Dequeued, QueueStats, Scanned
+from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
 
 DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
-CLAIMED = ClaimedJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
+CLAIMED = HandedOutJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
 CLAIM = FromShard("1", [CLAIMED], "token")
 JOB = StoredJob(
     id=73,
@@ -61,7 +61,7 @@ ANSWERS: dict[str, Any] = {
     "delete_queue": None,
     "queue_names": ("emails", "images"),
     "enqueue": Enqueued([DESCRIPTOR], [0]),
-    "dequeue": Dequeued([CLAIM], OUTCOMES),
+    "dequeue": DequeueResult([CLAIM], OUTCOMES),
     "acknowledge": OUTCOMES,
     "checkpoint": OUTCOMES,
     "heartbeat": OUTCOMES,
@@ -70,7 +70,7 @@ ANSWERS: dict[str, Any] = {
     "lookup": [(DESCRIPTOR, JOB)],
     "count": 2**40,
     "count_jobs": JobCount(2**40, True),
-    "scan": Scanned([(DESCRIPTOR, JOB)], "next", True),
+    "scan": ScanResult([(DESCRIPTOR, JOB)], "next", True),
     "retry_failed": 4,
     "run_jobs": OUTCOMES,
     "delete_jobs": 5,
@@ -92,7 +92,7 @@ ANSWERS: dict[str, Any] = {
         True,
     ),
     "set_paused": None,
-    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
+    "queue_stats": [QueueStatsResult("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
     "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
 }
 

@@ -105,7 +105,7 @@ async def test_other_calls_leave_no_line(desk: Desk, lines: Lines) -> None:
     assert lines.records == []
 
 
-async def test_what_was_asked_is_shown_as_far_as_it_is_no_secret(desk: Desk, lines: Lines) -> None:
+async def test_the_audit_log_shows_the_arguments_without_secrets(desk: Desk, lines: Lines) -> None:
     client = await desk.connect()
     for method, arguments in calls().items():
         await client.call(method, **arguments)

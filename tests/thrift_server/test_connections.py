@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.server.operations.values import Dequeued
+from pinlater.server.operations.values import DequeueResult
 from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
@@ -111,7 +111,7 @@ async def test_a_frame_that_is_not_thrift_closes_its_own_connection_only(desk: D
     assert desk.counted("thrift_bad_frames") == 1
 
 
-async def test_what_came_before_a_bad_frame_is_answered(desk: Desk) -> None:
+async def test_a_request_before_a_bad_frame_is_answered(desk: Desk) -> None:
     client = await desk.connect()
     client.writer.write(encode_call("getQueueNames", 7, context=CONTEXT) + b"\xff\xff\xff\xff")
     assert (await client.receive()).seqid == 7
@@ -156,7 +156,7 @@ async def test_a_frame_far_too_long_closes_at_once(start: Start) -> None:
     assert await client.closed() == b""
 
 
-async def test_who_never_sends_the_rest_of_a_frame_too_long_is_cut(start: Start) -> None:
+async def test_a_client_that_never_sends_the_rest_of_an_oversized_frame_is_disconnected(start: Start) -> None:
     clock = ManualClock()
     desk = await start(clock, max_frame_bytes=2000)
     client = await desk.connect()
@@ -214,7 +214,7 @@ async def test_jobs_claimed_for_a_caller_who_is_gone_are_given_back(
 
 
 @pytest.mark.parametrize("leave", [Client.close, hang_up])
-async def test_what_is_under_way_is_carried_out_although_its_caller_is_gone(
+async def test_a_running_request_is_carried_out_although_its_client_is_gone(
     desk: Desk, leave: Callable[[Client], None]
 ) -> None:
     gate = Gate("create_queue")
@@ -233,7 +233,7 @@ async def test_what_is_under_way_is_carried_out_although_its_caller_is_gone(
 async def unread_jobs(desk: Desk) -> Client:
     """A client that was sent more jobs than the kernel takes, and has read nothing of them."""
     large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 14_000_000)])
-    desk.operations.answers["dequeue"] = Dequeued([large])
+    desk.operations.answers["dequeue"] = DequeueResult([large])
     client = await desk.connect()
     client.read_no_further()
     client.send("dequeueJobs", request=DEQUEUE)
@@ -408,7 +408,7 @@ async def test_one_connection_too_many_is_told_so_and_closed(start: Start) -> No
     assert (await (await desk.connect()).call("getQueueNames")).exception is None
 
 
-async def test_far_over_the_bound_the_oldest_that_never_spoke_makes_room(start: Start) -> None:
+async def test_far_over_the_bound_the_oldest_silent_connection_is_closed(start: Start) -> None:
     desk = await start(max_connections=2, max_connections_refused=1)
     speaking = await desk.connect()
     await speaking.call("getQueueNames")
@@ -420,7 +420,7 @@ async def test_far_over_the_bound_the_oldest_that_never_spoke_makes_room(start: 
     assert (await speaking.call("getQueueNames")).exception is None
 
 
-async def test_two_thousand_silent_connections_harm_nobody(start: Start) -> None:
+async def test_two_thousand_silent_connections_affect_no_other_client(start: Start) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = 2_000 if make_room(4_500) == 4_500 else 200
     desk = await start(max_connections=count // 2, max_connections_refused=10)
@@ -464,7 +464,7 @@ async def test_with_few_files_most_connections_are_served_and_not_refused(
     assert (await (await desk.connect()).call("getQueueNames")).exception is None
 
 
-def test_room_is_left_for_the_connections_of_other_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_descriptors_are_reserved_for_connections_of_other_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
     assert make_room(20_000, 272) == 4096 - RESERVED - 272
 
@@ -492,7 +492,7 @@ async def test_a_limit_on_open_files_that_lowers_the_connections_is_said_at_info
     )
 
 
-def test_room_is_made_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[int, int]] = []
     monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr("resource.setrlimit", lambda _, limits: made.append(limits))
@@ -627,7 +627,7 @@ async def test_that_the_peer_has_gone_is_seen_though_reading_is_paused(
     assert (names(desk), in_flight(desk)) == (["dequeue"], {})
 
 
-async def test_what_waits_long_behind_a_long_poll_beyond_the_bound_is_refused_in_its_turn(start: Start) -> None:
+async def test_requests_beyond_the_bound_behind_a_long_poll_are_refused_in_order(start: Start) -> None:
     desk = await start(max_pipelined_requests=10)
     gate = Gate("dequeue")
     desk.operations.before = gate
@@ -793,7 +793,7 @@ async def test_a_trickle_of_bytes_is_idle_too(start: Start) -> None:
 
 
 # --- draining -------------------------------------------------------------------------------------------------------------
-async def test_draining_answers_what_is_under_way_and_accepts_nobody(desk: Desk) -> None:
+async def test_a_drain_answers_running_requests_and_accepts_no_connections(desk: Desk) -> None:
     gate = Gate("create_queue")
     desk.operations.before = gate
     busy, idle = await desk.connect(), await desk.connect()
@@ -822,7 +822,7 @@ async def test_draining_answers_what_was_on_its_way(desk: Desk) -> None:
         assert (await client.receive()).seqid == 3
 
 
-async def test_what_does_not_end_within_the_grace_is_cut(desk: Desk) -> None:
+async def test_a_request_that_outlasts_the_grace_time_is_cancelled(desk: Desk) -> None:
     desk.operations.before = Gate("create_queue")
     client = await desk.connect()
     client.send("createQueue", name="q")

@@ -10,7 +10,7 @@ import pytest
 from thrift.Thrift import TMessageType
 
 from pinlater.domain import errors
-from pinlater.server.operations.values import Dequeued
+from pinlater.server.operations.values import DequeueResult
 from pinlater.wire.codec import Reply
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME, message_head
@@ -139,7 +139,7 @@ async def test_oneway_calls_take_effect_and_get_no_answer(desk: Desk) -> None:
 async def test_an_answer_larger_than_a_frame_is_an_error_and_its_jobs_go_back(start: Any) -> None:
     desk: Desk = await start(max_frame_bytes=2000)
     large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 2000)])
-    desk.operations.answers["dequeue"] = Dequeued([large])
+    desk.operations.answers["dequeue"] = DequeueResult([large])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
     assert reply.exception.detail == "ANSWER_TOO_LARGE"
@@ -148,7 +148,7 @@ async def test_an_answer_larger_than_a_frame_is_an_error_and_its_jobs_go_back(st
 
 async def test_an_answer_that_cannot_be_encoded_is_our_fault_and_its_jobs_go_back(desk: Desk) -> None:
     broken = CLAIM._replace(jobs=[CLAIMED._replace(attempt=2**40)])
-    desk.operations.answers["dequeue"] = Dequeued([broken])
+    desk.operations.answers["dequeue"] = DequeueResult([broken])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
     assert reply.exception.detail == "INTERNAL"

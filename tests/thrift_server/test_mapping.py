@@ -14,7 +14,7 @@ from pinlater.domain.queue import QueueConfig
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN
-from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued, JobFilter, ScanCommand, Scanned
+from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand, ScanResult
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import Desk
@@ -339,7 +339,7 @@ async def test_an_old_client_s_ack_fences_nothing(desk: Desk) -> None:
 
 
 async def test_nothing_found_answers_empty_maps_and_no_order(desk: Desk) -> None:
-    desk.operations.answers["dequeue"] = Dequeued([])
+    desk.operations.answers["dequeue"] = DequeueResult([])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
     assert plain(reply.value) == {"jobs": {}, "jobMetadata": {}, "ackOutcomes": None, "jobOrder": None}
@@ -347,7 +347,7 @@ async def test_nothing_found_answers_empty_maps_and_no_order(desk: Desk) -> None
 
 async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_not_know(desk: Desk) -> None:
     desk.operations.answers["enqueue"] = Enqueued(["a"])
-    desk.operations.answers["scan"] = Scanned([])
+    desk.operations.answers["scan"] = ScanResult([])
     client = await desk.connect()
     enqueued = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", []))
     scanned = await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0))
@@ -357,7 +357,7 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
 
 async def test_the_order_of_jobs_is_told(desk: Desk) -> None:
     numbers = (9, 3, 7, 1)
-    desk.operations.answers["dequeue"] = Dequeued(
+    desk.operations.answers["dequeue"] = DequeueResult(
         [CLAIM._replace(jobs=[CLAIMED._replace(id=number) for number in numbers])]
     )
     client = await desk.connect()
@@ -367,19 +367,19 @@ async def test_the_order_of_jobs_is_told(desk: Desk) -> None:
 
 async def test_a_dry_run_s_jobs_have_no_token(desk: Desk) -> None:
     shown = FromShard("1", [CLAIMED._replace(claim_deadline_ms=0)], "")
-    desk.operations.answers["dequeue"] = Dequeued([shown])
+    desk.operations.answers["dequeue"] = DequeueResult([shown])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("emails", 4, dryRun=True))
     metadata = reply.value.jobMetadata[DESCRIPTOR]
     assert (metadata.claimToken, metadata.claimDeadlineMillis) == (None, None)
 
 
-async def test_jobs_of_a_caller_who_goes_while_the_outcomes_of_many_acks_are_answered_go_back_unspent(
+async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_unspent(
     desk: Desk,
 ) -> None:
     """After the claim there are turns of the loop between slices of the outcomes, and the call may be cancelled in each."""
     results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]
-    desk.operations.answers["dequeue"] = Dequeued([CLAIM], results)
+    desk.operations.answers["dequeue"] = DequeueResult([CLAIM], results)
     request = types.PinLaterDequeueRequest("emails", 10)
     arguments = SimpleNamespace(context=types.RequestContext("worker-1", "request-1"), request=request)
     call = asyncio.ensure_future(HANDLERS["dequeueJobs"](cast(Service, desk.operations), arguments))

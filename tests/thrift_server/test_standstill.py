@@ -36,7 +36,7 @@ async def works_again(desk: Desk, clock: ManualClock) -> None:
     assert asked(desk)[-1] == "after"
 
 
-async def test_what_came_while_the_server_stood_still_is_closed_unread(start: Start) -> None:
+async def test_connections_with_requests_from_a_standstill_are_closed_unread(start: Start) -> None:
     """Whatever the loop gets to first, its timer or the sockets."""
     clock = ManualClock()
     desk = await start(clock, standstill_s=20)
@@ -73,7 +73,7 @@ async def test_connections_that_were_made_while_the_server_stood_still_are_close
     await works_again(desk, clock)
 
 
-async def test_what_was_read_and_not_begun_before_a_standstill_is_not_carried_out(start: Start) -> None:
+async def test_requests_read_but_not_begun_before_a_standstill_are_not_carried_out(start: Start) -> None:
     clock = ManualClock()
     desk = await start(clock, standstill_s=20)
     gate = Gate("create_queue")

@@ -62,7 +62,7 @@ def test_every_field_of_every_call_arrives(name: str) -> None:
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("name", METHODS_BY_NAME)
-def test_what_apache_writes_is_read_with_either_header(name: str, strict: bool) -> None:
+def test_calls_that_apache_thrift_writes_are_read_with_either_header(name: str, strict: bool) -> None:
     arguments = getattr(PinLater, f"{name}_args")(context=CONTEXT, **full_arguments()[name])
     call = Decoder().call(by_apache(name, TMessageType.CALL, -5, arguments, strict=strict))
     assert (call.method.name, call.seqid) == (name, -5)
@@ -238,7 +238,7 @@ def test_bodies_need_not_be_utf8_and_neither_need_new_bodies() -> None:
         b"\0" * 100,
     ],
 )
-def test_what_is_not_thrift_is_fatal(frame: bytes) -> None:
+def test_a_frame_that_is_not_thrift_is_a_fatal_error(frame: bytes) -> None:
     assert refused(frame).fatal
 
 
@@ -326,7 +326,7 @@ def test_an_application_error_is_read_by_us_and_by_apache() -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"junk and more junk", message(full_calls()["createQueue"])])
-def test_what_is_no_reply_is_our_one_error(frame: bytes) -> None:
+def test_an_invalid_reply_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         Decoder().reply(frame)
 
@@ -341,7 +341,7 @@ def test_what_is_no_reply_is_our_one_error(frame: bytes) -> None:
         types.PinLaterJob(3.5),
     ],
 )
-def test_what_cannot_be_encoded_is_our_one_error(job: Any) -> None:
+def test_a_value_that_can_not_be_encoded_is_a_wire_error(job: Any) -> None:
     with pytest.raises(WireError):
         encode_call("enqueueJobs", 1, context=CONTEXT, request=types.PinLaterEnqueueRequest("q", [job]))
 

@@ -47,7 +47,7 @@ def test_a_bad_length_that_comes_in_two_parts_is_an_error_too() -> None:
         splitter.feed(b"\xff\xff")
 
 
-def test_what_was_whole_before_a_bad_length_is_not_lost() -> None:
+def test_whole_frames_before_a_bad_length_are_not_lost() -> None:
     frames, error = FrameSplitter(1000).take_while_good(framed(b"good") + b"\xff\xff\xff\xff")
     assert frames == [b"good"]
     assert error is not None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinlater.wire.codec import Call, Decoder, encode_reply
+from pinlater.wire.codec import DecodedCall, Decoder, encode_reply
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter
 from pinlater.wire.generated import ttypes as types
@@ -29,7 +29,7 @@ def call_or_error(frame: bytes) -> None:
         call = Decoder().call(frame)
     except WireError:
         return
-    assert isinstance(call, Call)
+    assert isinstance(call, DecodedCall)
 
 
 def reply_or_error(frame: bytes) -> None:

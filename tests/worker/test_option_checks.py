@@ -47,7 +47,9 @@ def task_of(**options: Any) -> Task[..., Any]:
         ({"time_limit": -1}, ValueError, "task send: time_limit must not be negative"),
     ],
 )
-def test_what_a_task_is_registered_with_is_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+def test_options_of_a_task_are_checked_at_registration(
+    options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         task_of(**options)
 
@@ -90,7 +92,7 @@ def test_a_policy_by_error_wants_types_of_exceptions(kind: Any) -> None:
         (["localhost:1", "::x"], ValueError, "not a server address: '::x'"),
     ],
 )
-async def test_what_a_worker_is_made_or_run_with_is_checked(given: Any, kind: type[Exception], text: str) -> None:
+async def test_clients_given_to_a_worker_are_checked(given: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         Worker(given)
     worker = Worker()
@@ -121,7 +123,7 @@ def test_delays_of_policies_are_durations() -> None:
         constant(None)  # type: ignore[arg-type]
 
 
-def test_what_a_cron_entry_is_registered_with_is_checked() -> None:
+def test_options_of_a_cron_entry_are_checked_at_registration() -> None:
     worker = Worker()
     with pytest.raises(ValueError, match="missed must be one of 'skip', 'latest', 'all', not 'no'"):
         worker.cron("* * * * *", missed="no")(lambda: None)
@@ -202,7 +204,7 @@ def test_a_handler_without_its_queue_says_so() -> None:
         ({"expires_in": 60, "delay": "5m"}, ValueError, "task send: expires_in (1m) is shorter than delay (5m)"),
     ],
 )
-def test_what_a_job_is_enqueued_with_is_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+def test_options_of_an_enqueue_are_checked(options: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         task_of().using(**options)
 

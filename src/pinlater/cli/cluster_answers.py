@@ -11,7 +11,7 @@ from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus
 from pinlater.domain.slices import slice_of
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """Of the server at `asked`, an address of --server. `status` is None if it did not answer; then `error` says why."""
 
     asked: str
@@ -37,7 +37,7 @@ class Server(NamedTuple):
     items_taken: int
 
 
-def servers_of(answers: Sequence[Answer]) -> list[Server]:
+def servers_of(answers: Sequence[ServerAnswer]) -> list[Server]:
     """All servers, by address."""
     views: dict[str, list[ClusterServer]] = {}
     for status in _distinct(answers):
@@ -52,7 +52,9 @@ def _by_numbers(address: str) -> list[Any]:
     return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", address))]
 
 
-def _server(views: Sequence[ClusterServer], owners: Mapping[str, Counter[str]], answers: Sequence[Answer]) -> Server:
+def _server(
+    views: Sequence[ClusterServer], owners: Mapping[str, Counter[str]], answers: Sequence[ServerAnswer]
+) -> Server:
     address = views[0].address
     others = [view for view in views if not view.answers]
     return Server(
@@ -68,7 +70,7 @@ def _server(views: Sequence[ClusterServer], owners: Mapping[str, Counter[str]], 
     )
 
 
-def shards_of(answers: Sequence[Answer]) -> list[ClusterShard]:
+def shards_of(answers: Sequence[ServerAnswer]) -> list[ClusterShard]:
     """All shards, with the newest owners that a server knows. In reach: of all servers that answered."""
     views: dict[str, list[ClusterShard]] = {}
     for status in _distinct(answers):
@@ -80,12 +82,12 @@ def shards_of(answers: Sequence[Answer]) -> list[ClusterShard]:
     ]
 
 
-def owners_of_queue(queue: str, answers: Sequence[Answer]) -> dict[str, str]:
+def owners_of_queue(queue: str, answers: Sequence[ServerAnswer]) -> dict[str, str]:
     """The owner of the queue by shard; '' where it has none."""
     return {shard.name: shard.owners[slice_of(queue)] for shard in shards_of(answers)}
 
 
-def problems(answers: Sequence[Answer]) -> Iterator[str]:
+def problems(answers: Sequence[ServerAnswer]) -> Iterator[str]:
     """A sentence for each contradiction, and for each server that does not answer or that another one can't send calls to."""
     for answer in answers:
         if answer.status is None:
@@ -98,7 +100,7 @@ def problems(answers: Sequence[Answer]) -> Iterator[str]:
                 yield f"{answer.asked} can't send calls to {server.address}"
 
 
-def _disagreement(name: str, answers: Sequence[Answer]) -> Iterator[str]:
+def _disagreement(name: str, answers: Sequence[ServerAnswer]) -> Iterator[str]:
     known: dict[tuple[str, ...], str] = {}  # a server for each version of the owners
     for answer in answers:
         if answer.status is None:
@@ -116,12 +118,12 @@ def _reached(server: ClusterServer) -> bool:
     return server.heard and server.usable
 
 
-def _distinct(answers: Sequence[Answer]) -> list[ClusterStatus]:
+def _distinct(answers: Sequence[ServerAnswer]) -> list[ClusterStatus]:
     """An answer of each server: two addresses may be those of one."""
     return list({answer.status.address: answer.status for answer in answers if answer.status is not None}.values())
 
 
-def as_json(answers: Sequence[Answer], queue: str | None) -> dict[str, Any]:
+def as_json(answers: Sequence[ServerAnswer], queue: str | None) -> dict[str, Any]:
     """All of it, with the answer of each server."""
     found = list(problems(answers))
     return {
@@ -136,7 +138,7 @@ def as_json(answers: Sequence[Answer], queue: str | None) -> dict[str, Any]:
     }
 
 
-def _answer_json(answer: Answer) -> dict[str, Any]:
+def _answer_json(answer: ServerAnswer) -> dict[str, Any]:
     status = answer.status
     if status is None:
         return {"asked": answer.asked, "error": answer.error}

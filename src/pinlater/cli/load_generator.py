@@ -21,7 +21,7 @@ _AFTER_ERROR_S = 0.1
 MICROSECONDS = 1_000
 
 
-class Mode(str, Enum):  # noqa: UP042 - the option's words
+class LoadMode(str, Enum):  # noqa: UP042 - the option's words
     """What a query is."""
 
     ENQUEUE = "enqueue"
@@ -31,7 +31,7 @@ class Mode(str, Enum):  # noqa: UP042 - the option's words
 class LoadPlan(NamedTuple):
     """`queries` below 0: no end. A dequeue's query is a claim and the ack of what it got, in a second call, as the original's tool does."""
 
-    mode: Mode
+    mode: LoadMode
     queue: str
     queries: int = 1
     batch_size: int = 1
@@ -147,7 +147,7 @@ class LoadRun:
         return True
 
     async def _send(self) -> None:
-        one = self._enqueue if self._plan.mode is Mode.ENQUEUE else self._dequeue
+        one = self._enqueue if self._plan.mode is LoadMode.ENQUEUE else self._dequeue
         meter = self.meter
         while self._take():
             try:

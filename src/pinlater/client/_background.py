@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 from weakref import WeakSet, finalize
 
-from pinlater.client._calls import Call
+from pinlater.client._calls import ClientCall
 from pinlater.client._direct import AllTaken, Dial, Direct
 from pinlater.client._engine import Engine, is_suspicious
 from pinlater.client.errors import ClientClosed, DeadlineExceeded, PinLaterError
@@ -43,11 +43,11 @@ class Background:
         with self._lock:
             self._closed = False
 
-    def run(self, call: Call[T], meanwhile: Callable[[], None] | None = None) -> T:
+    def run(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         """Carries out one call; interrupted (Ctrl-C), it gives the call up. `meanwhile` may be called while it is under way."""
         return (self._running or self._start()).run(call, meanwhile)
 
-    def submit(self, call: Call[T]) -> Future[T]:
+    def submit(self, call: ClientCall[T]) -> Future[T]:
         """Begins a call. Raises `ClientClosed`."""
         return (self._running or self._start()).submit(call)
 
@@ -110,7 +110,7 @@ class _Running:
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
 
-    def run(self, call: Call[T], meanwhile: Callable[[], None] | None) -> T:
+    def run(self, call: ClientCall[T], meanwhile: Callable[[], None] | None) -> T:
         if self._direct is None or call.wait_ms:
             return _wait(self.submit(call))
         deadline, failed = self.engine.deadline(call), None
@@ -128,7 +128,9 @@ class _Running:
             return answer
         return _wait(self.submit(call, deadline, failed))
 
-    def _directly(self, direct: Direct, call: Call[T], deadline: float, meanwhile: Callable[[], None] | None) -> T:
+    def _directly(
+        self, direct: Direct, call: ClientCall[T], deadline: float, meanwhile: Callable[[], None] | None
+    ) -> T:
         began = time.monotonic()
         try:
             return direct.once(call, self.engine.patience(call, deadline) or deadline, meanwhile)
@@ -148,7 +150,9 @@ class _Running:
         direct.renew()  # at once, for who calls next
         self._tell(self.engine.renew)
 
-    def submit(self, call: Call[T], deadline: float | None = None, failed: PinLaterError | None = None) -> Future[T]:
+    def submit(
+        self, call: ClientCall[T], deadline: float | None = None, failed: PinLaterError | None = None
+    ) -> Future[T]:
         with self._lock:  # a call that came to the loop after its stop would never be answered
             if self._stopping:
                 raise ClientClosed("The client is closed")

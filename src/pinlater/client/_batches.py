@@ -38,7 +38,7 @@ class Promise(Protocol):
 F = TypeVar("F", bound=Promise)
 
 
-class Entry(NamedTuple, Generic[F]):
+class BatchedJob(NamedTuple, Generic[F]):
     """A job on its way, and what its caller waits for."""
 
     job: values.Job | bytes
@@ -68,29 +68,29 @@ class Bounds(NamedTuple):
         return senders < self.in_flight_max and (not senders or waiting >= self.jobs_max)
 
 
-class Waiting(Generic[F]):
+class UnsentJobs(Generic[F]):
     """Jobs that no request has taken yet, queue by queue, in order. `wanted` says whether the caller of one still waits for it."""
 
     def __init__(self, bounds: Bounds, wanted: Callable[[F], bool]) -> None:
         self._bounds = bounds
         self._wanted = wanted
-        self._queues: dict[str, deque[Entry[F]]] = {}
+        self._queues: dict[str, deque[BatchedJob[F]]] = {}
         self.count = 0
 
     def __contains__(self, queue: object) -> bool:
         return queue in self._queues
 
-    def add(self, queue: str, entry: Entry[F]) -> int:
+    def add(self, queue: str, entry: BatchedJob[F]) -> int:
         """How many wait for that queue now."""
         waiting = self._queues.setdefault(queue, deque())
         waiting.append(entry)
         self.count += 1
         return len(waiting)
 
-    def next_batch(self, queue: str) -> list[Entry[F]]:
+    def next_batch(self, queue: str) -> list[BatchedJob[F]]:
         """What the next request takes along; nothing if nothing waits."""
         waiting = self._queues.get(queue, ())
-        batch: list[Entry[F]] = []
+        batch: list[BatchedJob[F]] = []
         room = self._bounds.bytes_max
         while waiting and len(batch) < self._bounds.jobs_max and (not batch or waiting[0].size <= room):
             entry = waiting.popleft()
@@ -103,7 +103,7 @@ class Waiting(Generic[F]):
         return batch
 
 
-def halves(batch: list[Entry[F]], error: Exception, *, unsent: bool = False) -> list[list[Entry[F]]]:
+def halves(batch: list[BatchedJob[F]], error: Exception, *, unsent: bool = False) -> list[list[BatchedJob[F]]]:
     """What to send once more: a job that is refused must harm no other, and a refused request has stored nothing.
 
     Nothing if the error says the same of every job, or of the one that there is. `unsent`: the request could not even be made, so
@@ -115,7 +115,7 @@ def halves(batch: list[Entry[F]], error: Exception, *, unsent: bool = False) -> 
     return [batch[:middle], batch[middle:]]
 
 
-def settle(batch: list[Entry[F]], outcome: values.Enqueued | BaseException) -> None:
+def settle(batch: list[BatchedJob[F]], outcome: values.Enqueued | BaseException) -> None:
     """Tells those who still wait."""
     if isinstance(outcome, BaseException):
         for entry in batch:

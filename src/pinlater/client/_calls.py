@@ -51,7 +51,7 @@ _CLIENT_NAMES = {
 _CAPITAL = re.compile("[A-Z]")
 
 
-class Call(NamedTuple, Generic[T]):
+class ClientCall(NamedTuple, Generic[T]):
     """`args` are the arguments behind the request context. `wait_ms`: how long the server may take on purpose (a long poll).
     `made_for`: the user's call, if this one only prepares it."""
 
@@ -71,7 +71,7 @@ class Call(NamedTuple, Generic[T]):
         first = self.args[0] if self.args else None
         return on_queue(name, first if isinstance(first, str) else getattr(first, "queueName", ""))
 
-    def as_repeat(self) -> Call[T]:
+    def as_repeat(self) -> ClientCall[T]:
         """The same enqueue, said to be a resend."""
         request = copy(self.args[0])
         request.repeat = True
@@ -91,16 +91,16 @@ def _same(answer: Any) -> Any:
     return answer
 
 
-def create_queue(name: str) -> Call[None]:
-    return Call("createQueue", (name,), _nothing, Resend.SAFE)
+def create_queue(name: str) -> ClientCall[None]:
+    return ClientCall("createQueue", (name,), _nothing, Resend.SAFE)
 
 
-def delete_queue(name: str, password: str) -> Call[None]:
-    return Call("deleteQueue", (name, password), _nothing)
+def delete_queue(name: str, password: str) -> ClientCall[None]:
+    return ClientCall("deleteQueue", (name, password), _nothing)
 
 
-def queue_names() -> Call[list[str]]:
-    return Call("getQueueNames", (), sorted, Resend.SAFE)
+def queue_names() -> ClientCall[list[str]]:
+    return ClientCall("getQueueNames", (), sorted, Resend.SAFE)
 
 
 def new_request_key(now_ms: int) -> str:
@@ -110,14 +110,16 @@ def new_request_key(now_ms: int) -> str:
 
 def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
-) -> Call[values.Enqueued]:
+) -> ClientCall[values.Enqueued]:
     request = types.PinLaterEnqueueRequest(
         queueName=queue,
         jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
         requestKey=request_key,
         repeat=True if repeat else None,
     )
-    return Call("enqueueJobs", (request,), _parsing.enqueued, Resend.NEVER if request_key is None else Resend.KEYED)
+    return ClientCall(
+        "enqueueJobs", (request,), _parsing.enqueued, Resend.NEVER if request_key is None else Resend.KEYED
+    )
 
 
 def check_job(job: values.Job | bytes, name: str = "job") -> None:
@@ -168,7 +170,7 @@ def _descriptors(given: Sequence[str]) -> list[str]:
 
 def dequeue(
     queue: str, limit: int, *, wait_ms: int, acks: values.AckBatch | None, dry_run: bool, coverage: float
-) -> Call[values.Dequeued]:
+) -> ClientCall[values.Dequeued]:
     request = types.PinLaterDequeueRequest(
         queueName=queue,
         limit=limit,
@@ -184,19 +186,19 @@ def dequeue(
             return dequeued
         return dequeued._replace(ack_results=_in_order(acks.acks, dequeued.ack_results))
 
-    return Call("dequeueJobs", (request,), read, wait_ms=wait_ms)
+    return ClientCall("dequeueJobs", (request,), read, wait_ms=wait_ms)
 
 
-def acknowledge(queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool) -> Call[list[values.AckResult]]:
+def acknowledge(queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool) -> ClientCall[list[values.AckResult]]:
     def read(answer: Sequence[types.AckOutcome]) -> list[values.AckResult]:
         return _in_order(acks, _parsing.ack_results(answer))
 
-    return Call("ackJobs", (_ack_request(queue, acks, per_item_errors),), read)
+    return ClientCall("ackJobs", (_ack_request(queue, acks, per_item_errors),), read)
 
 
-def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> Call[None]:
+def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> ClientCall[None]:
     """The original's ack, which says nothing of what became of the jobs."""
-    return Call("ackDequeuedJobs", (_ack_request(queue, acks, per_item_errors=False),), _nothing)
+    return ClientCall("ackDequeuedJobs", (_ack_request(queue, acks, per_item_errors=False),), _nothing)
 
 
 def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) -> types.PinLaterJobAckRequest:
@@ -231,11 +233,11 @@ def _in_order(acks: Sequence[values.Ack], results: Sequence[values.AckResult]) -
 
 def checkpoint(
     queue: str, items: Sequence[values.Checkpoint], *, per_item_errors: bool
-) -> Call[list[values.AckResult]]:
+) -> ClientCall[list[values.AckResult]]:
     request = _checkpoint_request(queue, items)
     request.perItemErrors = True if per_item_errors else None
     resend = Resend.SAFE if all(map(_same_when_repeated, items)) else Resend.NEVER
-    return Call("checkpointJobsFenced", (request,), _parsing.ack_results, resend)
+    return ClientCall("checkpointJobsFenced", (request,), _parsing.ack_results, resend)
 
 
 def _same_when_repeated(item: values.Checkpoint) -> bool:
@@ -244,9 +246,9 @@ def _same_when_repeated(item: values.Checkpoint) -> bool:
     return bool(item.token) and not adds and not item.move_to_pending
 
 
-def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> Call[None]:
+def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> ClientCall[None]:
     """The original's checkpoint, which says nothing of what became of the jobs."""
-    return Call("checkpointJobs", (_checkpoint_request(queue, items),), _nothing)
+    return ClientCall("checkpointJobs", (_checkpoint_request(queue, items),), _nothing)
 
 
 def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.PinLaterCheckpointJobsRequest:
@@ -271,48 +273,50 @@ def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
     return [types.ClaimRef(jobDescriptor=claim.descriptor, claimToken=claim.token) for claim in claims]
 
 
-def heartbeat(queue: str, claims: Sequence[values.Claim], *, per_item_errors: bool) -> Call[list[values.AckResult]]:
+def heartbeat(
+    queue: str, claims: Sequence[values.Claim], *, per_item_errors: bool
+) -> ClientCall[list[values.AckResult]]:
     request = types.ClaimsRequest(
         queueName=queue, claims=_claim_refs(claims), perItemErrors=True if per_item_errors else None
     )
-    return Call("heartbeatClaims", (request,), _parsing.ack_results, Resend.SAFE)
+    return ClientCall("heartbeatClaims", (request,), _parsing.ack_results, Resend.SAFE)
 
 
 def release(
     queue: str, claims: Sequence[values.Claim], delay_ms: int, *, per_item_errors: bool
-) -> Call[list[values.AckResult]]:
+) -> ClientCall[list[values.AckResult]]:
     request = types.ReleaseRequest(
         queueName=queue,
         claims=_claim_refs(claims),
         delayMillis=delay_ms,
         perItemErrors=True if per_item_errors else None,
     )
-    return Call("releaseJobs", (request,), _parsing.ack_results)
+    return ClientCall("releaseJobs", (request,), _parsing.ack_results)
 
 
-def cancel(queue: str, descriptors: Sequence[str]) -> Call[list[values.AckResult]]:
-    return Call("cancelJobs", (queue, _descriptors(descriptors)), _parsing.ack_results, Resend.SAFE)
+def cancel(queue: str, descriptors: Sequence[str]) -> ClientCall[list[values.AckResult]]:
+    return ClientCall("cancelJobs", (queue, _descriptors(descriptors)), _parsing.ack_results, Resend.SAFE)
 
 
-def lookup(descriptors: Sequence[str], *, bodies: bool) -> Call[dict[str, values.JobInfo]]:
+def lookup(descriptors: Sequence[str], *, bodies: bool) -> ClientCall[dict[str, values.JobInfo]]:
     request = types.PinLaterLookupJobRequest(jobDescriptors=_descriptors(descriptors), includeBody=bodies)
 
     def read(answer: Mapping[str, types.PinLaterJobInfo]) -> dict[str, values.JobInfo]:
         return {name: _parsing.job_info(answer[name]) for name in dict.fromkeys(descriptors) if name in answer}
 
-    return Call("lookupJobs", (request,), read, Resend.SAFE)
+    return ClientCall("lookupJobs", (request,), read, Resend.SAFE)
 
 
-def count(queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None) -> Call[int]:
+def count(queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None) -> ClientCall[int]:
     request = _count_request(queue, state, priority, future, regex)
-    return Call("getJobCount", (request,), _same, Resend.SAFE)
+    return ClientCall("getJobCount", (request,), _same, Resend.SAFE)
 
 
 def count_jobs(
     queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None
-) -> Call[values.JobCount]:
+) -> ClientCall[values.JobCount]:
     request = _count_request(queue, state, priority, future, regex)
-    return Call("countJobs", (request,), _parsing.job_count, Resend.SAFE)
+    return ClientCall("countJobs", (request,), _parsing.job_count, Resend.SAFE)
 
 
 def _count_request(
@@ -334,7 +338,7 @@ def scan(
     continuation: str,
     paged: bool,
     bodies: bool,
-) -> Call[values.Scanned]:
+) -> ClientCall[values.Scanned]:
     request = types.PinLaterScanJobsRequest(
         queueName=queue,
         jobState=int(state),
@@ -346,12 +350,12 @@ def scan(
         paged=True if paged else None,
         includeBody=True if bodies else None,
     )
-    return Call("scanJobs", (request,), _parsing.scanned, Resend.SAFE)
+    return ClientCall("scanJobs", (request,), _parsing.scanned, Resend.SAFE)
 
 
 def retry_failed(
     queue: str, *, priority: int, attempts: int, run_after_ms: int | None, limit: int, cancelled: bool
-) -> Call[int]:
+) -> ClientCall[int]:
     request = types.PinLaterRetryFailedJobsRequest(
         queueName=queue,
         priority=priority,
@@ -360,61 +364,61 @@ def retry_failed(
         limit=limit,
         skipCancelled=None if cancelled else True,
     )
-    return Call("retryFailedJobs", (request,), _same)
+    return ClientCall("retryFailedJobs", (request,), _same)
 
 
 def run_jobs(
     queue: str, descriptors: Sequence[str], *, attempts: int, run_after_ms: int | None
-) -> Call[list[values.AckResult]]:
+) -> ClientCall[list[values.AckResult]]:
     request = types.RunJobsRequest(queue, _descriptors(descriptors), run_after_ms, attempts)
-    return Call("runJobs", (request,), _parsing.ack_results)
+    return ClientCall("runJobs", (request,), _parsing.ack_results)
 
 
-def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> Call[int]:
+def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> ClientCall[int]:
     request = types.PinLaterDeleteJobsRequest(
         queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=regex, limit=limit
     )
-    return Call("deleteJobs", (request,), _same)
+    return ClientCall("deleteJobs", (request,), _same)
 
 
-def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> Call[int]:
-    return Call("deleteJobsByDescriptor", (queue, _descriptors(descriptors)), _same)
+def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> ClientCall[int]:
+    return ClientCall("deleteJobsByDescriptor", (queue, _descriptors(descriptors)), _same)
 
 
-def configure_queue(queue: str, config: QueueConfig) -> Call[None]:
+def configure_queue(queue: str, config: QueueConfig) -> ClientCall[None]:
     wire = types.QueueConfig(**{name: getattr(config, field) for field, name in _parsing.QUEUE_SETTINGS.items()})
-    return Call("configureQueue", (queue, wire), _nothing, Resend.SAFE)
+    return ClientCall("configureQueue", (queue, wire), _nothing, Resend.SAFE)
 
 
-def queue_config(queue: str) -> Call[values.QueueInfo]:
-    return Call("getQueueConfig", (queue,), lambda answer: _parsing.queue_info(queue, answer), Resend.SAFE)
+def queue_config(queue: str) -> ClientCall[values.QueueInfo]:
+    return ClientCall("getQueueConfig", (queue,), lambda answer: _parsing.queue_info(queue, answer), Resend.SAFE)
 
 
-def settings_in_force(queue: str) -> Call[values.SettingsInForce]:
-    return Call("getSettingsInForce", (queue,), _parsing.settings_in_force, Resend.SAFE)
+def settings_in_force(queue: str) -> ClientCall[values.SettingsInForce]:
+    return ClientCall("getSettingsInForce", (queue,), _parsing.settings_in_force, Resend.SAFE)
 
 
-def waiting_dequeues() -> Call[list[values.WaitingDequeues]]:
-    return Call("getWaitingDequeues", (), _parsing.waiting_dequeues, Resend.SAFE)
+def waiting_dequeues() -> ClientCall[list[values.WaitingDequeues]]:
+    return ClientCall("getWaitingDequeues", (), _parsing.waiting_dequeues, Resend.SAFE)
 
 
-def cluster() -> Call[values.ClusterStatus]:
-    return Call("getCluster", (), _parsing.cluster_status, Resend.SAFE)
+def cluster() -> ClientCall[values.ClusterStatus]:
+    return ClientCall("getCluster", (), _parsing.cluster_status, Resend.SAFE)
 
 
-def pause_queue(queue: str) -> Call[None]:
-    return Call("pauseQueue", (queue,), _nothing, Resend.SAFE)
+def pause_queue(queue: str) -> ClientCall[None]:
+    return ClientCall("pauseQueue", (queue,), _nothing, Resend.SAFE)
 
 
-def resume_queue(queue: str) -> Call[None]:
-    return Call("resumeQueue", (queue,), _nothing, Resend.SAFE)
+def resume_queue(queue: str) -> ClientCall[None]:
+    return ClientCall("resumeQueue", (queue,), _nothing, Resend.SAFE)
 
 
-def queue_stats(names: Sequence[str]) -> Call[list[values.QueueStats]]:
-    return Call(
+def queue_stats(names: Sequence[str]) -> ClientCall[list[values.QueueStats]]:
+    return ClientCall(
         "getQueueStats", (list(names),), lambda answer: [_parsing.queue_stats(stats) for stats in answer], Resend.SAFE
     )
 
 
-def server_info(made_for: str = "") -> Call[values.ServerInfo]:
-    return Call("getServerInfo", (), _parsing.server_info, Resend.SAFE, made_for=made_for)
+def server_info(made_for: str = "") -> ClientCall[values.ServerInfo]:
+    return ClientCall("getServerInfo", (), _parsing.server_info, Resend.SAFE, made_for=made_for)

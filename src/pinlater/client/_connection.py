@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
-from pinlater.client._servers import Address
+from pinlater.client._servers import ServerAddress
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
 
@@ -26,7 +26,7 @@ class Link(Protocol):
     """What a client needs of a connection. `ClientConnection` is the one over TCP; `pinlater.testing` has one that stays in the process."""
 
     @property
-    def address(self) -> Address: ...
+    def address(self) -> ServerAddress: ...
 
     @property
     def usable(self) -> bool: ...
@@ -45,13 +45,13 @@ class Link(Protocol):
 
 
 # Makes a connection. Raises ServerUnreachable.
-Connect = Callable[[Address], Awaitable[Link]]
+Connect = Callable[[ServerAddress], Awaitable[Link]]
 
 
 class ClientConnection(asyncio.Protocol):
     """A connection that was made. `usable` says whether new calls may go over it."""
 
-    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, max_frame_bytes: int) -> None:
+    def __init__(self, address: ServerAddress, loop: asyncio.AbstractEventLoop, max_frame_bytes: int) -> None:
         self.address = address
         self._loop = loop
         self._max_frame_bytes = max_frame_bytes
@@ -209,11 +209,11 @@ def _peeked(opened: Any) -> bytes:
             size *= 4
 
 
-def check_allowed(address: Address) -> None:
+def check_allowed(address: ServerAddress) -> None:
     """Does nothing; the pytest plugin puts a check of its own here. What that raises reaches the caller as it is."""
 
 
-async def connect(address: Address, max_frame_bytes: int, timeout_s: float) -> ClientConnection:
+async def connect(address: ServerAddress, max_frame_bytes: int, timeout_s: float) -> ClientConnection:
     """A new connection. Raises ServerUnreachable, with what the system said as its cause."""
     check_allowed(address)
     loop = asyncio.get_running_loop()
@@ -227,7 +227,7 @@ async def connect(address: Address, max_frame_bytes: int, timeout_s: float) -> C
     return connection
 
 
-def unreachable(address: Address, error: OSError | UnicodeError, timeout_s: float) -> ServerUnreachable:
+def unreachable(address: ServerAddress, error: OSError | UnicodeError, timeout_s: float) -> ServerUnreachable:
     """Why there is no connection, in words for people."""
     if isinstance(error, TimeoutError) and error.errno is None:
         return ServerUnreachable(f"Server {address} did not accept a connection within {timeout_s:g} s")

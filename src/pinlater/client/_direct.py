@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client import _connection
-from pinlater.client._calls import Call
+from pinlater.client._calls import ClientCall
 from pinlater.client._connection import unreachable
 from pinlater.client._retries import is_lost, was_refused
-from pinlater.client._servers import Address, ServerChoice
+from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
 from pinlater.client.errors import ClientClosed, ConnectionLost, DeadlineExceeded, PinLaterError, ServerUnreachable
 
@@ -37,12 +37,12 @@ class Dial(NamedTuple):
     max_frame_bytes: int
 
 
-class Line:
+class DirectConnection:
     """A connection, for one call at a time."""
 
     __slots__ = ("_decoder", "_frames", "_quiet", "_sequence", "_socket", "address", "leave_at", "renewals")
 
-    def __init__(self, address: Address, dial: Dial, until: float) -> None:
+    def __init__(self, address: ServerAddress, dial: Dial, until: float) -> None:
         """Raises ServerUnreachable."""
         _connection.check_allowed(address)
         self.address = address
@@ -132,14 +132,14 @@ class Direct:
         self._dial = dial
         self._monotonic = monotonic
         self._lock = threading.RLock()  # a signal's handler may make calls of its own
-        self._idle: list[Line] = []
-        self._open: set[Line] = set()
+        self._idle: list[DirectConnection] = []
+        self._open: set[DirectConnection] = set()
         self._taken = 0
         self._made = 0
         self._renewals = 0
         self._closed = False
 
-    def once(self, call: Call[T], until: float, meanwhile: Callable[[], None] | None = None) -> T:
+    def once(self, call: ClientCall[T], until: float, meanwhile: Callable[[], None] | None = None) -> T:
         """The call's value. Raises what the server said, ServerUnreachable, ConnectionLost, DeadlineExceeded, and AllTaken.
 
         `meanwhile` is called while the server is at it.
@@ -164,7 +164,7 @@ class Direct:
         finally:
             self._give_back(line, good=good)
 
-    def _take(self, until: float) -> Line:
+    def _take(self, until: float) -> DirectConnection:
         with self._lock:
             if self._taken >= _CONNECTIONS_MAX:
                 raise AllTaken
@@ -183,14 +183,14 @@ class Direct:
                 self._taken -= 1
             raise
 
-    def _may_stay(self, line: Line) -> bool:
+    def _may_stay(self, line: DirectConnection) -> bool:
         return (
             line.renewals == self._renewals
             and self._monotonic() < line.leave_at
             and self._servers.is_listed(line.address)
         )
 
-    def _connect(self, until: float) -> Line:
+    def _connect(self, until: float) -> DirectConnection:
         self._servers.check_round()
         failure: ServerUnreachable | None = None
         with self._lock:
@@ -200,7 +200,7 @@ class Direct:
             if self._closed:
                 break
             try:
-                line = Line(address, self._dial, until)
+                line = DirectConnection(address, self._dial, until)
             except ServerUnreachable as error:
                 self._servers.failed(address)
                 failure = error
@@ -217,7 +217,7 @@ class Direct:
             raise failure
         raise ClientClosed("The client is closed")
 
-    def _give_back(self, line: Line, *, good: bool) -> None:
+    def _give_back(self, line: DirectConnection, *, good: bool) -> None:
         with self._lock:
             self._taken -= 1
             if good and not self._closed:
@@ -225,7 +225,7 @@ class Direct:
                 return
         self._drop(line)
 
-    def _drop(self, line: Line) -> None:
+    def _drop(self, line: DirectConnection) -> None:
         with self._lock:
             self._open.discard(line)
         line.close()

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from pinlater.client import _calls
-from pinlater.client._calls import Call
+from pinlater.client._calls import ClientCall
 from pinlater.client._connection import Connect, Link
 from pinlater.client._pool import ConnectionPool
 from pinlater.client._retries import (
@@ -75,11 +75,11 @@ class LongPolls:
     """The long polls of one user of a client. Hanging up on them ends no other user's."""
 
     def __init__(self) -> None:
-        self._under_way: dict[Link, Call[Any]] = {}
+        self._under_way: dict[Link, ClientCall[Any]] = {}
         self.hung_up = False
 
     @contextmanager
-    def one(self, connection: Link, call: Call[Any]) -> Iterator[None]:
+    def one(self, connection: Link, call: ClientCall[Any]) -> Iterator[None]:
         """While it is under way."""
         self._under_way[connection] = call
         try:
@@ -151,13 +151,13 @@ class Engine:
         self._pool.renew()
         self.renewed()
 
-    def deadline(self, call: Call[T]) -> float:
+    def deadline(self, call: ClientCall[T]) -> float:
         """When a call that is made now must be answered, by the loop's clock. From any thread."""
         return self._loop_time() + self._timeout_s + call.wait_ms / 1000
 
     async def run(
         self,
-        call: Call[T],
+        call: ClientCall[T],
         deadline: float | None = None,
         failed: PinLaterError | None = None,
         polls: LongPolls | None = None,
@@ -182,7 +182,7 @@ class Engine:
             self.renew()
             raise self.too_late(call) from error
 
-    def _not_sent(self, call: Call[T], last: PinLaterError) -> PinLaterError:
+    def _not_sent(self, call: ClientCall[T], last: PinLaterError) -> PinLaterError:
         """What a call raises that found no server until its deadline. `last`: how its last try ended."""
         if not isinstance(last, ServerUnreachable):
             return copy(last)
@@ -193,21 +193,21 @@ class Engine:
             f"tried {named}; last: {last.message}"
         )
 
-    def _seconds(self, call: Call[T]) -> float:
+    def _seconds(self, call: ClientCall[T]) -> float:
         return self._timeout_s + call.wait_ms / 1000
 
-    def too_late(self, call: Call[T]) -> DeadlineExceeded:
+    def too_late(self, call: ClientCall[T]) -> DeadlineExceeded:
         """What a call raises that was not answered in time."""
         return DeadlineExceeded(f"No answer to {call.shown} within {self._seconds(call):g} s")
 
-    def gives_up(self, call: Call[T], error: PinLaterError) -> bool:
+    def gives_up(self, call: ClientCall[T], error: PinLaterError) -> bool:
         """Whether a call whose first try ended so is not made again. From any thread."""
         counted = 0 if self._wait_for_servers and is_unsent(error) else 1
         return decide(call.resend, error, counted, self._retries) is Again.NO
 
     async def _try(
         self,
-        call: Call[T],
+        call: ClientCall[T],
         deadline: float,
         failed: PinLaterError | None,
         polls: LongPolls,
@@ -245,7 +245,7 @@ class Engine:
                 others = len(self._source.addresses()) > 1
                 await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
 
-    async def _once(self, call: Call[T], patient_until: float | None, polls: LongPolls, tries: _Tries) -> T:
+    async def _once(self, call: ClientCall[T], patient_until: float | None, polls: LongPolls, tries: _Tries) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
                 tries.unsent = None
@@ -272,7 +272,7 @@ class Engine:
             self.learn(connection)
         return answer
 
-    def patience(self, call: Call[T], deadline: float) -> float | None:
+    def patience(self, call: ClientCall[T], deadline: float) -> float | None:
         """If another server could still be asked, this one gets half of the time that is left. From any thread."""
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
@@ -280,17 +280,17 @@ class Engine:
         end = deadline if call.resend is Resend.SAFE else min(deadline, self._repeats_end(call, deadline))
         return give_up_at(now, end) if now < end else None
 
-    def _patience_for_repeat(self, call: Call[T], deadline: float, failures: int) -> float:
+    def _patience_for_repeat(self, call: ClientCall[T], deadline: float, failures: int) -> float:
         """A repeat that can't be sent in time must not be sent later, so it has no longer than repeats may be made."""
         end = min(deadline, self._repeats_end(call, deadline))
         if failures >= self._retries or len(self._source.addresses()) < 2:
             return end
         return give_up_at(self._loop_time(), end)
 
-    def _repeats_end(self, call: Call[T], deadline: float) -> float:
+    def _repeats_end(self, call: ClientCall[T], deadline: float) -> float:
         return repeats_end_at(deadline - self._timeout_s - call.wait_ms / 1000)
 
-    async def _ask(self, connection: Link, call: Call[T]) -> T:
+    async def _ask(self, connection: Link, call: ClientCall[T]) -> T:
         try:
             answer = call.read(await connection.call(call.method, self.name, call.args))
         except PinLaterError as error:
@@ -310,7 +310,7 @@ class Engine:
             await self._find_out(await self._pool.shared())
         return self._keys_honoured is True
 
-    def wants_to_learn(self, call: Call[T]) -> bool:
+    def wants_to_learn(self, call: ClientCall[T]) -> bool:
         """Whether this call's success is the time to ask. From any thread."""
         return call.resend is Resend.KEYED and self._keys_honoured is None and self._asking is None
 

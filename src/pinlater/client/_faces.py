@@ -18,12 +18,12 @@ from typing import Any, Self, TypeVar
 
 from pinlater.client import _calls, values
 from pinlater.client._background import Background
-from pinlater.client._calls import Call
+from pinlater.client._calls import ClientCall
 from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
-from pinlater.client._servers import Address, server_source, servers_by_default
+from pinlater.client._servers import ServerAddress, server_source, servers_by_default
 from pinlater.client.errors import ClientClosed
 from pinlater.domain.clock import Clock, SystemClock
 
@@ -77,7 +77,7 @@ class Face:
         """What the face needs beside its options."""
 
     @property
-    def servers(self) -> tuple[Address, ...]:
+    def servers(self) -> tuple[ServerAddress, ...]:
         """The servers that it may talk to as of now."""
         return self._servers.addresses()
 
@@ -92,7 +92,7 @@ class Face:
         jobs: Sequence[values.Job | bytes],
         request_key: str | None = None,
         repeat: bool = False,
-    ) -> Call[values.Enqueued]:
+    ) -> ClientCall[values.Enqueued]:
         """An enqueue, for `submit`: with a key of its own if none is given, as this client was told."""
         if request_key is None and self._request_keys:
             request_key = _calls.new_request_key(self._clock.now_ms())
@@ -111,7 +111,7 @@ class Face:
         )
 
 
-class _Opened:
+class _OpenClient:
     """What an open client has, for all that share it."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class AsyncFace(Face):
     """Carries out calls on the event loop that it was opened on."""
 
     def _prepare(self) -> None:
-        self._opened = _Opened()
+        self._opened = _OpenClient()
         self._polls = LongPolls()
 
     async def open(self) -> Self:
@@ -147,12 +147,12 @@ class AsyncFace(Face):
     ) -> None:
         await self.close()
 
-    async def _run(self, call: Call[T]) -> T:
+    async def _run(self, call: ClientCall[T]) -> T:
         if self._opened.engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
         return await self._opened.engine.run(call, polls=self._polls, wait_for_servers=self._wait_for_servers)
 
-    async def carry_out(self, call: Call[T]) -> T:
+    async def carry_out(self, call: ClientCall[T]) -> T:
         """Carries out a call that was made before."""
         return await self._run(call)
 
@@ -181,7 +181,7 @@ class AsyncFace(Face):
         AsyncFace._prepare(twin)
         return twin
 
-    def submit(self, call: Call[T]) -> Future[T]:
+    def submit(self, call: ClientCall[T]) -> Future[T]:
         """Carries out a call on the client's loop, from any thread, also that loop's own."""
         if self._opened.loop is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
@@ -211,13 +211,13 @@ class SyncFace(Face):
     ) -> None:
         self.close()
 
-    def _run(self, call: Call[T]) -> T:
+    def _run(self, call: ClientCall[T]) -> T:
         return self._background.run(call)
 
-    def carry_out(self, call: Call[T], meanwhile: Callable[[], None] | None = None) -> T:
+    def carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
         return self._background.run(call, meanwhile)
 
-    def submit(self, call: Call[T]) -> Future[T]:
+    def submit(self, call: ClientCall[T]) -> Future[T]:
         """Carries out a call without waiting for it."""
         return self._background.submit(call)

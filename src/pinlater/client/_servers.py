@@ -32,7 +32,7 @@ _ROUND_S = 0.05
 _FIRST_CHOICE_S, _SECOND_CHOICE_S = 600.0, 30.0
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server listens for Thrift."""
 
     host: str
@@ -50,7 +50,7 @@ def servers_by_default() -> str:
     return servers or DEFAULT_SERVER
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> ServerAddress:
     """`host`, `host:port`, `[v6]:port` or a bare IPv6 address; the port defaults to 9010. Raises ValueError."""
     text = text.strip()
     if text.startswith("["):
@@ -65,7 +65,7 @@ def parse_address(text: str) -> Address:
     number = int(port) if port.isascii() and port.isdigit() else (DEFAULT_PORT if not port else 0)
     if not host or any(c.isspace() for c in host) or not 0 < number < 65_536:
         raise ValueError(f"not a server address: {text!r}; write host:port")
-    return Address(host, number)
+    return ServerAddress(host, number)
 
 
 def _ipv6(text: str) -> str:
@@ -75,7 +75,7 @@ def _ipv6(text: str) -> str:
         raise ValueError(f"not a server address: {text!r}; write host:port") from None
 
 
-def parse_servers(servers: str | Sequence[str]) -> tuple[Address, ...]:
+def parse_servers(servers: str | Sequence[str]) -> tuple[ServerAddress, ...]:
     """Addresses from a list, or from one string with commas or white space between them. Raises ValueError when there is none.
 
     Raises TypeError for what is neither.
@@ -112,7 +112,7 @@ def check_servers(servers: str | PathLike[str] | Sequence[str]) -> None:
 class ServerSource(Protocol):
     """Where the list of servers comes from."""
 
-    def addresses(self) -> tuple[Address, ...]:
+    def addresses(self) -> tuple[ServerAddress, ...]:
         """The servers as of now, never empty."""
         ...
 
@@ -120,9 +120,9 @@ class ServerSource(Protocol):
 class FixedServers(NamedTuple):
     """A list that stays."""
 
-    listed: tuple[Address, ...]
+    listed: tuple[ServerAddress, ...]
 
-    def addresses(self) -> tuple[Address, ...]:
+    def addresses(self) -> tuple[ServerAddress, ...]:
         return self.listed
 
 
@@ -140,7 +140,7 @@ class ServerSetFile:
         self._complained = False
         self._listed = self._read()
 
-    def addresses(self) -> tuple[Address, ...]:
+    def addresses(self) -> tuple[ServerAddress, ...]:
         now = self._monotonic()
         if now >= self._next_look:
             self._next_look = now + _FILE_LOOK_S
@@ -165,7 +165,7 @@ class ServerSetFile:
             raise ValueError(f"can't be read: {error.strerror or error}") from error
         return status.st_mtime_ns, status.st_size, status.st_ino
 
-    def _read(self) -> tuple[Address, ...]:
+    def _read(self) -> tuple[ServerAddress, ...]:
         self._seen = self._mark()
         try:
             text = self._path.read_text("utf-8")
@@ -187,13 +187,13 @@ class ServerChoice:
         self._monotonic = monotonic
         self._random = random
         self._lock = threading.RLock()  # a signal's handler may make calls of its own
-        self._listed: tuple[Address, ...] = ()
-        self._order: list[Address] = []
-        self._failures: dict[Address, int] = {}
-        self._away_until: dict[Address, float] = {}
+        self._listed: tuple[ServerAddress, ...] = ()
+        self._order: list[ServerAddress] = []
+        self._failures: dict[ServerAddress, int] = {}
+        self._away_until: dict[ServerAddress, float] = {}
         self._round: tuple[float, str] | None = None
 
-    def candidates(self, start: int = 0) -> tuple[Address, ...]:
+    def candidates(self, start: int = 0) -> tuple[ServerAddress, ...]:
         """All servers, the best first; `start` turns the order, so that a client's connections spread over the servers."""
         with self._lock:
             order = self._present()
@@ -203,17 +203,17 @@ class ServerChoice:
         order = [*order[start:], *order[:start]]
         return tuple(sorted(order, key=lambda address: away.get(address, 0.0)))
 
-    def stay_s(self, address: Address, start: int) -> float:
+    def stay_s(self, address: ServerAddress, start: int) -> float:
         """How long a connection to `address`, of those `candidates(start)`, may be kept."""
         return _FIRST_CHOICE_S if address == self.candidates(start)[0] else _SECOND_CHOICE_S
 
-    def is_listed(self, address: Address) -> bool:
+    def is_listed(self, address: ServerAddress) -> bool:
         """Whether this server still is one of those to use."""
         with self._lock:
             self._present()
             return address in self._listed
 
-    def failed(self, address: Address) -> None:
+    def failed(self, address: ServerAddress) -> None:
         """`address` could not be reached, broke off, did not answer, or is going down."""
         with self._lock:
             now = self._monotonic()
@@ -234,14 +234,14 @@ class ServerChoice:
             if self._round is not None and self._monotonic() < self._round[0]:
                 raise ServerUnreachable(self._round[1])
 
-    def worked(self, address: Address) -> None:
+    def worked(self, address: ServerAddress) -> None:
         """`address` answered."""
         if address in self._failures:
             with self._lock:
                 self._failures.pop(address, None)
                 self._away_until.pop(address, None)
 
-    def _present(self) -> list[Address]:
+    def _present(self) -> list[ServerAddress]:
         listed = self._source.addresses()
         if listed is not self._listed:
             self._listed = listed

@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import Self, cast
 
 from pinlater.client import values
-from pinlater.client._batches import Bounds, Entry, Waiting, halves, settle
+from pinlater.client._batches import BatchedJob, Bounds, UnsentJobs, halves, settle
 from pinlater.client._batches import Placed as Placed
 from pinlater.client._calls import check_job
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import ConnectionLost, PinLaterError, TooManyWaiting
 
-_Entry = Entry["asyncio.Future[Placed]"]
+_Entry = BatchedJob["asyncio.Future[Placed]"]
 
 
 class AsyncEnqueueBatcher:
@@ -39,7 +39,7 @@ class AsyncEnqueueBatcher:
     ) -> None:
         self._client = client
         self._bounds = Bounds(jobs_max, bytes_max, in_flight_max, waiting_max).check()
-        self._waiting: Waiting[asyncio.Future[Placed]] = Waiting(self._bounds, _is_open)
+        self._waiting: UnsentJobs[asyncio.Future[Placed]] = UnsentJobs(self._bounds, _is_open)
         self._senders: dict[str, set[asyncio.Task[None]]] = {}
 
     async def __aenter__(self) -> Self:
@@ -61,7 +61,7 @@ class AsyncEnqueueBatcher:
                 f"{self._waiting.count} jobs wait to be enqueued already; await them before adding more"
             )
         done: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.add(queue, Entry(job, done))
+        waiting = self._waiting.add(queue, BatchedJob(job, done))
         if self._bounds.another_sender(len(self._senders.setdefault(queue, set())), waiting):
             self._start_sender(queue)
         return await done

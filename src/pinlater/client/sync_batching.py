@@ -20,7 +20,7 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from pinlater.client import values
-from pinlater.client._batches import Bounds, Entry, Placed, Waiting, halves, settle
+from pinlater.client._batches import BatchedJob, Bounds, Placed, UnsentJobs, halves, settle
 from pinlater.client._calls import check_job
 from pinlater.client.errors import ClientClosed, ConnectionLost, TooManyWaiting
 from pinlater.client.sync_client import Client
@@ -53,7 +53,7 @@ class EnqueueBatcher:
         """With nothing in hand; in a forked child too, where what waits is the parent's to send."""
         self._is_flushed_at_the_end = False
         self._room = threading.Condition()
-        self._waiting: Waiting[Future[Placed]] = Waiting(self._bounds, _begins)
+        self._waiting: UnsentJobs[Future[Placed]] = UnsentJobs(self._bounds, _begins)
         self._senders: dict[str, set[_Sender]] = {}
         self._open: set[Future[Placed]] = set()
 
@@ -94,7 +94,7 @@ class EnqueueBatcher:
                 self._wait_for_room()
                 self._open.add(done)
                 done.add_done_callback(self._open.discard)
-                waiting = self._waiting.add(queue, Entry(job, done))
+                waiting = self._waiting.add(queue, BatchedJob(job, done))
                 senders = self._senders.setdefault(queue, set())
                 if self._bounds.another_sender(len(senders), waiting):
                     sender = _Sender(queue)
@@ -129,7 +129,7 @@ class EnqueueBatcher:
             self._room.notify_all()
         self.flush()
 
-    def _next_batch(self, queue: str) -> list[Entry[Future[Placed]]]:
+    def _next_batch(self, queue: str) -> list[BatchedJob[Future[Placed]]]:
         batch = self._waiting.next_batch(queue)
         self._room.notify_all()
         return batch
@@ -199,8 +199,8 @@ class _Sender:
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
-        self.batch: list[Entry[Future[Placed]]] = []
-        self.rest: list[list[Entry[Future[Placed]]]] = []
+        self.batch: list[BatchedJob[Future[Placed]]] = []
+        self.rest: list[list[BatchedJob[Future[Placed]]]] = []
 
 
 def _begins(done: Future[Placed]) -> bool:

@@ -86,7 +86,7 @@ class Holder(NamedTuple):
     token: str
 
 
-class ClaimedJob(NamedTuple):
+class HandedOutJob(NamedTuple):
     """A job as it is handed out. `attempt` counts from 1."""
 
     id: int

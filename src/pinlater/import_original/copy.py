@@ -30,7 +30,7 @@ _ATTEMPTS_MAX = 2**31 - 1
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 
 
-class Plan(NamedTuple):
+class CopyPlan(NamedTuple):
     """What to copy and how. `queues` empty: all. `origin` tells installations apart that have shards and queues of the same names."""
 
     queues: Sequence[str] = ()
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 
 
 @dataclass
-class Tally:
+class CopyCounts:
     """What became of one queue's jobs of one priority. `found` are those wanted; `left` the others, by their state."""
 
     found: int = 0
@@ -58,14 +58,14 @@ class Imported(NamedTuple):
 
 
 Told = Callable[[Sequence[Imported]], None]
-Shown = Callable[["Table", Tally], None]
+Shown = Callable[["Table", CopyCounts], None]
 
 
 class Copy:
-    """One run; without a client a dry one, which only counts. `tallies` may be read at any time, also after it failed."""
+    """One run; without a client a dry one, which only counts. `counts` may be read at any time, also after it failed."""
 
     def __init__(
-        self, plan: Plan, client: AsyncClient | None, told: Told, shown: Shown, monotonic: Callable[[], float]
+        self, plan: CopyPlan, client: AsyncClient | None, told: Told, shown: Shown, monotonic: Callable[[], float]
     ) -> None:
         self._plan = plan
         self._client = client
@@ -73,7 +73,7 @@ class Copy:
         self._shown = shown
         self._monotonic = monotonic
         self._made: set[str] = set()
-        self.tallies: dict[tuple[str, int], Tally] = {}
+        self.counts: dict[tuple[str, int], CopyCounts] = {}
 
     async def run(self, originals: Sequence[Original]) -> None:
         """Copies table after table. Raises `SourceFailed`, and the client's errors; what was copied until then stays."""
@@ -87,28 +87,28 @@ class Copy:
 
     async def _copy_table(self, original: Original, table: Table, info: ServerInfo | None) -> None:
         plan, client = self._plan, self._client
-        tally = self.tallies.setdefault((table.queue, table.priority), Tally())
+        counts = self.counts.setdefault((table.queue, table.priority), CopyCounts())
         if client is not None and table.queue not in self._made:
             await self._patiently(partial(client.create_queue, table.queue))
             self._made.add(table.queue)
         next_id: int | None = 0
         while next_id is not None:
             page = await self._patiently(partial(original.page, table, next_id, plan.states, bodies=client is not None))
-            tally.left += page.others
-            tally.found += len(page.jobs)
+            counts.left += page.others
+            counts.found += len(page.jobs)
             if client is not None and info is not None:
                 _check_jobs(table, page.jobs, info)
                 for batch in _batches(page.jobs, info):
-                    await self._send(client, table, batch, tally)
-            self._shown(table, tally)
+                    await self._send(client, table, batch, counts)
+            self._shown(table, counts)
             next_id = page.next_id
 
-    async def _send(self, client: AsyncClient, table: Table, batch: Sequence[OldJob], tally: Tally) -> None:
+    async def _send(self, client: AsyncClient, table: Table, batch: Sequence[OldJob], counts: CopyCounts) -> None:
         jobs = [self._job(table, old) for old in batch]
         # Its unique keys make a resend safe; a request key as well would have a server of many shards store them one by one.
         stored = await self._patiently(partial(client.enqueue, table.queue, jobs))
-        tally.already_there += len(stored.existing)
-        tally.copied += len(batch) - len(stored.existing)
+        counts.already_there += len(stored.existing)
+        counts.copied += len(batch) - len(stored.existing)
         names = [table.descriptor(old.local_id) for old in batch]
         self._told([Imported(old, new) for old, new in zip(names, stored.descriptors, strict=True)])
 

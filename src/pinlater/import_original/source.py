@@ -59,7 +59,7 @@ class OldJob(NamedTuple):
         return len(self.body) + 4 * len(self.custom_status) + 256
 
 
-class Page(NamedTuple):
+class SourcePage(NamedTuple):
     """Rows of one statement: the jobs wanted, and how many others by state. `next_id` None: the table ends here."""
 
     jobs: Sequence[OldJob]
@@ -92,7 +92,7 @@ class Original:
                 found.append(Table(place[2], int(level[1]), place[1], database))
         return sorted(found)
 
-    async def page(self, table: Table, first: int, wanted: Sequence[JobState], *, bodies: bool) -> Page:
+    async def page(self, table: Table, first: int, wanted: Sequence[JobState], *, bodies: bool) -> SourcePage:
         """The rows from key `first` on. Its length follows the size of the last one's, about 4 MiB. Raises `SourceFailed`."""
         states = wanted if bodies else [_NO_STATE]
         statement = _statement("read_page").format(
@@ -110,7 +110,7 @@ class Original:
         ended = len(rows) < self._rows
         size = max(1, sum(job.size for job in jobs))
         self._rows = min(_ROWS_MAX, 2 * self._rows, max(1, self._rows * _PAGE_BYTES // size))
-        return Page(jobs, others, None if ended else int(rows[-1][0]) + 1)
+        return SourcePage(jobs, others, None if ended else int(rows[-1][0]) + 1)
 
     async def _run(self, statement: str) -> Sequence[tuple[Any, ...]]:
         if self._connection is None:

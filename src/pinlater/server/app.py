@@ -22,7 +22,7 @@ from pinlater.server.core import Core
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.file_watch import FileWatch
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
-from pinlater.server.maintenance.runner import Runner
+from pinlater.server.maintenance.runner import MaintenanceRunner
 from pinlater.server.periodic_work import PeriodicWork
 from pinlater.server.readiness import ReadinessWatch
 from pinlater.server.sharding.cluster_members import ClusterMembers
@@ -161,7 +161,7 @@ class App:
         self.periodic_work = PeriodicWork(self.core, self.cluster, self._clock_watch, self._files, self._readiness)
         self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
-        self.runner = Runner(self.periodic_work.table(), metrics, self._random)
+        self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
 
     async def _hear_others(self) -> None:
         """Servers of the same shards wake each other. If this can't be, they look about once a second."""

@@ -20,7 +20,7 @@ from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.forwarding.carry_out import CarryOut
 from pinlater.server.forwarding.forwarding import Forwarding
 from pinlater.server.forwarding.gauges import show_forwarding
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.forwarding.peer_listener import PeerListener
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
@@ -183,10 +183,10 @@ class Cluster:
     def _tell_waits(self) -> None:
         self.listener.tell_waits(self._interest.bits)
 
-    def _undelivered(self, kind: Kind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
+    def _undelivered(self, kind: CallKind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
         """What another server's claims got, and it is gone: the jobs go back."""
         undelivered = self._shards.hooks.undelivered
-        if kind is Kind.CLAIM and undelivered is not None:
+        if kind is CallKind.CLAIM and undelivered is not None:
             for request, claimed in zip(items, answers, strict=True):
                 if isinstance(claimed, Claimed):
                     undelivered(shard, request, claimed)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pinlater.client._servers import Address
+from pinlater.client._servers import ServerAddress
 from pinlater.client._thrift import AnswerDecoder, encode_request
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
 from pinlater.domain.clock import Clock
-from pinlater.server.thrift.answers import Delivery
+from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._server import HOST, PORT, MemoryServer
 from pinlater.wire.framing import LENGTH_BYTES
 
-ADDRESS = Address(HOST, PORT)
+ADDRESS = ServerAddress(HOST, PORT)
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
@@ -31,7 +31,7 @@ class _Caller:
         self.over_limit = False
         self.last_request = False
         self.active_at_s = 0.0
-        self.handed_out: Delivery | None = None
+        self.handed_out: DequeueAnswer | None = None
         self.peer = self.host = HOST
 
 
@@ -115,7 +115,7 @@ class Connector:
         self._clock = clock
         self.closed = False
 
-    async def __call__(self, address: Address) -> InProcessLink:
+    async def __call__(self, address: ServerAddress) -> InProcessLink:
         if self.closed:
             raise ServerUnreachable(f"Server {address} can't be reached: the in-process service is closed")
         return InProcessLink(self._server, self._thread, self._clock)

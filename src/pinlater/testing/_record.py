@@ -10,7 +10,7 @@ from pinlater.server.operations.service import Service
 from pinlater.server.thrift import handlers, requests
 
 
-class Stored(NamedTuple):
+class EnqueuedJob(NamedTuple):
     """A job as it came in."""
 
     descriptor: str
@@ -19,15 +19,15 @@ class Stored(NamedTuple):
     at_ms: int
 
 
-class Record:
+class EnqueuedJobs:
     """Jobs in the order in which they were stored. Those that were there already under their unique key, and resends, are left out."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, EnqueuedJob] = {}
 
     @property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[EnqueuedJob]:
         return list(self._stored.values())
 
     def clear(self) -> None:
@@ -41,5 +41,5 @@ class Record:
         existing = frozenset(answer.existing or ())
         for index, (descriptor, job) in enumerate(zip(answer.jobDescriptors, jobs, strict=True)):
             if index not in existing:
-                self._stored.setdefault(descriptor, Stored(descriptor, queue, job, self._clock.now_ms()))
+                self._stored.setdefault(descriptor, EnqueuedJob(descriptor, queue, job, self._clock.now_ms()))
         return answer

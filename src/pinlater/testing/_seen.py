@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from pinlater.client.values import UniqueKey
-from pinlater.testing._record import Stored
+from pinlater.testing._record import EnqueuedJob
 from pinlater.worker import envelope
 from pinlater.worker._attempts.bodies import CODECS
 from pinlater.worker.middleware import Kind
@@ -60,7 +60,7 @@ class Ran(NamedTuple):
         return self.kind in (Kind.FAILED, Kind.GIVEN_UP)
 
 
-def call_of(task: Task[..., Any], stored: Stored) -> EnqueuedCall | None:
+def call_of(task: Task[..., Any], stored: EnqueuedJob) -> EnqueuedCall | None:
     """The call, or None if the job is another task's. Raises what the task's codec raises."""
     job = stored.job
     opened = envelope.opened(job.body, job.headers or {})

@@ -29,7 +29,7 @@ from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
-from pinlater.testing._record import Record
+from pinlater.testing._record import EnqueuedJobs
 from pinlater.testing._seen import EnqueuedCall, Ran, arguments_of, call_of
 from pinlater.testing._server import MemoryServer
 from pinlater.testing.clock import STARTS_AT, TurnedClock
@@ -67,7 +67,7 @@ class InProcessService:
         admin_password: str | None = None,
     ) -> None:
         self.clock = TurnedClock(now, self._sweep)
-        self._record = Record(self.clock)
+        self._record = EnqueuedJobs(self.clock)
         self._ran: list[Ran] = []
         self._served: list[Worker] = []
         self._cron_made_until: WeakKeyDictionary[Worker, dict[str, datetime]] = WeakKeyDictionary()

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from pinlater.client import _connection
-from pinlater.client._servers import Address
+from pinlater.client._servers import ServerAddress
 from pinlater.testing.clock import TurnedClock
 from pinlater.testing.errors import RealServerReached
 from pinlater.testing.in_process import InProcessService
@@ -36,7 +36,7 @@ class ConnectionGuard:
         yield
         self._marked = False
 
-    def check(self, address: Address) -> None:
+    def check(self, address: ServerAddress) -> None:
         """Raises `RealServerReached`."""
         if self._marked or str(address) in RealServer.addresses():
             return

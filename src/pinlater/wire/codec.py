@@ -67,7 +67,7 @@ class Header(NamedTuple):
         return bool(self.kind == TMessageType.ONEWAY)
 
 
-class Call(NamedTuple):
+class DecodedCall(NamedTuple):
     """A decoded call. `arguments` has the method's arguments as attributes."""
 
     method: Method
@@ -228,7 +228,7 @@ class Decoder:
             raise WireError(f"not Thrift: message type {kind}")
         return Header(frame[start : end if start == 8 else end - 1], kind, _i32.unpack_from(frame, end)[0], end + 4)
 
-    def call(self, frame: bytes) -> Call:
+    def call(self, frame: bytes) -> DecodedCall:
         """A call for one of our methods. `WireError` otherwise; its `kind` says what to answer."""
         try:  # as almost every client sends it: the strict header, with a name of one byte's length
             head = frame[: _NAME_AT + frame[_NAME_AT - 1]]
@@ -248,7 +248,7 @@ class Decoder:
                 self._prove_utf8(body, method)
         except WireError as error:
             raise WireError(error.message, name=method.wire_name, seqid=seqid, oneway=oneway) from error.__cause__
-        return _make(Call, (method, seqid, oneway, arguments))
+        return _make(DecodedCall, (method, seqid, oneway, arguments))
 
     def _unusual(self, frame: bytes) -> tuple[Method, int, bool, int]:
         """Method, sequence id, whether it is one-way, and where the arguments begin, by a closer look."""

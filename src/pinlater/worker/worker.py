@@ -42,7 +42,7 @@ from pinlater.worker._leases.heartbeater import Heartbeater
 from pinlater.worker._process import default_logs, event_loop
 from pinlater.worker._process.background_loop import BackgroundLoop
 from pinlater.worker._process.control_channel import ControlChannel
-from pinlater.worker._process.health import Health
+from pinlater.worker._process.health import WorkerHealth
 from pinlater.worker._process.services import services_of
 from pinlater.worker.codecs import Codec, JsonCodec
 from pinlater.worker.context import JobContext
@@ -268,7 +268,7 @@ class Worker:
             run.consumers += [Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items()]
             if handle_signals:
                 stack.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._signalled)))
-            health = Health(run, self._clock, None if control is None else {"process": str(control.number)})
+            health = WorkerHealth(run, self._clock, None if control is None else {"process": str(control.number)})
             background = BackgroundLoop(services_of(run, health, control))
             background.start()
             stack.callback(background.stop)
@@ -278,7 +278,7 @@ class Worker:
                 await self._run_until_stopped(run, health, chosen)
             log_stop(run)
 
-    async def _run_until_stopped(self, run: WorkerRun, health: Health, chosen: Mapping[str, QueueTasks]) -> None:
+    async def _run_until_stopped(self, run: WorkerRun, health: WorkerHealth, chosen: Mapping[str, QueueTasks]) -> None:
         timetables = [Timetable(entry, self._clock) for entry in self._registry.crons_of(chosen)]
         async with asyncio.TaskGroup() as group:
             marking = group.create_task(health.mark_until_cancelled())

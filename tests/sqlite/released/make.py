@@ -15,7 +15,7 @@ from pinlater.domain.job import Holder, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.sqlite import migration
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.storage.values import Ack, Checkpoint, ClaimCall, ClaimOrder, Inserted, InsertRequest, JobKey
+from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobAck, JobCheckpoint, JobKey
 
 NOW = 1_767_225_600_000
 HOLDER = Holder("host:9010:0:worker:1", "worker", "token")
@@ -44,11 +44,11 @@ async def fill(shard: SqliteShard) -> None:
     await shard.insert_jobs([InsertRequest("emails", [*plain, special, future], "request-1", b"print")], NOW)
     await shard.insert_jobs([InsertRequest("images", [NewJob(7, b"", 3, NOW, 1)])], NOW)
     await shard.claim_jobs([ClaimOrder("emails", [ClaimCall(4, HOLDER)], 60_000)], NOW + 1)
-    await shard.checkpoint_jobs([Checkpoint(KEYS["in progress"][0], "worker", new_body=b"four, halfway")], NOW + 2)
+    await shard.checkpoint_jobs([JobCheckpoint(KEYS["in progress"][0], "worker", new_body=b"four, halfway")], NOW + 2)
     acks = [
-        Ack(KEYS["succeeded"][0], True),
-        Ack(KEYS["failed"][0], False, final=True, error_type="ValueError", error_text="no"),
-        Ack(KEYS["retried"][0], False, append_status="again;", retry_delay_ms=1_000, error_type="OSError"),
+        JobAck(KEYS["succeeded"][0], True),
+        JobAck(KEYS["failed"][0], False, final=True, error_type="ValueError", error_text="no"),
+        JobAck(KEYS["retried"][0], False, append_status="again;", retry_delay_ms=1_000, error_type="OSError"),
     ]
     await shard.finish_jobs(acks, NOW + 3)
 

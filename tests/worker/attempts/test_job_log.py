@@ -122,7 +122,7 @@ async def test_a_failure_is_one_line_with_one_traceback_that_begins_with_the_tas
         assert functions in (["on_loop", "helper"], ["in_thread", "helper"])
 
 
-async def test_what_a_task_raises_on_purpose_has_no_traceback(
+async def test_reject_and_snooze_are_logged_without_a_traceback(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pinlater.worker")

@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.client import AckResult, AsyncClient, Checkpoint, ClaimedJob, JobState
 from pinlater.worker import Kind, WorkerSettings, never
-from pinlater.worker._attempts.attempt import Attempt
+from pinlater.worker._attempts.attempt import AttemptInput
 from pinlater.worker._children import child as child_module
 from pinlater.worker._children import child_main
 from pinlater.worker._children.child import Child
@@ -58,7 +58,7 @@ async def test_a_child_process_ignores_stop_signals_from_its_start(tmp_path: Pat
                 for number in (signal.SIGINT, signal.SIGTERM):
                     os.kill(child.process_id, number)
                 job = ClaimedJob("d", "p", b'{"folder":"%s"}' % str(tmp_path).encode())
-                order = child_main.ToRun(*task.reference(), Attempt(job, "", None, never()))
+                order = child_main.ToRun(*task.reference(), AttemptInput(job, "", None, never()))
                 finished = await asyncio.wait_for(child.run(order, _no_checkpoint), 20)
                 assert finished.ending.kind is Kind.SUCCEEDED
         finally:

@@ -84,7 +84,7 @@ def shards(request: pytest.FixtureRequest) -> Server:
     return Server(per_item=bool(request.param))
 
 
-async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_away(shards: Server) -> None:
+async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unreachable(shards: Server) -> None:
     """Both claims came with one dequeue, so their heartbeats are due together."""
     begun, cancelled = set[str](), set[str]()
     async with FakeServer(**shards.methods) as server:

@@ -32,7 +32,14 @@ from pinlater.worker import (
 )
 from pinlater.worker._consumer.recycling import EXIT_CODE, Recycling, recycling_of
 from pinlater.worker._process import control_channel, metrics
-from pinlater.worker._process.control_channel import Answer, Ask, ControlChannel, Hello, Orders, from_worker
+from pinlater.worker._process.control_channel import (
+    ControlChannel,
+    HealthAnswer,
+    HealthRequest,
+    Orders,
+    WorkerHello,
+    from_worker,
+)
 from pinlater.worker._process.health import HealthReport
 from pinlater.worker._supervisor.supervisor import STARTS
 from pinlater.worker.counts import DURATION_BOUNDS_S
@@ -171,12 +178,12 @@ async def test_functions_that_hold_all_slots_make_a_worker_unhealthy(client: Asy
     async with running(worker):
         said = await eventually(lambda: answered(port, "/healthz", 503))
         assert said == "queue q: functions that don't end hold all slots\n"
-        await eventually(lambda: left_behind(port, 1))
+        await eventually(lambda: counts_abandoned(port, 1))
         may_end.set()
         await eventually(lambda: answered(port, "/healthz", 200))
 
 
-async def left_behind(port: int, number: int) -> bool:
+async def counts_abandoned(port: int, number: int) -> bool:
     return f"\npinlater_worker_functions_left_behind {number}\n" in (await asked(port, "/metrics"))[1]
 
 
@@ -414,11 +421,13 @@ async def test_a_worker_that_can_not_obey_exits_when_its_supervisor_is_gone(monk
     report = HealthReport([], ["so"], "page")
     orders = Orders(lambda: report, lambda: told.append("stop"), lambda: told.append("stop now"))
     ready: Future[None] = Future()
-    obeying = asyncio.create_task(ControlChannel(theirs.detach(), 3).obey(Hello("127.0.0.1", None, 10), orders, ready))
+    obeying = asyncio.create_task(
+        ControlChannel(theirs.detach(), 3).obey(WorkerHello("127.0.0.1", None, 10), orders, ready)
+    )
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    assert from_worker.decode(await read_frame(reader) or b"") == Hello("127.0.0.1", None, 10)
-    writer.write(frame(Ask(7)) + frame(Order("stop now")))
-    assert from_worker.decode(await read_frame(reader) or b"") == Answer(7, report)
+    assert from_worker.decode(await read_frame(reader) or b"") == WorkerHello("127.0.0.1", None, 10)
+    writer.write(frame(HealthRequest(7)) + frame(Order("stop now")))
+    assert from_worker.decode(await read_frame(reader) or b"") == HealthAnswer(7, report)
     writer.close()
     await writer.wait_closed()
     await asyncio.wait_for(obeying, 30)

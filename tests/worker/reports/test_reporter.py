@@ -178,7 +178,7 @@ def test_acks_of_an_unreachable_shard_delay_no_others_and_arrive_later(told: Tel
     assert turned.reports.undelivered_count == 0
 
 
-def test_no_ack_of_an_unreachable_shard_rides_on_a_claim(told: Tell) -> None:
+def test_a_dequeue_carries_no_acks_of_an_unreachable_shard(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a", "2")
@@ -191,7 +191,7 @@ def test_no_ack_of_an_unreachable_shard_rides_on_a_claim(told: Tell) -> None:
     told(story)
 
 
-def test_an_ack_rides_again_once_its_shard_is_back(told: Tell) -> None:
+def test_a_dequeue_carries_acks_again_once_their_shard_is_reachable(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a", "2")

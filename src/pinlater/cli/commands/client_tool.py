@@ -11,14 +11,13 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.load_generator import IntervalReader, LoadPlan, LoadRun, Meter
-from pinlater.cli.load_generator import Mode as LoadMode
+from pinlater.cli.load_generator import IntervalReader, LoadMode, LoadPlan, LoadRun, Meter
 from pinlater.client import AsyncClient, JobInfo, JobState
 
 _CONNECTIONS_MAX = 64
 
 
-class Mode(str, Enum):  # noqa: UP042 - the option's words
+class ToolMode(str, Enum):  # noqa: UP042 - the option's words
     """What the tool does."""
 
     CREATE = "create"
@@ -33,7 +32,7 @@ class Mode(str, Enum):  # noqa: UP042 - the option's words
 def client_tool(
     host: Annotated[str, typer.Option("--host", help="The server's host.", show_default=False)],
     port: Annotated[int, typer.Option("--port", help="The server's Thrift port.", show_default=False)],
-    mode: Annotated[Mode, typer.Option("--mode", help="What to do.", show_default=False)],
+    mode: Annotated[ToolMode, typer.Option("--mode", help="What to do.", show_default=False)],
     queue: Annotated[str | None, typer.Option("--queue", help="Needed in all modes but get_queue_names.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Queries at a time.")] = 1,
     batch_size: Annotated[int, typer.Option("--batch_size", min=1, help="Jobs a query.")] = 1,
@@ -49,9 +48,9 @@ def client_tool(
     Example: pinlater client-tool --host localhost --port 9010 --mode enqueue --queue emails --num_queries 100
     """
     client = options.client_for(f"{host}:{port}", options.TIMEOUT_S, connections=min(concurrency, _CONNECTIONS_MAX))
-    name = _needed("--queue", queue) if mode is not Mode.GET_QUEUE_NAMES else ""
+    name = _needed("--queue", queue) if mode is not ToolMode.GET_QUEUE_NAMES else ""
     with exits.reported():
-        if mode in (Mode.ENQUEUE, Mode.DEQUEUE):
+        if mode in (ToolMode.ENQUEUE, ToolMode.DEQUEUE):
             plan = LoadPlan(
                 LoadMode(mode.value),
                 name,
@@ -65,9 +64,9 @@ def client_tool(
             failed = asyncio.run(_load(client, plan))
             if failed.last_error is not None:
                 raise failed.last_error
-        elif mode is Mode.LOOKUP:
+        elif mode is ToolMode.LOOKUP:
             asyncio.run(_look_up(client, _needed("--job_descriptor", job_descriptor)))
-        elif mode is Mode.GET_JOB_COUNT:
+        elif mode is ToolMode.GET_JOB_COUNT:
             future = count_future_jobs.strip().lower() == "true"
             asyncio.run(_count(client, name, JobState(job_state), priority, future))
         else:
@@ -80,12 +79,12 @@ def _needed(option: str, value: str | None) -> str:
     return value
 
 
-async def _ask(client: AsyncClient, mode: Mode, queue: str) -> None:
+async def _ask(client: AsyncClient, mode: ToolMode, queue: str) -> None:
     async with client:
-        if mode is Mode.CREATE:
+        if mode is ToolMode.CREATE:
             await client.create_queue(queue)
             output.print_lines([f"Created queue: {queue}"])
-        elif mode is Mode.CHECK_DEQUEUE:
+        elif mode is ToolMode.CHECK_DEQUEUE:
             available = len((await client.dequeue(queue, 1, dry_run=True)).jobs)
             output.print_lines([f"Jobs available for dequeue: {available}"])
         else:

@@ -11,8 +11,8 @@ import typer
 
 from pinlater.cli import options, output
 from pinlater.cli.cluster_answers import (
-    Answer,
     Server,
+    ServerAnswer,
     as_json,
     owners_of_queue,
     problems,
@@ -54,7 +54,7 @@ def status(
     Example: pinlater cluster status --queue emails --server a:9010,b:9010
     """
 
-    async def ask(client: AsyncClient) -> Sequence[Answer]:
+    async def ask(client: AsyncClient) -> Sequence[ServerAnswer]:
         found = await asyncio.gather(*(_ask(str(address), timeout) for address in client.servers))
         errors = [error for _, error in found if error is not None]
         if len(errors) == len(found):
@@ -79,12 +79,12 @@ def status(
         typer.echo(f"warning: {problem}", err=True)
 
 
-async def _ask(address: str, timeout_s: float) -> tuple[Answer, PinLaterError | None]:
+async def _ask(address: str, timeout_s: float) -> tuple[ServerAnswer, PinLaterError | None]:
     try:
         async with options.client_for(address, timeout_s) as client:
-            return Answer(address, await client.cluster()), None
+            return ServerAnswer(address, await client.cluster()), None
     except PinLaterError as error:
-        return Answer(address, None, error.message), error
+        return ServerAnswer(address, None, error.message), error
 
 
 def _print_servers(servers: Sequence[Server]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from pinlater.cli import options
 from pinlater.cli.commands.retry_failed import Changed, Limit, change_in_pieces, print_changed, print_number
-from pinlater.cli.commands.scan import Request, Wanted, scan_queue
+from pinlater.cli.commands.scan import JobCriteria, ScanFilter, scan_queue
 from pinlater.client import AsyncClient, Scanned
 
 
@@ -38,7 +38,7 @@ def delete_jobs(
         raise typer.BadParameter("give either --state or --descriptor")
 
     options.check_queue(queue, descriptor or [])
-    wanted = Wanted.of(task, options.headers_of(header or []) or {})
+    wanted = JobCriteria.of(task, options.headers_of(header or []) or {})
     if state is None and not wanted.of_any_task:
         raise typer.BadParameter("--descriptor excludes --task and --header")
 
@@ -48,7 +48,7 @@ def delete_jobs(
         incomplete = False
         for future in (False, True) if state is options.State.PENDING else (False,):
             left = limit - len(descriptors)
-            request = Request(state, priority, future, regex)
+            request = ScanFilter(state, priority, future, regex)
             found = await scan_queue(client, queue, request, wanted, left) if left else Scanned([], "", False)
             descriptors += [job.descriptor for job in found.jobs]
             incomplete |= found.incomplete

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.load_generator import IntervalReader, LoadPlan, LoadRun, Meter, Mode
+from pinlater.cli.load_generator import IntervalReader, LoadMode, LoadPlan, LoadRun, Meter
 from pinlater.client import AsyncClient
 
 _CONNECTIONS_MAX = 64
@@ -22,7 +22,7 @@ _LOOK_S = 1.0
 
 
 def load(
-    mode: Annotated[Mode, typer.Option("--mode", help="What a query is.")] = Mode.ENQUEUE,
+    mode: Annotated[LoadMode, typer.Option("--mode", help="What a query is.")] = LoadMode.ENQUEUE,
     queue: Annotated[str, typer.Option("--queue", help="Made if it isn't there.")] = "load_test",
     num_queries: Annotated[int, typer.Option("--num-queries", help="Queries in all; -1: no end.")] = 1000,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Jobs a query.")] = 1,

@@ -10,7 +10,7 @@ import typer
 
 from pinlater.cli import options, output
 from pinlater.cli.commands.run_now import print_runs, run_all
-from pinlater.cli.commands.scan import Request, Wanted, scan_queue
+from pinlater.cli.commands.scan import JobCriteria, ScanFilter, scan_queue
 from pinlater.client import AsyncClient, JobState, Outcome
 
 _PIECE = 500
@@ -52,7 +52,7 @@ def retry_failed(
         print_runs(runs, json)
         return
 
-    wanted = Wanted.of(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
+    wanted = JobCriteria.of(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
     retry = _Retry(queue, priority, attempts, run_after_ms, limit)
     if wanted.of_any_task and regex is None:
         retried = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
@@ -87,9 +87,9 @@ class _Retry(NamedTuple):
         """How many are FAILED now."""
         return await client.count(self.queue, JobState.FAILED, priority=self.priority)
 
-    async def chosen(self, client: AsyncClient, wanted: Wanted, regex: str | None, as_json: bool) -> Changed:
+    async def chosen(self, client: AsyncClient, wanted: JobCriteria, regex: str | None, as_json: bool) -> Changed:
         """Those that `scan` shows, the newest first."""
-        request = Request(options.State.FAILED, self.priority, regex=regex)
+        request = ScanFilter(options.State.FAILED, self.priority, regex=regex)
         found = await scan_queue(client, self.queue, request, wanted, self.limit)
 
         async def retry(piece: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ _START, _END = "0", "-1"
 _PAGE_JOBS, _LOOKED_AT_MAX = 500, 100_000
 
 
-class Wanted(NamedTuple):
+class JobCriteria(NamedTuple):
     """Of which tasks a job must be, and what headers it must have, to be shown; no tasks: of any."""
 
     tasks: frozenset[str]
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
     skip_cancelled: bool = False
 
     @classmethod
-    def of(cls, tasks: list[str] | None, headers: dict[str, str], *, skip_cancelled: bool = False) -> Wanted:
+    def of(cls, tasks: list[str] | None, headers: dict[str, str], *, skip_cancelled: bool = False) -> JobCriteria:
         return cls(frozenset(tasks or ()), headers, skip_cancelled)
 
     @property
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
         return all(job.headers.get(name) == value for name, value in self.headers.items())
 
 
-class Request(NamedTuple):
+class ScanFilter(NamedTuple):
     """What the server chooses by."""
 
     state: options.State
@@ -70,7 +70,7 @@ class Request(NamedTuple):
         )
 
 
-class Found(NamedTuple):
+class ScannedQueues(NamedTuple):
     """Jobs of all queues; `cut`: the limit was reached before the end of several queues, which have no continuation."""
 
     scanned: Scanned
@@ -101,10 +101,10 @@ def scan(
     """
     if after != _START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
-    request = Request(state, priority, future, regex, body)
-    wanted = Wanted.of(task, options.headers_of(header or []) or {})
+    request = ScanFilter(state, priority, future, regex, body)
+    wanted = JobCriteria.of(task, options.headers_of(header or []) or {})
 
-    async def ask(client: AsyncClient) -> Found:
+    async def ask(client: AsyncClient) -> ScannedQueues:
         names = queues or await client.queue_names()
         return await _scan_all(client, names, request, wanted, limit, after)
 
@@ -126,8 +126,8 @@ def scan(
 
 
 async def _scan_all(
-    client: AsyncClient, queues: Sequence[str], request: Request, wanted: Wanted, limit: int, after: str
-) -> Found:
+    client: AsyncClient, queues: Sequence[str], request: ScanFilter, wanted: JobCriteria, limit: int, after: str
+) -> ScannedQueues:
     """One queue after the other, up to `limit` jobs together. The continuation is the only queue's."""
     jobs: list[JobInfo] = []
     incomplete = cut = False
@@ -143,11 +143,11 @@ async def _scan_all(
             continuation = found.continuation
         else:
             cut |= found.continuation != _END
-    return Found(Scanned(jobs, continuation, incomplete), cut)
+    return ScannedQueues(Scanned(jobs, continuation, incomplete), cut)
 
 
 async def scan_queue(
-    client: AsyncClient, queue: str, request: Request, wanted: Wanted, limit: int, after: str = _START
+    client: AsyncClient, queue: str, request: ScanFilter, wanted: JobCriteria, limit: int, after: str = _START
 ) -> Scanned:
     """Up to `limit` jobs that fit, newest first; incomplete if it stopped earlier, since it looked at too many."""
     if wanted.fits_all:

@@ -160,10 +160,10 @@ async def _run(
 
 
 def _supervise(command: list[str], processes: int, reload: bool) -> int:
-    from pinlater.worker._supervisor.supervisor import Supervisor
+    from pinlater.worker._supervisor.supervisor import WorkerSupervisor
 
     folder = Path.cwd() if reload else None
-    return asyncio.run(Supervisor(command, processes, reload=folder).run())
+    return asyncio.run(WorkerSupervisor(command, processes, reload=folder).run())
 
 
 def _command_of_one(context: typer.Context, application: str) -> list[str]:

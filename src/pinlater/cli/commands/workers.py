@@ -13,7 +13,7 @@ from pinlater.client import AsyncClient, JobState
 _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
 
 
-class Found(NamedTuple):
+class WorkersFound(NamedTuple):
     """Numbers by worker and queue. `incomplete`: a shard was unreachable, or more jobs are held than one look counts."""
 
     holds: Counter[tuple[str, str]]
@@ -35,7 +35,7 @@ def workers(
     Example: pinlater workers emails --server a:9010,b:9010
     """
 
-    async def ask(client: AsyncClient) -> Found:
+    async def ask(client: AsyncClient) -> WorkersFound:
         holds, incomplete = await _holders(client, queues or [])
         waits: Counter[tuple[str, str]] = Counter()
         for address in client.servers:
@@ -43,7 +43,7 @@ def workers(
                 for poll in await one.waiting_dequeues():
                     if not queues or poll.queue in queues:
                         waits[poll.source, poll.queue] += poll.number
-        return Found(holds, waits, incomplete)
+        return WorkersFound(holds, waits, incomplete)
 
     found = options.ask(server, timeout, ask)
     rows = [(*key, found.holds[key], found.waits[key]) for key in sorted({*found.holds, *found.waits})]

@@ -13,7 +13,7 @@ _ADDRESS = re.compile(
 )
 
 
-class Address(NamedTuple):
+class SentinelAddress(NamedTuple):
     """Host and port of a listener."""
 
     host: str
@@ -23,14 +23,14 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_addresses(texts: Sequence[str], default_port: int) -> tuple[Address, ...]:
+def parse_addresses(texts: Sequence[str], default_port: int) -> tuple[SentinelAddress, ...]:
     """Each text holds one, or several with commas between them. Raises `ValueError` in words, without the text."""
     return tuple(_address(part, default_port) for text in texts for part in text.split(","))
 
 
-def _address(text: str, default_port: int) -> Address:
+def _address(text: str, default_port: int) -> SentinelAddress:
     found = _ADDRESS.fullmatch(text.strip())
     port = default_port if found is None or found["port"] is None else int(found["port"])
     if found is None or not 1 <= port <= 65_535:
         raise ValueError("has an address of a Sentinel that is not HOST:PORT")
-    return Address(found["six"] or found["host"], port)
+    return SentinelAddress(found["six"] or found["host"], port)

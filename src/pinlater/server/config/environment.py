@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pinlater.server.config.errors import did_you_mean
 from pinlater.server.config.schema import ENV_PREFIX, Key, keys
-from pinlater.server.config.sources import Given, Origin, Source
+from pinlater.server.config.sources import Given, Origin, SettingsSource
 
 OTHER_VARIABLES = frozenset({"PINLATER_CONFIG", "PINLATER_SERVERS"})
 """Variables that the command line and the client read themselves."""
@@ -33,7 +33,7 @@ def is_reserved(variable: str) -> bool:
     return variable == "PINLATER_PORT" or variable.startswith(("PINLATER_PORT_", "PINLATER_SERVICE_"))
 
 
-def read_environment(env: Mapping[str, str], ignored: frozenset[str] = OTHER_VARIABLES) -> Source:
+def read_environment(env: Mapping[str, str], ignored: frozenset[str] = OTHER_VARIABLES) -> SettingsSource:
     """What the environment says. An empty value means not set."""
     known = variables()
     given: dict[str, Given] = {}
@@ -50,7 +50,7 @@ def read_environment(env: Mapping[str, str], ignored: frozenset[str] = OTHER_VAR
             )
         else:
             given[key.path] = Given(key.path, value, Origin("environment", name))
-    return Source(given, (), tuple(warnings))
+    return SettingsSource(given, (), tuple(warnings))
 
 
 def _by_kubernetes(name: str, value: str, key: Key | None) -> bool:

@@ -45,7 +45,7 @@ class RateLimitFile:
         return self._file.refresh()
 
 
-class ServerSetFile:
+class ServerCountFile:
     """How many servers share the queues' limits. Raises `FileBroken` if the file can't be read at the start.
 
     An empty file is ignored, since a program that writes it may empty it first; at the start it counts as one server.

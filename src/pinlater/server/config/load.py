@@ -15,9 +15,9 @@ from pinlater.server.config.checks import check_together, warnings_about
 from pinlater.server.config.environment import OTHER_VARIABLES, read_environment
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.original import read_original
-from pinlater.server.config.schema import Key, Kind, keys, nearest_key, tables
+from pinlater.server.config.schema import Key, ValueKind, keys, nearest_key, tables
 from pinlater.server.config.settings import INHERITED, SHARED, Settings
-from pinlater.server.config.sources import Given, Origin, Source
+from pinlater.server.config.sources import Given, Origin, SettingsSource
 from pinlater.server.config.toml_file import read_toml
 from pinlater.server.config.values import read_value
 
@@ -49,7 +49,7 @@ def load(
     sources = [
         _read_flags(flags or {}),
         read_environment(env, ignored_variables),
-        _read_file(Path(path)) if path else Source({}),
+        _read_file(Path(path)) if path else SettingsSource({}),
     ]
     problems = [problem for source in sources for problem in source.problems]
     values, origins = _layer(sources, problems)
@@ -62,7 +62,7 @@ def load(
     return Loaded(settings, origins, (*warnings, *warnings_about(settings)))
 
 
-def _read_flags(flags: Mapping[str, object]) -> Source:
+def _read_flags(flags: Mapping[str, object]) -> SettingsSource:
     by_name = {key.path.replace(".", "_"): key for key in keys().values()}
     given: dict[str, Given] = {}
     problems: list[str] = []
@@ -74,27 +74,27 @@ def _read_flags(flags: Mapping[str, object]) -> Source:
             given[key.path] = value
         elif value is not None and value != "":
             given[key.path] = Given(key.path, value, Origin("flag", key.flag))
-    return Source(given, tuple(problems))
+    return SettingsSource(given, tuple(problems))
 
 
-def _read_file(path: Path) -> Source:
+def _read_file(path: Path) -> SettingsSource:
     """The settings file; its suffix says which of the two languages it is in. Java's is in Latin-1 if it isn't UTF-8."""
     readers = {".toml": read_toml, ".properties": read_original}
     reader = readers.get(path.suffix)
     if reader is None:
-        return Source({}, (f"{path}: a settings file ends in .toml or .properties",))
+        return SettingsSource({}, (f"{path}: a settings file ends in .toml or .properties",))
     try:
         content = path.read_bytes()
         return reader(path, content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         if reader is read_original:
             return reader(path, content.decode("latin-1"))
-        return Source({}, (f"{path}: not text in UTF-8",))
+        return SettingsSource({}, (f"{path}: not text in UTF-8",))
     except OSError as error:
-        return Source({}, (f"{path}: can't be read: {error.strerror or error}",))
+        return SettingsSource({}, (f"{path}: can't be read: {error.strerror or error}",))
 
 
-def _layer(sources: Iterable[Source], problems: list[str]) -> tuple[dict[str, object], dict[str, Origin]]:
+def _layer(sources: Iterable[SettingsSource], problems: list[str]) -> tuple[dict[str, object], dict[str, Origin]]:
     """The value of each key from the first source that sets it, and where it came from; a key that is not set may take another's value.
 
     Values of the later sources are checked too, except for a store, because one that is not used need not exist here.
@@ -104,7 +104,7 @@ def _layer(sources: Iterable[Source], problems: list[str]) -> tuple[dict[str, ob
     for source in sources:
         for path, item in source.given.items():
             key = keys()[path]
-            if path in origins and key.kind is Kind.STORE:
+            if path in origins and key.kind is ValueKind.STORE:
                 continue
             value = _read(key, item, problems)
             if path not in origins:

@@ -17,7 +17,7 @@ from typing import Any
 from pinlater.server.config.entry_words import check_words, master_of, optional_flag, optional_text, read_document
 from pinlater.server.config.mysql_url import MysqlUrl
 from pinlater.server.config.shard_place import ShardPlace
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _NUMBER_MAX = 999_999_999
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Entry:
+class MysqlEntry:
     """A replica set of the shard file. What it leaves out is None."""
 
     key: str
@@ -41,7 +41,7 @@ class Entry:
     tls: bool | None
 
     def __repr__(self) -> str:
-        return f"Entry({self.key})"
+        return f"MysqlEntry({self.key})"
 
 
 class MysqlShards:
@@ -51,7 +51,7 @@ class MysqlShards:
         self.password_file = settings.password_file
         self._settings = settings
 
-    def parse(self, content: bytes) -> Sequence[Entry]:
+    def parse(self, content: bytes) -> Sequence[MysqlEntry]:
         """What the shard file says. Raises ValueError that names the key."""
         return parse(content, self._settings)
 
@@ -61,7 +61,7 @@ class MysqlShards:
             raise TypeError(f"no URL of ours: {url}")
         user, password = self._login(url.user, url.password, from_file)
         database = url.database or self._settings.database_of("1")
-        return ShardPlace("1", "", Endpoint(url.host, url.port, user, password, database, url.socket, url.tls))
+        return ShardPlace("1", "", MysqlEndpoint(url.host, url.port, user, password, database, url.socket, url.tls))
 
     def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterator[ShardPlace]:
         """All of them, in the entries' order."""
@@ -69,7 +69,7 @@ class MysqlShards:
             user, password = self._login(entry.user, entry.password, from_file)
             for name in shard_names(entry.number, self._settings.databases_per_server):
                 database = self._settings.database_of(name)
-                where = Endpoint(entry.host, entry.port, user, password, database, entry.socket, entry.tls)
+                where = MysqlEndpoint(entry.host, entry.port, user, password, database, entry.socket, entry.tls)
                 yield ShardPlace(name, entry.key, where, not entry.dequeue_only)
 
     def _login(self, user: str | None, password: str | None, from_file: str | None) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def shard_names(number: int, databases: int) -> list[str]:
     return [f"{number}d{database}" if database else str(number) for database in range(databases)]
 
 
-def parse(content: bytes, settings: MysqlSettings) -> Sequence[Entry]:
+def parse(content: bytes, settings: MysqlSettings) -> Sequence[MysqlEntry]:
     """The entries in the order of their numbers. Raises ValueError that names the key."""
     document = read_document(content)
     if isinstance(document.get("shards"), list) and not settings.host_prefix:
@@ -120,13 +120,13 @@ def _numbered(document: Mapping[str, Any], prefix: str | None) -> Iterator[tuple
         yield key, number
 
 
-def _entry(key: str, number: int, value: Any) -> Entry:
+def _entry(key: str, number: int, value: Any) -> MysqlEntry:
     if not isinstance(value, dict):
         raise ValueError(f"{key!r} is no object with master, user and passwd")  # noqa: TRY004
     check_words(key, value, FIELDS)
     socket, master = optional_text(key, value, "socket"), value.get("master")
     host, port = ("localhost", 3306) if master is None and socket is not None else master_of(key, master)
-    return Entry(
+    return MysqlEntry(
         key=key,
         number=number,
         host=host,

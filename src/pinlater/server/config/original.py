@@ -16,7 +16,7 @@ from pinlater.server.config.errors import did_you_mean
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.properties import PropertiesInvalid, Property, parse_properties
 from pinlater.server.config.schema import ENV_PREFIX, keys
-from pinlater.server.config.sources import Given, Origin, Source
+from pinlater.server.config.sources import Given, Origin, SettingsSource
 
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?", re.ASCII)
 
@@ -96,12 +96,12 @@ def known_names() -> set[str]:
     return {*SAME, *REPLACED, *STORE_KEYS, *SERVER_SET_KEYS, *own_names()}
 
 
-def read_original(path: Path, text: str) -> Source:
+def read_original(path: Path, text: str) -> SettingsSource:
     """What the file says, in our keys and units."""
     try:
         entries = {entry.key: entry for entry in parse_properties(text)}
     except PropertiesInvalid as error:
-        return Source({}, (f"{path}:{error.line}: {error}",))
+        return SettingsSource({}, (f"{path}:{error.line}: {error}",))
     return _Reading(path, entries).source()
 
 
@@ -120,10 +120,10 @@ class _Reading:
         self._problems: list[str] = []
         self._warnings: list[str] = []
 
-    def source(self) -> Source:
+    def source(self) -> SettingsSource:
         given = [*self._own(), *self._translated(), *self._store(), *self._server_set()]
         self._unknown()
-        return Source({item.path: item for item in given}, tuple(self._problems), tuple(self._warnings))
+        return SettingsSource({item.path: item for item in given}, tuple(self._problems), tuple(self._warnings))
 
     def _own(self) -> Iterator[Given]:
         for name, path in own_names().items():

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pinlater.server.config.addresses import SENTINEL_PORT, Address, parse_addresses
+from pinlater.server.config.addresses import SENTINEL_PORT, SentinelAddress, parse_addresses
 from pinlater.server.config.entry_words import check_words, master_of, optional_flag, optional_text, read_document
 from pinlater.server.config.redis_url import DATABASE_MAX, RedisUrl
 from pinlater.server.config.shard_place import ShardPlace
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Entry:
+class RedisEntry:
     """A shard of the file. What it leaves out is None or empty."""
 
     name: str
@@ -40,11 +40,11 @@ class Entry:
     db: int
     socket: str | None
     tls: bool | None
-    sentinels: tuple[Address, ...]
+    sentinels: tuple[SentinelAddress, ...]
     master: str | None
 
     def __repr__(self) -> str:
-        return f"Entry({self.name})"
+        return f"RedisEntry({self.name})"
 
 
 class RedisShards:
@@ -54,7 +54,7 @@ class RedisShards:
         self.password_file = settings.password_file
         self._settings = settings
 
-    def parse(self, content: bytes) -> Sequence[Entry]:
+    def parse(self, content: bytes) -> Sequence[RedisEntry]:
         """What the shard file says. Raises ValueError that names the shard."""
         return parse(content, self._settings)
 
@@ -87,17 +87,17 @@ class RedisShards:
         return user or self._settings.user, next((one for one in given if one is not None), "")
 
 
-def default_sentinels(settings: RedisSettings) -> tuple[Address, ...]:
+def default_sentinels(settings: RedisSettings) -> tuple[SentinelAddress, ...]:
     """The addresses of `redis.sentinels`. Raises ValueError."""
     return parse_addresses(settings.sentinels, SENTINEL_PORT)
 
 
-def parse(content: bytes, settings: RedisSettings) -> Sequence[Entry]:
+def parse(content: bytes, settings: RedisSettings) -> Sequence[RedisEntry]:
     """The entries in the file's order. Raises ValueError that names the shard."""
     shards = read_document(content).get("shards")
     if not isinstance(shards, list):
         raise ValueError('it has no list "shards", as a file of Redis shards has')  # noqa: TRY004
-    found: dict[str, Entry] = {}
+    found: dict[str, RedisEntry] = {}
     for number, value in enumerate(shards, 1):
         entry = _entry(number, value, settings)
         if entry.name in found:
@@ -108,7 +108,7 @@ def parse(content: bytes, settings: RedisSettings) -> Sequence[Entry]:
     return list(found.values())
 
 
-def _entry(number: int, value: Any, settings: RedisSettings) -> Entry:
+def _entry(number: int, value: Any, settings: RedisSettings) -> RedisEntry:
     place = f"shard {number} of the list"
     if not isinstance(value, dict):
         raise ValueError(f"{place} is no object with name and shardConfig")  # noqa: TRY004
@@ -132,7 +132,7 @@ def _entry(number: int, value: Any, settings: RedisSettings) -> Entry:
         raise ValueError(f"{name!r} has a socket and a sentinelMaster: only one of them can be where Redis is")
     named_elsewhere = socket is not None or master is not None
     host, port = ("", 6379) if named_elsewhere else master_of(name, config.get("master"))
-    return Entry(
+    return RedisEntry(
         name=name,
         host=host,
         port=port,
@@ -147,7 +147,7 @@ def _entry(number: int, value: Any, settings: RedisSettings) -> Entry:
     )
 
 
-def _sentinels(name: str, config: Mapping[str, Any]) -> tuple[Address, ...]:
+def _sentinels(name: str, config: Mapping[str, Any]) -> tuple[SentinelAddress, ...]:
     found = config.get("sentinels")
     if found is None:
         return ()

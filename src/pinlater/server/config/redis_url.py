@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pinlater.server.config.addresses import SENTINEL_PORT, Address, parse_addresses
+from pinlater.server.config.addresses import SENTINEL_PORT, SentinelAddress, parse_addresses
 from pinlater.server.config.url_parts import UrlKind, check_host, decoded, named_socket, single, take_apart
 
 DATABASE_MAX = 1_000_000
@@ -31,7 +31,7 @@ class RedisUrl:
     db: int = 0
     socket: str | None = None
     tls: bool | None = None
-    sentinels: tuple[Address, ...] = ()
+    sentinels: tuple[SentinelAddress, ...] = ()
     master: str | None = None
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.config.notes import NOTES
 from pinlater.server.config.original import REPLACED, SAME
-from pinlater.server.config.schema import TEN_YEARS_MS, Key, Kind, keys, tables
+from pinlater.server.config.schema import TEN_YEARS_MS, Key, ValueKind, keys, tables
 from pinlater.server.config.settings import INHERITED, Settings
 
 _HEAD = """\
@@ -92,7 +92,7 @@ def _default_text(key: Key) -> str:
 def _range_text(key: Key) -> str:
     if key.choices:
         return ", ".join(key.choices)
-    if key.kind not in (Kind.INT, Kind.FLOAT):
+    if key.kind not in (ValueKind.INT, ValueKind.FLOAT):
         return str(key.kind.value)
     if key.most in (math.inf, I64_MAX):
         return f"{key.least:,} or more"

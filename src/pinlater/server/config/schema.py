@@ -25,7 +25,7 @@ ENV_PREFIX = "PINLATER_"
 TEN_YEARS_MS = 10 * 366 * 86_400_000
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a value can be. The text is how a message calls it."""
 
     INT = "a whole number"
@@ -37,14 +37,14 @@ class Kind(Enum):
     LIST = "a list of texts"
 
 
-_KINDS: Mapping[object, Kind] = {
-    int: Kind.INT,
-    float: Kind.FLOAT,
-    bool: Kind.BOOL,
-    str: Kind.TEXT,
-    Path: Kind.PATH,
-    StoreLocation: Kind.STORE,
-    tuple[str, ...]: Kind.LIST,
+_KINDS: Mapping[object, ValueKind] = {
+    int: ValueKind.INT,
+    float: ValueKind.FLOAT,
+    bool: ValueKind.BOOL,
+    str: ValueKind.TEXT,
+    Path: ValueKind.PATH,
+    StoreLocation: ValueKind.STORE,
+    tuple[str, ...]: ValueKind.LIST,
 }
 
 
@@ -53,7 +53,7 @@ class Key(NamedTuple):
 
     table: str
     field: str
-    kind: Kind
+    kind: ValueKind
     default: object
     least: float
     most: float
@@ -129,22 +129,22 @@ def _key(table: str, item: Field[Any], hint: object) -> Key:
     )
 
 
-def _kind(hint: object, name: str) -> tuple[Kind, tuple[str, ...]]:
+def _kind(hint: object, name: str) -> tuple[ValueKind, tuple[str, ...]]:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
     if typing.get_origin(hint) is typing.Literal:
-        return Kind.TEXT, typing.get_args(hint)
+        return ValueKind.TEXT, typing.get_args(hint)
     try:
         return _KINDS[hint], ()
     except (KeyError, TypeError):
         raise TypeError(f"setting {name} has a type that no file can hold: {hint}") from None
 
 
-def _range(name: str, kind: Kind, default: object) -> tuple[float, float]:
+def _range(name: str, kind: ValueKind, default: object) -> tuple[float, float]:
     """What the name and the type say."""
-    if kind is Kind.BOOL:
+    if kind is ValueKind.BOOL:
         return 0, 1
-    if kind is Kind.FLOAT:
+    if kind is ValueKind.FLOAT:
         return 0, TEN_YEARS_MS // 1000 if name.endswith("_s") else math.inf
     if name == "port" or name.endswith("_port"):
         return 0, 65_535

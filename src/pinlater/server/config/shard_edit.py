@@ -20,7 +20,7 @@ _FLAG = "dequeueOnly"
 _LIST, _CONFIG = "shards", "shardConfig"
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """A member of an object in the text: its name begins at `start`, its value goes from `value` to `end`. Of a list the name is empty."""
 
     name: str
@@ -117,7 +117,7 @@ def read_text(path: Path) -> str:
 # --- where things stand -------------------------------------------------------------------------------------------------
 
 
-def _entries(text: str, key: str) -> tuple[Sequence[Member], int]:
+def _entries(text: str, key: str) -> tuple[Sequence[JsonMember], int]:
     """All entries, and which of them is called `key`."""
     document = _understood(text)
     if _is_list(document):
@@ -135,14 +135,14 @@ def _is_list(document: Mapping[str, Any]) -> bool:
     return isinstance(document.get(_LIST), list)
 
 
-def _member(text: str, brace: int, name: str) -> Member:
+def _member(text: str, brace: int, name: str) -> JsonMember:
     return next(member for member in _members(text, brace) if member.name == name)
 
 
-def _members(text: str, brace: int) -> list[Member]:
+def _members(text: str, brace: int) -> list[JsonMember]:
     """Of the object that begins at `brace`, in order. The text has been understood before, so it is JSON."""
     decoder = json.JSONDecoder()
-    found: list[Member] = []
+    found: list[JsonMember] = []
     at = _behind_space(text, brace + 1)
     while text[at] != "}":
         if text[at] == ",":
@@ -150,21 +150,21 @@ def _members(text: str, brace: int) -> list[Member]:
         name, colon = decoder.raw_decode(text, at)
         value = _behind_space(text, _behind_space(text, colon) + 1)
         _, end = decoder.raw_decode(text, value)
-        found.append(Member(name, at, value, end))
+        found.append(JsonMember(name, at, value, end))
         at = _behind_space(text, end)
     return found
 
 
-def _elements(text: str, bracket: int) -> list[Member]:
+def _elements(text: str, bracket: int) -> list[JsonMember]:
     """Of the list that begins at `bracket`, in order."""
     decoder = json.JSONDecoder()
-    found: list[Member] = []
+    found: list[JsonMember] = []
     at = _behind_space(text, bracket + 1)
     while text[at] != "]":
         if text[at] == ",":
             at = _behind_space(text, at + 1)
         _, end = decoder.raw_decode(text, at)
-        found.append(Member("", at, at, end))
+        found.append(JsonMember("", at, at, end))
         at = _behind_space(text, end)
     return found
 

@@ -30,7 +30,7 @@ class Given(NamedTuple):
     fault: str = ""
 
 
-class Source(NamedTuple):
+class SettingsSource(NamedTuple):
     """All that one source says, with what is wrong with it."""
 
     given: Mapping[str, Given]

@@ -13,20 +13,20 @@ from pathlib import Path
 
 from pinlater.server.config.errors import did_you_mean
 from pinlater.server.config.schema import keys, nearest_key, tables
-from pinlater.server.config.sources import Given, Origin, Source
+from pinlater.server.config.sources import Given, Origin, SettingsSource
 
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\s\"'-]+?)\s*\]")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 
-def read_toml(path: Path, text: str) -> Source:
+def read_toml(path: Path, text: str) -> SettingsSource:
     """What the file says. Unknown keys and broken syntax are problems."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return Source({}, (f"{path}: not valid TOML: {error}",))
+        return SettingsSource({}, (f"{path}: not valid TOML: {error}",))
     except RecursionError:
-        return Source({}, (f"{path}: not valid TOML: nested too deeply",))
+        return SettingsSource({}, (f"{path}: not valid TOML: nested too deeply",))
     lines = _lines(text)
     given: dict[str, Given] = {}
     problems: list[str] = []
@@ -37,7 +37,7 @@ def read_toml(path: Path, text: str) -> Source:
             problems.append(f"{place}: {problem}")
         elif raw != "":
             given[name] = Given(name, raw, Origin("file", f"{place}: {name}"), path.parent)
-    return Source(given, tuple(problems))
+    return SettingsSource(given, tuple(problems))
 
 
 def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.durations import duration_ms
 from pinlater.server.config.paths import resolved
-from pinlater.server.config.schema import Key, Kind
+from pinlater.server.config.schema import Key, ValueKind
 from pinlater.server.config.store import StoreLocation, parse_store, without_password
 from pinlater.server.config.units import size_bytes
 
@@ -108,14 +108,14 @@ def _read_list(key: Key, raw: object, _base: Path | None) -> tuple[str, ...]:
     raise ValueError(_not_a(key, raw))
 
 
-_READERS: Mapping[Kind, Callable[[Key, object, Path | None], object]] = {
-    Kind.INT: _read_int,
-    Kind.FLOAT: _read_float,
-    Kind.BOOL: _read_bool,
-    Kind.TEXT: _read_text,
-    Kind.PATH: _read_path,
-    Kind.STORE: _read_store,
-    Kind.LIST: _read_list,
+_READERS: Mapping[ValueKind, Callable[[Key, object, Path | None], object]] = {
+    ValueKind.INT: _read_int,
+    ValueKind.FLOAT: _read_float,
+    ValueKind.BOOL: _read_bool,
+    ValueKind.TEXT: _read_text,
+    ValueKind.PATH: _read_path,
+    ValueKind.STORE: _read_store,
+    ValueKind.LIST: _read_list,
 }
 
 
@@ -134,7 +134,7 @@ def _shown(key: Key, raw: object, complaint: str) -> str:
     """The complaint with the value in front; secrets stay out of it."""
     if key.secret:
         return f"the value {complaint}"
-    shown = without_password(str(raw)) if key.kind is Kind.STORE else str(raw)
+    shown = without_password(str(raw)) if key.kind is ValueKind.STORE else str(raw)
     return f"{shown[:80]!r} {complaint}"
 
 

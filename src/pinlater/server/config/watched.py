@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from pinlater.server.config.files import RateLimitFile, ServerSetFile
+from pinlater.server.config.files import RateLimitFile, ServerCountFile
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import ShardSource
 from pinlater.server.config.shard_place import ShardPlace
@@ -16,7 +16,7 @@ class WatchedFiles:
 
     def __init__(self, settings: Settings) -> None:
         self._limits = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None
-        self._servers = ServerSetFile(settings.server_set_file) if settings.server_set_file else None
+        self._servers = ServerCountFile(settings.server_set_file) if settings.server_set_file else None
         self._shards = ShardSource(settings) if settings.store.is_sharded else None
         self.broken: Mapping[str, float] = {}
 
@@ -46,7 +46,7 @@ class WatchedFiles:
         self.broken = {key: file.last_error is not None for key, file in files.items()}
         return bool(changed - {"store"})
 
-    def _by_key(self) -> Mapping[str, RateLimitFile | ServerSetFile | ShardSource]:
+    def _by_key(self) -> Mapping[str, RateLimitFile | ServerCountFile | ShardSource]:
         """By the key of the settings that names them."""
         files = {"queue_limits_file": self._limits, "server_set_file": self._servers, "store": self._shards}
         return {key: file for key, file in files.items() if file is not None}

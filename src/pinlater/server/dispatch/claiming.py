@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, Holder
+from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
 from pinlater.server.dispatch.waiters import Waiters
 from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer
@@ -26,7 +26,7 @@ class FromShard(NamedTuple):
     """Jobs claimed from one shard by one call, and the token of that claim ('' for jobs that are only shown)."""
 
     shard: str
-    jobs: Sequence[ClaimedJob]
+    jobs: Sequence[HandedOutJob]
     token: str
 
 

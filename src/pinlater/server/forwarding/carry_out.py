@@ -14,21 +14,21 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import NewJob
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import InsertRequest
 
-_LANES: Mapping[Kind, Callable[[ShardLanes], Lane[Any, Any]]] = {
-    Kind.INSERT: attrgetter("insert"),
-    Kind.CLAIM: attrgetter("claim"),
-    Kind.FINISH: attrgetter("finish"),
-    Kind.EXTEND: attrgetter("extend"),
-    Kind.CHECKPOINT: attrgetter("checkpoint"),
-    Kind.RELEASE: attrgetter("release"),
+_LANES: Mapping[CallKind, Callable[[ShardLanes], Lane[Any, Any]]] = {
+    CallKind.INSERT: attrgetter("insert"),
+    CallKind.CLAIM: attrgetter("claim"),
+    CallKind.FINISH: attrgetter("finish"),
+    CallKind.EXTEND: attrgetter("extend"),
+    CallKind.CHECKPOINT: attrgetter("checkpoint"),
+    CallKind.RELEASE: attrgetter("release"),
 }
 # The items of these are single requests; those of the others are one list for their lane.
-_SINGLE = frozenset({Kind.INSERT, Kind.CLAIM})
+_SINGLE = frozenset({CallKind.INSERT, CallKind.CLAIM})
 
 
 class CarryOut:
@@ -37,7 +37,9 @@ class CarryOut:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    def __call__(self, kind: Kind, shard: str, items: Sequence[Any], begin_by_ms: int) -> asyncio.Future[Sequence[Any]]:
+    def __call__(
+        self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int
+    ) -> asyncio.Future[Sequence[Any]]:
         """A future of an answer for each item, errors among them as values; it may fail as a whole."""
         if self._shards.clock.now_ms() > begin_by_ms:
             return _failed(ShardConnectionFailed("The request came too late to the server that owns the queue"))
@@ -52,7 +54,7 @@ class CarryOut:
                 return lane.submit(items)
             except PinLaterError as error:
                 return _failed(error)
-        if kind is Kind.INSERT:
+        if kind is CallKind.INSERT:
             items = [_prepared(here, request, begin_by_ms) for request in items]
         together = _Together(len(items))
         for index, item in enumerate(items):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed, TooManyWaiting
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -108,7 +108,7 @@ class ForwardLane(Generic[Item, Result]):
     def __init__(
         self,
         sender: Sender,
-        kind: Kind,
+        kind: CallKind,
         shard: str,
         *,
         takes_lists: bool,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.slices import SLICES
 from pinlater.server.forwarding.forward_lane import ForwardLane
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.forwarding.peer_connection import PeerConnection
 from pinlater.server.forwarding.traffic import TrafficByServer
 from pinlater.server.forwarding.unconfirmed_claims import Lost
@@ -135,16 +135,16 @@ class Forwarding:
             if undelivered is not None:
                 undelivered(name, request, claimed)
 
-        def lane(kind: Kind, *, takes_lists: bool = True, **more: Any) -> ForwardLane[Any, Any]:
+        def lane(kind: CallKind, *, takes_lists: bool = True, **more: Any) -> ForwardLane[Any, Any]:
             return ForwardLane(connection, kind, name, takes_lists=takes_lists, **more)
 
         return ForwardLanes(
-            lane(Kind.INSERT, takes_lists=False, size_of=_body_bytes),
-            lane(Kind.CLAIM, takes_lists=False, orphaned=orphaned),
-            lane(Kind.FINISH),
-            lane(Kind.EXTEND),
-            lane(Kind.CHECKPOINT),
-            lane(Kind.RELEASE),
+            lane(CallKind.INSERT, takes_lists=False, size_of=_body_bytes),
+            lane(CallKind.CLAIM, takes_lists=False, orphaned=orphaned),
+            lane(CallKind.FINISH),
+            lane(CallKind.EXTEND),
+            lane(CallKind.CHECKPOINT),
+            lane(CallKind.RELEASE),
         )
 
     # --- connections --------------------------------------------------------------------------------------------------------

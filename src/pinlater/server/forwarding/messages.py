@@ -17,7 +17,16 @@ import msgspec
 from pinlater.domain import errors
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.shard_lanes import ClaimRequest
-from pinlater.server.storage.values import NO_END_MS, Ack, Acked, Checkpoint, Claimed, ClaimRef, Inserted, InsertRequest
+from pinlater.server.storage.values import (
+    NO_END_MS,
+    Acked,
+    Claimed,
+    ClaimRef,
+    Inserted,
+    InsertRequest,
+    JobAck,
+    JobCheckpoint,
+)
 
 VERSION = 1
 LENGTH_BYTES = 4
@@ -28,7 +37,7 @@ _length = Struct(">I")
 T = TypeVar("T")
 
 
-class Kind(IntEnum):
+class CallKind(IntEnum):
     """The calls that are forwarded: those of the lanes."""
 
     INSERT = 0
@@ -84,20 +93,20 @@ _count = msgspec.msgpack.Decoder(int)
 _names = msgspec.msgpack.Decoder(list[str])
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
-    Kind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
-    Kind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
-    Kind.FINISH: msgspec.msgpack.Decoder(list[Ack]),
-    Kind.EXTEND: msgspec.msgpack.Decoder(list[ClaimRef]),
-    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[Checkpoint]),
-    Kind.RELEASE: msgspec.msgpack.Decoder(list[ClaimRef]),
+    CallKind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
+    CallKind.CLAIM: msgspec.msgpack.Decoder(list[ClaimRequest]),
+    CallKind.FINISH: msgspec.msgpack.Decoder(list[JobAck]),
+    CallKind.EXTEND: msgspec.msgpack.Decoder(list[ClaimRef]),
+    CallKind.CHECKPOINT: msgspec.msgpack.Decoder(list[JobCheckpoint]),
+    CallKind.RELEASE: msgspec.msgpack.Decoder(list[ClaimRef]),
 }
 _answers: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
-    Kind.INSERT: msgspec.msgpack.Decoder(list[Inserted | None]),
-    Kind.CLAIM: msgspec.msgpack.Decoder(list[Claimed | None]),
-    Kind.FINISH: msgspec.msgpack.Decoder(list[Acked | None]),
-    Kind.EXTEND: msgspec.msgpack.Decoder(list[Acked | None]),
-    Kind.CHECKPOINT: msgspec.msgpack.Decoder(list[Acked | None]),
-    Kind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.INSERT: msgspec.msgpack.Decoder(list[Inserted | None]),
+    CallKind.CLAIM: msgspec.msgpack.Decoder(list[Claimed | None]),
+    CallKind.FINISH: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.EXTEND: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.CHECKPOINT: msgspec.msgpack.Decoder(list[Acked | None]),
+    CallKind.RELEASE: msgspec.msgpack.Decoder(list[Acked | None]),
 }
 _NONE = msgspec.Raw(_encoder.encode([]))
 LOOK_AT_OWNERS = Part(LOOK, LOOK, "", _NONE, NO_END_MS)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.forwarding import handshake, messages
 from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, Kind, PartAnswer
+from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, CallKind, PartAnswer
 from pinlater.server.forwarding.traffic import Traffic, TrafficByServer
 from pinlater.server.forwarding.unconfirmed_claims import (
     AnsweredClaims,
@@ -43,9 +43,9 @@ _GOODBYE_S = 0.5
 _LOOK_S = 0.01
 
 # Carries out the items of a part, or none if its time is over: a future of an answer for each, errors among them as values.
-CarryOut = Callable[[Kind, str, Sequence[Any], int], "asyncio.Future[Sequence[Any]]"]
+CarryOut = Callable[[CallKind, str, Sequence[Any], int], "asyncio.Future[Sequence[Any]]"]
 # Answers that could not be sent.
-Undelivered = Callable[[Kind, str, Sequence[Any], Sequence[Any]], None]
+Undelivered = Callable[[CallKind, str, Sequence[Any], Sequence[Any]], None]
 
 
 class PeerListener:
@@ -99,7 +99,7 @@ class PeerListener:
 
     def give_back(self, claims: AnsweredClaims) -> None:
         """Claims whose answer did not come."""
-        self.undelivered(Kind.CLAIM, claims.shard, claims.requests, claims.answers)
+        self.undelivered(CallKind.CLAIM, claims.shard, claims.requests, claims.answers)
 
     def settle(self, lost: Sequence[Lost]) -> None:
         """A server has connected again, and says what came over its connections before."""
@@ -169,7 +169,7 @@ class _Answered(NamedTuple):
     """A part that has been carried out."""
 
     number: int
-    kind: Kind
+    kind: CallKind
     shard: str
     items: Sequence[Any]
     done: asyncio.Future[Sequence[Any]]
@@ -240,7 +240,7 @@ class _Incoming(asyncio.Protocol):
                 self._listener.look(self.address)
                 continue
             items = messages.items_of(part)
-            kind = Kind(part.kind)
+            kind = CallKind(part.kind)
             self._taken.count(kind, len(items))
             self._unanswered_bytes += share
             self._under_way += 1
@@ -253,7 +253,13 @@ class _Incoming(asyncio.Protocol):
         self._read_or_not()
 
     def _answer(
-        self, done: asyncio.Future[Sequence[Any]], number: int, kind: Kind, shard: str, items: Sequence[Any], size: int
+        self,
+        done: asyncio.Future[Sequence[Any]],
+        number: int,
+        kind: CallKind,
+        shard: str,
+        items: Sequence[Any],
+        size: int,
     ) -> None:
         self._under_way -= 1
         self._unanswered_bytes -= size
@@ -279,7 +285,7 @@ class _Incoming(asyncio.Protocol):
 
     def _note_unconfirmed(self, answered: _Answered) -> None:
         self._answers += 1
-        if answered.kind is Kind.CLAIM and answered.done.exception() is None:
+        if answered.kind is CallKind.CLAIM and answered.done.exception() is None:
             self._unconfirmed.add(AnsweredClaims(self._answers, answered.shard, answered.items, answered.done.result()))
 
     def _give_back(self) -> None:

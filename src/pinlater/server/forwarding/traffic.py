@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 
 # The most servers with numbers of their own; beyond it, those of the server that connected longest ago are dropped.
 SERVERS_MAX = 256
@@ -17,11 +17,11 @@ class Traffic:
 
     def __init__(self, whole: Traffic | None = None) -> None:
         self._whole = whole
-        self.calls = [0] * len(Kind)  # by kind
-        self.items = [0] * len(Kind)
+        self.calls = [0] * len(CallKind)  # by kind
+        self.items = [0] * len(CallKind)
         self.lost = 0
 
-    def count(self, kind: Kind, items: int) -> None:
+    def count(self, kind: CallKind, items: int) -> None:
         """One more call."""
         self.calls[kind] += 1
         self.items[kind] += items
@@ -57,4 +57,4 @@ class TrafficByServer:
 
     def items_by_kind(self) -> Mapping[str, float]:
         """Of all servers."""
-        return {kind.name.lower(): float(self.whole.items[kind]) for kind in Kind}
+        return {kind.name.lower(): float(self.whole.items[kind]) for kind in CallKind}

@@ -16,11 +16,11 @@ from pinlater.server.http.connection import HttpConnection
 from pinlater.server.http.messages import BadRequest, Request, Response, text_response
 from pinlater.server.http.routing import HostCheck, Router
 from pinlater.server.http.settings import HttpSettings
-from pinlater.server.http.status import OneServer, Readiness, Source, StatusPages
+from pinlater.server.http.status import OneServer, Readiness, StatusPages, StatusSource
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.settings import QUEUE_SERIES_MAX
 
-__all__ = ["HttpServer", "OneServer", "Readiness", "Source"]
+__all__ = ["HttpServer", "OneServer", "Readiness", "StatusSource"]
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class HttpServer:
         self,
         settings: HttpSettings,
         metrics: Metrics,
-        source: Source,
+        source: StatusSource,
         *,
         extra_routes: Callable[[Router], None] | None = None,
         queue_series_max: int = QUEUE_SERIES_MAX,

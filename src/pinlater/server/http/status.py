@@ -33,7 +33,7 @@ class Readiness(NamedTuple):
     reasons: tuple[str, ...] = ()
 
 
-class Source(Protocol):
+class StatusSource(Protocol):
     """What the pages show: one server, or several processes as one."""
 
     async def look(self, *, last_minute: bool) -> Callable[[], Numbers]:
@@ -91,7 +91,7 @@ class OneServer:
 class StatusPages:
     """The handlers; `add_to` says which path each of them answers."""
 
-    def __init__(self, source: Source, renderer: Executor, queue_series_max: int) -> None:
+    def __init__(self, source: StatusSource, renderer: Executor, queue_series_max: int) -> None:
         self._source = source
         self._queue_series_max = queue_series_max
         self._renderer = renderer
@@ -131,7 +131,7 @@ class StatusPages:
 
         def render() -> tuple[bytes, str]:
             reading, gauges, _, counts = only_busiest(numbers(), self._queue_series_max)
-            return prometheus.render(prometheus.Page(reading, gauges, counts, processes), accept)
+            return prometheus.render(prometheus.MetricsPage(reading, gauges, counts, processes), accept)
 
         body, content_type = await self._render(render)
         return Response(200, content_type, body)

@@ -15,7 +15,7 @@ _WINDOW_SECONDS = 60.0
 _ROWS_A_TURN = 2_000
 
 
-class Totals(NamedTuple):
+class QueueTotals(NamedTuple):
     """A queue's totals since it was made, all priorities together."""
 
     enqueued: int = 0
@@ -25,7 +25,7 @@ class Totals(NamedTuple):
     retried: int = 0
 
 
-_NOTHING = Totals()
+_NOTHING = QueueTotals()
 
 
 class RateSampler:
@@ -34,7 +34,7 @@ class RateSampler:
     def __init__(self, shards: Shards, clock: Clock) -> None:
         self._shards = shards
         self._clock = clock
-        self._samples: deque[tuple[float, Mapping[str, Totals]]] = deque()
+        self._samples: deque[tuple[float, Mapping[str, QueueTotals]]] = deque()
         self._newest: dict[str, Sequence[QueueCounts]] = {}  # of each shard
         self.counts: list[QueueCounts] = []
 
@@ -69,11 +69,11 @@ class RateSampler:
                 merged.add(rows[start : start + _ROWS_A_TURN])
                 await asyncio.sleep(0)
         counts = merged.rows()
-        totals: dict[str, Totals] = {}
+        totals: dict[str, QueueTotals] = {}
         for start in range(0, len(counts), _ROWS_A_TURN):
             for row in counts[start : start + _ROWS_A_TURN]:
                 before = totals.get(row.queue, _NOTHING)
-                totals[row.queue] = Totals(
+                totals[row.queue] = QueueTotals(
                     before.enqueued + row.enqueued_total,
                     before.claimed + row.claimed_total,
                     before.succeeded + row.succeeded_total,
@@ -93,5 +93,5 @@ class RateSampler:
             return Rates()
         (start, before), (end, after) = self._samples[0], self._samples[-1]
         seconds = max(0.001, end - start)
-        old, new = before.get(queue, Totals()), after.get(queue, Totals())
+        old, new = before.get(queue, QueueTotals()), after.get(queue, QueueTotals())
         return Rates(*(max(0, b - a) / seconds for a, b in zip(old, new, strict=True)))

@@ -25,7 +25,7 @@ class Periodic(NamedTuple):
     run: Callable[[], Awaitable[float | None]]
 
 
-class Runner:
+class MaintenanceRunner:
     """Runs all of them until stopped."""
 
     def __init__(self, work: Sequence[Periodic], metrics: Metrics, random: Random) -> None:

@@ -26,7 +26,7 @@ _PAUSE_SECONDS_MIN = 0.005
 
 
 class Sweeps:
-    """The bounded pieces of work that `Runner` runs."""
+    """The bounded pieces of work that `MaintenanceRunner` runs."""
 
     def __init__(
         self,

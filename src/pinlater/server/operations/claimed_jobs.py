@@ -32,9 +32,7 @@ from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobKey, raise_error
-from pinlater.server.storage.values import Ack as StoredAck
-from pinlater.server.storage.values import Checkpoint as StoredCheckpoint
+from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -180,8 +178,8 @@ class ClaimedJobs:
 
         source = kept_source(caller.source)
 
-        def order(item: Checkpoint, key: JobKey) -> StoredCheckpoint:
-            return StoredCheckpoint(
+        def order(item: Checkpoint, key: JobKey) -> JobCheckpoint:
+            return JobCheckpoint(
                 key,
                 source,
                 item.token,
@@ -308,12 +306,12 @@ def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[st
         logger.info("%s: and more jobs of the same request", event, extra=more)
 
 
-def _acks(items: Sequence[Ack], part: OnShard, delay_ms_max: int) -> list[StoredAck]:
+def _acks(items: Sequence[Ack], part: OnShard, delay_ms_max: int) -> list[JobAck]:
     """The part's acks, with retries due within the range of a time."""
     make = tuple.__new__  # quicker than a class's own call
     return [
         make(
-            StoredAck,
+            JobAck,
             (key, succeeded, token, addition, min(max(0, delay_ms), delay_ms_max), final, error_type, error_text),
         )
         for key, (_, succeeded, token, addition, delay_ms, final, error_type, error_text) in zip(

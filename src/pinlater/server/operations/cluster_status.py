@@ -9,7 +9,7 @@ from math import isinf
 from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, ForwardedCalls
 from pinlater.domain.slices import SLICES
 from pinlater.server.forwarding.forwarding import Forwarding
-from pinlater.server.forwarding.messages import Kind
+from pinlater.server.forwarding.messages import CallKind
 from pinlater.server.forwarding.traffic import Traffic, TrafficByServer
 from pinlater.server.ownership.ownership import Ownership
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -102,5 +102,5 @@ def _server(by_shard: Mapping[str, Member]) -> ClusterServer:
 def _by_kind(sent: Traffic, taken: Traffic) -> Sequence[ForwardedCalls]:
     return [
         ForwardedCalls(kind.name.lower(), sent.calls[kind], sent.items[kind], taken.calls[kind], taken.items[kind])
-        for kind in Kind
+        for kind in CallKind
     ]

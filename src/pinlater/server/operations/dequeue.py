@@ -14,7 +14,7 @@ from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings, answer_bytes_max
-from pinlater.server.operations.values import Caller, DequeueCommand, Dequeued
+from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.values import ClaimCall, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
@@ -46,7 +46,7 @@ class Dequeue:
         self._clock = clock
         self._settings = settings
 
-    async def dequeue(self, caller: Caller, command: DequeueCommand) -> Dequeued:
+    async def dequeue(self, caller: Caller, command: DequeueCommand) -> DequeueResult:
         """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
         fail alone, and their caller learns of it soon: the claim waits no longer than a second then."""
         _check(command)
@@ -66,9 +66,9 @@ class Dequeue:
                 wait_ms = _WAIT_WITH_ERRORS_MS
         limit = min(command.limit, self._settings.max_dequeue_limit)
         if command.dry_run:
-            return Dequeued(await self._peek(command, limit), results)
+            return DequeueResult(await self._peek(command, limit), results)
         if limit == 0:
-            return Dequeued((), results)
+            return DequeueResult((), results)
         settings = self._settings
         request = ClaimRequest(
             queue.name,
@@ -77,7 +77,7 @@ class Dequeue:
             command.coverage,
             wait_ms,
         )
-        return Dequeued(await self._claim(request), results)
+        return DequeueResult(await self._claim(request), results)
 
     async def _claim(self, request: ClaimRequest) -> list[FromShard]:
         metrics = self._metrics.queue(request.queue)

@@ -19,8 +19,8 @@ from pinlater.server.operations.addressing import (
 from pinlater.server.operations.merged_rows import (
     END,
     PAGE_ROWS,
-    Found,
     MergedRows,
+    ScannedRow,
     ScanPosition,
     page_of,
     parse_continuation,
@@ -30,7 +30,7 @@ from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.searches import SearchProcesses
 from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings, answer_bytes_max
 from pinlater.server.operations.turns import in_turns
-from pinlater.server.operations.values import JobFilter, ScanCommand, Scanned
+from pinlater.server.operations.values import JobFilter, ScanCommand, ScanResult
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
@@ -150,7 +150,7 @@ class Inspect:
 
     # --- scan -------------------------------------------------------------------------------------------------------------
 
-    async def scan(self, command: ScanCommand) -> Scanned:
+    async def scan(self, command: ScanCommand) -> ScanResult:
         """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
         if command.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {command.limit}")
@@ -159,10 +159,10 @@ class Inspect:
         limit = min(command.limit, self._settings.max_scan_limit)
         regex = await self.regex(command.filter)
         if limit == 0 or _names_none(command.filter):
-            return Scanned(())
+            return ScanResult(())
         jobs: list[tuple[str, StoredJob]] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
-        last: Found | None = None
+        last: ScannedRow | None = None
         seen = 0
         merged = self._merged("scanJobs", command.filter, after, limit, regex, bodies=command.bodies)
         async for found in merged.rows():
@@ -173,21 +173,21 @@ class Inspect:
                 if regex is not None and regex.exhausted:
                     if not command.paged:
                         raise regex.too_costly(seen)
-                    return Scanned(jobs, merged.continuation(found), incomplete=True)
+                    return ScanResult(jobs, merged.continuation(found), incomplete=True)
                 continue
             bytes_left -= _size(row.job, bodies=command.bodies)
             if bytes_left < 0 and jobs:
-                return Scanned(jobs, merged.continuation(last) if command.paged else END, incomplete=True)
+                return ScanResult(jobs, merged.continuation(last) if command.paged else END, incomplete=True)
             job = row.job if command.bodies else row.job._replace(body=None)
             jobs.append((f"{job.queue}:s{found.shard}:p{job.priority}:{job.id}", job))
             last = found
             if len(jobs) >= limit:
-                return Scanned(jobs, merged.continuation(found) if command.paged else END, incomplete=merged.cut)
+                return ScanResult(jobs, merged.continuation(found) if command.paged else END, incomplete=merged.cut)
         if regex is not None and merged.unsearched:
             if not command.paged or last is None:
                 raise regex.too_costly(seen)
-            return Scanned(jobs, merged.continuation(last), incomplete=True)
-        return Scanned(jobs, incomplete=merged.cut)
+            return ScanResult(jobs, merged.continuation(last), incomplete=True)
+        return ScanResult(jobs, incomplete=merged.cut)
 
     async def regex(self, filter: JobFilter) -> BodyRegex | None:
         """The filter's regex with the budgets of a request. Raises `InvalidArgument`."""

@@ -26,7 +26,7 @@ _PAGE_BYTES_MIN = 256 * 1024
 _CONTINUATION = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})(?:\.(.{1,100}))?", re.ASCII)
 
 
-class Found(NamedTuple):
+class ScannedRow(NamedTuple):
     """A row of a scan, the shard it came from, and whether the regex, if there is one, is in its body."""
 
     shard: str
@@ -67,10 +67,10 @@ class _Stream:
         self._regex = regex
         self._after = first.after
         self._unsearched: list[PageRow] = []
-        self._found: deque[Found] = deque()
+        self._found: deque[ScannedRow] = deque()
         self._ended = False
 
-    async def next(self) -> Found | None:
+    async def next(self) -> ScannedRow | None:
         """The next row; None if there is none. Raises `_BudgetEnded` for one that could not be searched any more."""
         while not self._found:
             if not self._unsearched and not await self._read():
@@ -95,7 +95,7 @@ class _Stream:
         if not matches:
             raise _BudgetEnded
         self._found.extend(
-            Found(self.shard.name, row if match else PageRow(row.sort_ms, row.job._replace(body=None)), match)
+            ScannedRow(self.shard.name, row if match else PageRow(row.sort_ms, row.job._replace(body=None)), match)
             for row, match in zip(rows, matches, strict=False)
         )
         self._unsearched = rows[len(matches) :]
@@ -139,16 +139,16 @@ class MergedRows:
             for begin in [None if after is None else after.on(shard.name, alone=self._alone)]
             for priority in priorities
         ]
-        self._heap: list[tuple[int, int, str, int, Found]] = []
+        self._heap: list[tuple[int, int, str, int, ScannedRow]] = []
 
-    def continuation(self, last: Found | None) -> str:
+    def continuation(self, last: ScannedRow | None) -> str:
         """What a caller names to go on after this row. One shard alone gives a form that older servers read, too."""
         if last is None:
             return START
         place = f"{last.row.sort_ms}.{last.row.job.id}"
         return place if self._alone else f"{place}.{last.shard}"
 
-    async def rows(self) -> AsyncIterator[Found]:
+    async def rows(self) -> AsyncIterator[ScannedRow]:
         """Ends early if a budget of the regex ends. Raises `Unavailable` if every shard fails."""
         await asyncio.gather(*(self._push(number) for number in range(len(self._streams))))
         while self._heap and not self.unsearched:

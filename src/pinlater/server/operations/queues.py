@@ -25,7 +25,7 @@ from pinlater.server.operations.addressing import on_reachable, reachable
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import DUE_ROWS_MAX
-from pinlater.server.operations.values import QueueStats
+from pinlater.server.operations.values import QueueStatsResult
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.telemetry.metrics import Metrics
@@ -186,7 +186,7 @@ class Queues:
     def _is_old(self, began_s: float) -> bool:
         return self._clock.monotonic() - began_s > _YOUNG_S
 
-    async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
+    async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStatsResult]:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
         if len(names) > self._queue_cache.queues_max:
             raise InvalidArgument(
@@ -213,7 +213,7 @@ class Queues:
             for row in counted:
                 counts[row.queue].append(row)
             await asyncio.sleep(0)
-        stats: list[QueueStats] = []
+        stats: list[QueueStatsResult] = []
         for start in range(0, len(wanted), _QUEUES_A_TURN):
             stats += [
                 self._stats(name, merge_counts(counts[name]), incomplete)
@@ -236,13 +236,13 @@ class Queues:
             raise (grave or failures)[0]
         return [result for result in results if not isinstance(result, BaseException)]
 
-    def _stats(self, name: str, counts: Sequence[QueueCounts], incomplete: bool) -> QueueStats:
+    def _stats(self, name: str, counts: Sequence[QueueCounts], incomplete: bool) -> QueueStatsResult:
         queue = self._queue_cache.get(name)
         due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
         # A job's run-after may be any number, and the age must be one that the wire can say.
         oldest = min(I64_MAX, max(0, now_ms - min(due))) if due and min(due) <= now_ms else None
-        return QueueStats(
+        return QueueStatsResult(
             name,
             queue is not None and queue.paused,
             counts,

@@ -36,7 +36,7 @@ from pinlater.domain.errors import (
     adding,
 )
 from pinlater.domain.queue import Queue
-from pinlater.server.operations.doubtful_requests import DoubtfulRequests
+from pinlater.server.operations.unsettled_requests import UnsettledRequests
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
@@ -53,7 +53,7 @@ class KeyedRequest(NamedTuple):
     repeat: bool
 
 
-class Part(NamedTuple):
+class RequestPart(NamedTuple):
     """Jobs of a request that are stored together, by their positions. `unique`: a key of theirs, `home`: its home's name."""
 
     indices: Sequence[int]
@@ -62,10 +62,10 @@ class Part(NamedTuple):
     home: str | None = None
 
 
-class Stored(NamedTuple):
+class StoredPart(NamedTuple):
     """What became of a part, and on which shard."""
 
-    part: Part
+    part: RequestPart
     shard: str
     inserted: Inserted
 
@@ -79,7 +79,7 @@ class ShardRouter:
         self._insert = insert
         self._finish = finish
         self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
-        self._doubtful = DoubtfulRequests(clock.monotonic)
+        self._unsettled = UnsettledRequests(clock.monotonic)
 
     async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
@@ -117,9 +117,9 @@ class ShardRouter:
             mine.set_result(None)
 
     async def _enqueue_keyed(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest) -> Enqueued:
-        whole = Part(range(len(jobs)), request.key)
+        whole = RequestPart(range(len(jobs)), request.key)
         parts = _by_key(jobs, request.key)
-        found: list[Stored] = []
+        found: list[StoredPart] = []
         if request.repeat:
             found = await self._find(queue, whole, parts, request.fingerprint)
             if found and found[0].part is whole:
@@ -130,7 +130,9 @@ class ShardRouter:
             return await self._store_all(queue, jobs, now_ms, parts, request, found)
         return await self._enqueue_unique(queue, jobs, now_ms, parts, request, found)
 
-    async def _find(self, queue: Queue, whole: Part, parts: Sequence[Part], fingerprint: bytes) -> list[Stored]:
+    async def _find(
+        self, queue: Queue, whole: RequestPart, parts: Sequence[RequestPart], fingerprint: bytes
+    ) -> list[StoredPart]:
         """What is known of the request, on all shards that can hold it. Raises if that can't be said, and `RequestKeyConflict`."""
         wanted = [whole, *(part for part in parts if part.key != whole.key)]
         refs = [RequestRef(queue.name, part.key or "", fingerprint) for part in wanted]
@@ -145,7 +147,7 @@ class ShardRouter:
             return await self._ask(shard, lambda shard: shard.store.find_requests(refs, self._clock.now_ms()))
 
         answers = await asyncio.gather(*map(look, shards), return_exceptions=True)
-        found: dict[str | None, Stored] = {}
+        found: dict[str | None, StoredPart] = {}
         failure: Unavailable | None = None
         for shard, answer in zip(shards, answers, strict=True):
             if shard.name in late:
@@ -159,7 +161,7 @@ class ShardRouter:
                     if isinstance(known, PinLaterError):
                         raise known
                     if known is not None:
-                        found[part.key] = Stored(part, shard.name, known)
+                        found[part.key] = StoredPart(part, shard.name, known)
         if whole.key in found:
             return [found[whole.key]]
         if failure is not None and len(found) < len(parts):
@@ -188,9 +190,9 @@ class ShardRouter:
         queue: Queue,
         jobs: Sequence[Job],
         now_ms: int,
-        parts: Sequence[Part] | None,
+        parts: Sequence[RequestPart] | None,
         request: KeyedRequest | None,
-        found: list[Stored],
+        found: list[StoredPart],
     ) -> Enqueued:
         """`parts` None: by home. From here on the request goes by the map as it is now, whatever becomes of it."""
         places = self._shards.unique
@@ -214,7 +216,7 @@ class ShardRouter:
             places.end(epoch)
 
     async def _held_elsewhere(
-        self, queue: Queue, jobs: Sequence[Job], parts: Sequence[Part]
+        self, queue: Queue, jobs: Sequence[Job], parts: Sequence[RequestPart]
     ) -> dict[int, tuple[str, tuple[int, int]]]:
         """Jobs whose unique key is taken on another shard than its home: position → (shard, (id, priority))."""
         if self._shards.unique.settled:
@@ -259,9 +261,9 @@ class ShardRouter:
         queue: Queue,
         jobs: Sequence[Job],
         now_ms: int,
-        parts: Sequence[Part],
+        parts: Sequence[RequestPart],
         request: KeyedRequest | None,
-        found: list[Stored],
+        found: list[StoredPart],
     ) -> Enqueued:
         """Stores the parts, all at once. If one fails the error says which of the request's jobs are stored."""
         if len(parts) == 1 and not found:
@@ -269,7 +271,7 @@ class ShardRouter:
         results = await asyncio.gather(
             *(self._store(queue, jobs, now_ms, part, request) for part in parts), return_exceptions=True
         )
-        stored = [*found, *(result for result in results if isinstance(result, Stored))]
+        stored = [*found, *(result for result in results if isinstance(result, StoredPart))]
         for result in results:
             if isinstance(result, PinLaterError):
                 indices = sorted(index for one in stored for index in one.part.indices)
@@ -281,8 +283,8 @@ class ShardRouter:
         return self._answer(queue, jobs, stored)
 
     async def _store(
-        self, queue: Queue, jobs: Sequence[Job], now_ms: int, part: Part, request: KeyedRequest | None
-    ) -> Stored:
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, part: RequestPart, request: KeyedRequest | None
+    ) -> StoredPart:
         """One part, on its home; one without a home on another shard if the first has surely stored nothing."""
         chosen = jobs if len(part.indices) == len(jobs) else [jobs[index] for index in part.indices]
         if part.home is not None:
@@ -290,9 +292,9 @@ class ShardRouter:
             if home is None or not home.healthy:
                 raise out_of_reach(part.home)
             inserted = await self._insert(home, queue, chosen, now_ms, part.key, _fingerprint_of(request))
-            return Stored(part, home.name, inserted)
+            return StoredPart(part, home.name, inserted)
         done = await self._anywhere(queue, chosen, now_ms, part.key, request)
-        return Stored(part, *done)
+        return StoredPart(part, *done)
 
     async def _anywhere(
         self,
@@ -311,12 +313,12 @@ class ShardRouter:
         """
         shards = self._shards
         fingerprint = _fingerprint_of(request)
-        doubtful = None if key is None else self._doubtful.shard_of(queue.name, key)
-        if key is not None and doubtful is not None:
-            shard = self._shards.get(doubtful)
+        sent_to = None if key is None else self._unsettled.shard_of(queue.name, key)
+        if key is not None and sent_to is not None:
+            shard = self._shards.get(sent_to)
             if shard is None or not shard.healthy:
-                raise out_of_reach(doubtful)
-            return doubtful, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
+                raise out_of_reach(sent_to)
+            return sent_to, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
         repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]
         while True:
@@ -347,12 +349,12 @@ class ShardRouter:
             inserted = await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
         except (OutcomeUnknown, asyncio.CancelledError):
             if forwarded:
-                self._doubtful.note(queue.name, key, shard.name)
+                self._unsettled.note(queue.name, key, shard.name)
             raise
-        self._doubtful.settle(queue.name, key)
+        self._unsettled.settle(queue.name, key)
         return inserted
 
-    def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[Stored]) -> Enqueued:
+    def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[StoredPart]) -> Enqueued:
         """The parts' answers in the order of the request."""
         if len(stored) == 1 and len(stored[0].part.indices) == len(jobs):
             return self._finish(queue, jobs, stored[0].shard, stored[0].inserted)
@@ -387,25 +389,25 @@ def _fingerprint_of(request: KeyedRequest | None) -> bytes:
     return b"" if request is None else request.fingerprint
 
 
-def _held(index: int, place: tuple[str, tuple[int, int]]) -> Stored:
+def _held(index: int, place: tuple[str, tuple[int, int]]) -> StoredPart:
     shard, job = place
     job_id, _ = job
-    return Stored(Part([index]), shard, Inserted([job_id], {0: job}))
+    return StoredPart(RequestPart([index]), shard, Inserted([job_id], {0: job}))
 
 
-def _by_home(jobs: Sequence[Job], shards: Shards) -> list[Part]:
+def _by_home(jobs: Sequence[Job], shards: Shards) -> list[RequestPart]:
     """Without a request key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
     plain = [index for index, job in enumerate(jobs) if job.unique is None]
-    parts = [Part(plain)] if plain else []
+    parts = [RequestPart(plain)] if plain else []
     homes: dict[str, tuple[str, list[int]]] = {}
     for index, job in enumerate(jobs):
         if job.unique is not None:
             home = shards.home_of(job.unique.key).name
             homes.setdefault(home, (job.unique.key, []))[1].append(index)
-    return parts + [Part(indices, None, key) for key, indices in homes.values()]
+    return parts + [RequestPart(indices, None, key) for key, indices in homes.values()]
 
 
-def _by_key(jobs: Sequence[Job], request_key: str) -> list[Part]:
+def _by_key(jobs: Sequence[Job], request_key: str) -> list[RequestPart]:
     """With a request key: all of the request if nothing in it has a home, else each unique key's jobs by themselves and the rest."""
     groups: dict[str, list[int]] = {}
     plain: list[int] = []
@@ -415,12 +417,12 @@ def _by_key(jobs: Sequence[Job], request_key: str) -> list[Part]:
         else:
             groups.setdefault(job.unique.key, []).append(index)
     if not groups:
-        return [Part(plain, request_key)]
+        return [RequestPart(plain, request_key)]
     if len(groups) == 1 and not plain:
         [(key, indices)] = groups.items()
-        return [Part(indices, request_key, key)]
-    parts = [Part(indices, derived_key(request_key, key), key) for key, indices in groups.items()]
-    return ([Part(plain, derived_key(request_key, None))] if plain else []) + parts
+        return [RequestPart(indices, request_key, key)]
+    parts = [RequestPart(indices, derived_key(request_key, key), key) for key, indices in groups.items()]
+    return ([RequestPart(plain, derived_key(request_key, None))] if plain else []) + parts
 
 
 def derived_key(request_key: str, unique: str | None) -> str:

@@ -2,7 +2,8 @@
 Thrift nor SQL.
 
 A dequeue's jobs are still together by shard and claim here, a scan's jobs are what the store knows of them, and a queue's counts keep
-the name of their queue: the client's values of these names are made from what the wire says, an original server's gaps included.
+the name of their queue. The client has values of its own for these answers (`client.values`), which it makes from what the wire says,
+an original server's gaps included.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class DequeueCommand(NamedTuple):
     wait_ms: int = 0
 
 
-class Dequeued(NamedTuple):
+class DequeueResult(NamedTuple):
     """Jobs in the order to run them, by the claim that gave them, and the outcomes of the acks that rode along."""
 
     claimed: Sequence[FromShard]
@@ -61,7 +62,7 @@ class ScanCommand(NamedTuple):
     bodies: bool = False
 
 
-class Scanned(NamedTuple):
+class ScanResult(NamedTuple):
     """Jobs, newest first, each with its descriptor. `incomplete`: a shard or a time budget cut it short."""
 
     jobs: Sequence[tuple[str, StoredJob]]
@@ -69,7 +70,7 @@ class Scanned(NamedTuple):
     incomplete: bool = False
 
 
-class QueueStats(NamedTuple):
+class QueueStatsResult(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None."""
 
     queue: str

@@ -27,11 +27,11 @@ from pinlater.server.app import App
 from pinlater.server.config.files import FileBroken
 from pinlater.server.config.settings import Settings
 from pinlater.server.processes.control_channel import (
-    Answer,
-    Ask,
     Failed,
-    Hello,
     OtherVersion,
+    ServerHello,
+    StatusAnswer,
+    StatusRequest,
     Vitals,
     from_parent,
     receive_plan,
@@ -97,7 +97,7 @@ class _Child:
 
         def started() -> None:
             self._serves = True
-            writer.write(frame(Hello()))
+            writer.write(frame(ServerHello()))
 
         try:
             await run_until_stopped(self._app, self._stops, started)
@@ -108,7 +108,7 @@ class _Child:
     async def _obey(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (body := await read_frame(reader)) is not None:
             message = from_parent.decode(body)
-            if isinstance(message, Ask):
+            if isinstance(message, StatusRequest):
                 task = asyncio.create_task(self._answer(message, writer))
                 self._answers.add(task)
                 task.add_done_callback(self._answers.discard)
@@ -127,14 +127,14 @@ class _Child:
 
     # --- how it is ----------------------------------------------------------------------------------------------------------
 
-    async def _answer(self, ask: Ask, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, ask: StatusRequest, writer: asyncio.StreamWriter) -> None:
         app, vitals = self._app, self._vitals()
         if ask.numbers == "none":
-            answer = Answer(ask.number, vitals)
+            answer = StatusAnswer(ask.number, vitals)
         else:
             numbers = await look_in_turns(app.metrics, app.queue_counts(), last_minute=ask.numbers == "last minute")
             packed = await asyncio.get_running_loop().run_in_executor(self._packer, _pack, numbers)
-            answer = Answer(ask.number, vitals, ask.numbers == "all", msgspec.Raw(packed))
+            answer = StatusAnswer(ask.number, vitals, ask.numbers == "all", msgspec.Raw(packed))
         writer.write(frame(answer))
 
     def _vitals(self) -> Vitals:

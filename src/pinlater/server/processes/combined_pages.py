@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from pinlater.domain.clock import Clock
 from pinlater.server.http.status import Readiness
-from pinlater.server.processes.control_channel import Answer
+from pinlater.server.processes.control_channel import StatusAnswer
 from pinlater.server.processes.server_slot import ServerSlot
 from pinlater.server.telemetry.joining import join, join_readings, only_queues
 from pinlater.server.telemetry.metrics import Metrics
@@ -30,7 +30,7 @@ _unpack: msgspec.msgpack.Decoder[Numbers | None] = msgspec.msgpack.Decoder(Numbe
 
 
 class Joined:
-    """Implements `http.status.Source`. `state` is what the whole does: starting, ready, draining."""
+    """Implements `http.status.StatusSource`. `state` is what the whole does: starting, ready, draining."""
 
     def __init__(self, slots: Sequence[ServerSlot], metrics: Metrics, clock: Clock, state: Callable[[], str]) -> None:
         self._slots = slots
@@ -159,7 +159,7 @@ class Joined:
             "processes": [_process(slot, answer) for slot, answer in zip(self._slots, answers, strict=True)],
         }
 
-    async def _ask(self, numbers: Literal["none", "all", "last minute"]) -> list[Answer | None]:
+    async def _ask(self, numbers: Literal["none", "all", "last minute"]) -> list[StatusAnswer | None]:
         return await asyncio.gather(*(slot.ask(numbers) for slot in self._slots))
 
 
@@ -168,7 +168,7 @@ def _unpacked(packed: Iterable[msgspec.Raw | None]) -> list[Numbers]:
     return [numbers for numbers in found if numbers is not None]
 
 
-def _reasons(slots: Sequence[ServerSlot], answers: Sequence[Answer | None]) -> list[str]:
+def _reasons(slots: Sequence[ServerSlot], answers: Sequence[StatusAnswer | None]) -> list[str]:
     """Why which process is not as it should be; what all of them say is said once."""
     found: dict[str, list[int]] = {}
     for slot, answer in zip(slots, answers, strict=True):
@@ -179,7 +179,7 @@ def _reasons(slots: Sequence[ServerSlot], answers: Sequence[Answer | None]) -> l
     ]
 
 
-def _why(slot: ServerSlot, answer: Answer | None) -> Sequence[str]:
+def _why(slot: ServerSlot, answer: StatusAnswer | None) -> Sequence[str]:
     if answer is not None:
         return answer.vitals.reasons
     if slot.serves:
@@ -191,7 +191,7 @@ def _named(numbers: Sequence[int]) -> str:
     return ("process " if len(numbers) == 1 else "processes ") + ", ".join(map(str, numbers))
 
 
-def _process(slot: ServerSlot, answer: Answer | None) -> Mapping[str, object]:
+def _process(slot: ServerSlot, answer: StatusAnswer | None) -> Mapping[str, object]:
     known = {} if answer is None else answer.vitals.info
     return {
         "process": slot.number,

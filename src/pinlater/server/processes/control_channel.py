@@ -16,21 +16,21 @@ from pinlater.supervision.channel import LENGTH, Order, framed
 from pinlater.version import __version__
 
 
-class Plan(NamedTuple):
+class ProcessPlan(NamedTuple):
     """What a process is to be. `number` tells it from its siblings."""
 
     number: int
     settings: Settings
 
 
-class Ask(msgspec.Struct, frozen=True, tag=True):
+class StatusRequest(msgspec.Struct, frozen=True, tag="Ask"):
     """Parent to child: how are you, and with `numbers`, what have you counted since the start or in the last minute."""
 
     number: int
     numbers: Literal["none", "all", "last minute"]
 
 
-class Hello(msgspec.Struct, frozen=True, tag=True):
+class ServerHello(msgspec.Struct, frozen=True, tag="Hello"):
     """Child to parent: I serve."""
 
 
@@ -51,7 +51,7 @@ class Vitals(msgspec.Struct, frozen=True):
     garbage: list[dict[str, int]]
 
 
-class Answer(msgspec.Struct, frozen=True, tag=True):
+class StatusAnswer(msgspec.Struct, frozen=True, tag="Answer"):
     """Child to parent: to the ask of that number. `numbers` are `Numbers`, left packed until they are read."""
 
     number: int
@@ -60,20 +60,22 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     numbers: msgspec.Raw = msgspec.Raw(b"\xc0")
 
 
-from_parent: msgspec.msgpack.Decoder[Order | Ask] = msgspec.msgpack.Decoder(Order | Ask)
-from_child: msgspec.msgpack.Decoder[Hello | Failed | Answer] = msgspec.msgpack.Decoder(Hello | Failed | Answer)
+from_parent: msgspec.msgpack.Decoder[Order | StatusRequest] = msgspec.msgpack.Decoder(Order | StatusRequest)
+from_child: msgspec.msgpack.Decoder[ServerHello | Failed | StatusAnswer] = msgspec.msgpack.Decoder(
+    ServerHello | Failed | StatusAnswer
+)
 
 
 class OtherVersion(Exception):
     """The supervisor is of another version of this program than the process that it has started."""
 
 
-def plan_frame(plan: Plan, version: str = __version__) -> bytes:
+def plan_frame(plan: ProcessPlan, version: str = __version__) -> bytes:
     """The first frame. Settings are values of ours with paths and secrets in them; pickled, no form for them has to be kept up."""
     return framed(version.encode() + b"\n" + pickle.dumps(plan))
 
 
-def receive_plan(line: socket.socket) -> Plan:
+def receive_plan(line: socket.socket) -> ProcessPlan:
     """Waits for the first frame. Raises EOFError if the parent is gone, `OtherVersion` if it means another program."""
     (length,) = LENGTH.unpack(_receive(line, LENGTH.size))
     version, _, pickled = _receive(line, length).partition(b"\n")
@@ -81,7 +83,7 @@ def receive_plan(line: socket.socket) -> Plan:
         raise OtherVersion(
             f"the program is {__version__} now and was {version.decode()} when the supervisor started: restart the service"
         )
-    plan: Plan = pickle.loads(pickled)  # noqa: S301 - from our own parent, over a socket that no other process holds
+    plan: ProcessPlan = pickle.loads(pickled)  # noqa: S301 - from our own parent, over a socket that no other process holds
     return plan
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from pinlater.server.processes.control_channel import Answer, Ask, Failed, Hello, from_child
+from pinlater.server.processes.control_channel import Failed, ServerHello, StatusAnswer, StatusRequest, from_child
 from pinlater.supervision.channel import Order
 from pinlater.supervision.process_slot import ProcessSlot
 from pinlater.supervision.restarts import Next, next_start
@@ -25,7 +25,7 @@ class Timeouts(NamedTuple):
     stuck_s: float = 30.0
 
 
-class ServerSlot(ProcessSlot[Answer]):
+class ServerSlot(ProcessSlot[StatusAnswer]):
     """`plan` is the first frame for its process. Calls `ended` when a process has ended."""
 
     kind = "server process"
@@ -45,7 +45,7 @@ class ServerSlot(ProcessSlot[Answer]):
         self._stuck_s = timeouts.stuck_s
         self._silent_since_s: float | None = None  # monotonic
         self.served = asyncio.Event()  # a process of this slot has served
-        self.latest: Answer | None = None  # of the running process
+        self.latest: StatusAnswer | None = None  # of the running process
         self.latest_numbers: msgspec.Raw | None = None  # since its start
 
     def _channel_option(self, descriptor: int) -> str:
@@ -57,7 +57,7 @@ class ServerSlot(ProcessSlot[Answer]):
 
     def _received(self, body: bytes) -> None:
         message = from_child.decode(body)
-        if isinstance(message, Hello):
+        if isinstance(message, ServerHello):
             self._says_it_serves()
             self.served.set()
         elif isinstance(message, Failed):
@@ -78,9 +78,9 @@ class ServerSlot(ProcessSlot[Answer]):
             return None
         return next_start(code, lived_s, crashes, True, spread)
 
-    async def ask(self, numbers: Literal["none", "all", "last minute"] = "none") -> Answer | None:
+    async def ask(self, numbers: Literal["none", "all", "last minute"] = "none") -> StatusAnswer | None:
         """The state of the process; None if there is none or it doesn't answer in time."""
-        return await self._ask(lambda number: Ask(number, numbers))
+        return await self._ask(lambda number: StatusRequest(number, numbers))
 
     async def replace_if_stuck(self) -> None:
         """Kills a process that has not answered for too long: it would go on getting its share of the connections."""

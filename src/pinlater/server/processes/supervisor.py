@@ -21,7 +21,7 @@ from pinlater.server.app import listening
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.server import HttpServer
 from pinlater.server.processes.combined_pages import Joined
-from pinlater.server.processes.control_channel import Plan, plan_frame
+from pinlater.server.processes.control_channel import ProcessPlan, plan_frame
 from pinlater.server.processes.ports import reserved
 from pinlater.server.processes.server_slot import ServerSlot, Timeouts
 from pinlater.server.run import at_end_of_stdin
@@ -37,7 +37,7 @@ _EXTRA_S = 15.0
 _FAILED = 1
 
 
-class Supervisor:
+class ServerSupervisor:
     """Runs `settings.processes` of `command`, each with the option `--line`."""
 
     def __init__(self, settings: Settings, command: Sequence[str] = (), timeouts: Timeouts | None = None) -> None:
@@ -87,7 +87,7 @@ class Supervisor:
             http=dataclasses.replace(self._settings.http, port=self._http.port),
         )
         for number in range(settings.processes):
-            plan = plan_frame(Plan(number, settings))
+            plan = plan_frame(ProcessPlan(number, settings))
             slot = ServerSlot(number, self._command, plan, self._pages.ended, self._stopping, self._timeouts)
             self._slots.append(slot)
         background = [asyncio.create_task(self._watch()), asyncio.create_task(self._say_ready(port))]
@@ -131,7 +131,7 @@ class Supervisor:
 
 def serve(settings: Settings, *, stop_with_stdin: bool = False) -> int:
     """Serves until a signal comes. Returns the exit status. Raises OSError if it can't listen."""
-    return asyncio.run(Supervisor(settings).run(stop_with_stdin=stop_with_stdin))
+    return asyncio.run(ServerSupervisor(settings).run(stop_with_stdin=stop_with_stdin))
 
 
 def _command() -> list[str]:

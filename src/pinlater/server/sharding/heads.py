@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from pinlater.domain.clock import Clock
-from pinlater.domain.job import ClaimedJob
+from pinlater.domain.job import HandedOutJob
 
 _QUEUES_MAX = 20_000
 # A shard without due jobs is asked again after this time. Jobs come to it unseen.
@@ -27,7 +27,7 @@ class Heads:
         self._clock = clock
         self._by_queue: dict[str, dict[str, tuple[int, int]]] = {}
 
-    def note(self, queue: str, shard: str, jobs: Sequence[ClaimedJob]) -> None:
+    def note(self, queue: str, shard: str, jobs: Sequence[HandedOutJob]) -> None:
         """A claim gave these jobs."""
         heads = self._by_queue.get(queue)
         if heads is None:

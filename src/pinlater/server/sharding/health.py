@@ -35,7 +35,7 @@ def speaks_of_shard(error: PinLaterError | None) -> bool:
     )
 
 
-class Health:
+class ShardHealth:
     """One shard's. `spread` gives numbers in [0, 1) that keep servers from probing as one."""
 
     def __init__(

@@ -28,20 +28,20 @@ from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, Store
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
-from pinlater.server.sharding.health import Health, speaks_of_shard
+from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
 from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import InOrderStore, Shard, SharedStore
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
-    Checkpoint,
     ClaimCall,
     Claimed,
     ClaimOrder,
     ClaimRef,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
 )
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class ShardLanes:
         self.settings = settings or ShardingSettings()
         self.takes_enqueues = takes_enqueues
         self.closed_to_enqueues_at = None if takes_enqueues else clock.monotonic()
-        self.health = Health(self.settings, clock.monotonic, spread)
+        self.health = ShardHealth(self.settings, clock.monotonic, spread)
         self.healthy = True
         self.stalled = False  # a call has been under way for longer than it should
         self.opened = opened
@@ -177,13 +177,13 @@ class ShardLanes:
             weigh=lambda request: request.call.limit,
             orphaned=self._give_back,
         )
-        self.finish: Lane[Sequence[Ack], Sequence[Acked]] = self._groups(
+        self.finish: Lane[Sequence[JobAck], Sequence[Acked]] = self._groups(
             "finish", lambda acks, now_ms: self.unguarded.finish_jobs(acks, now_ms)
         )
         self.extend: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(
             "extend", lambda claims, now_ms: self.unguarded.extend_claims(claims, now_ms)
         )
-        self.checkpoint: Lane[Sequence[Checkpoint], Sequence[Acked | PinLaterError]] = self._groups(
+        self.checkpoint: Lane[Sequence[JobCheckpoint], Sequence[Acked | PinLaterError]] = self._groups(
             "checkpoint", lambda checkpoints, now_ms: self.unguarded.checkpoint_jobs(checkpoints, now_ms)
         )
         self.release: Lane[Sequence[ClaimRef], Sequence[Acked]] = self._groups(

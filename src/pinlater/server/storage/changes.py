@@ -16,7 +16,7 @@ Move = tuple[JobRecord, JobRecord]
 """A job that the call changed, before and after."""
 
 
-class Totals:
+class CallTotals:
     """What a call adds to the running totals of one queue and priority."""
 
     __slots__ = ("failed", "retried", "succeeded")
@@ -42,7 +42,7 @@ class Changes:
         self._loaded: dict[int, JobRecord] = {}
         self._now: dict[int, JobRecord] = {}
         self._queues: dict[int, str] = {}
-        self.totals: dict[tuple[int, int], Totals] = {}
+        self.totals: dict[tuple[int, int], CallTotals] = {}
 
     def add(self, job: JobRecord, queue: str = "") -> None:
         """A job as the store has it, and the name of its queue where keys are to be found (`find`)."""
@@ -73,7 +73,7 @@ class Changes:
             line = (job.queue_id, job.priority)
             totals = self.totals.get(line)
             if totals is None:
-                totals = self.totals[line] = Totals()
+                totals = self.totals[line] = CallTotals()
             totals.add(change.transition)
         return change.after
 

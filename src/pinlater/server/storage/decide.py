@@ -32,7 +32,7 @@ from pinlater.domain.transitions import (
 )
 from pinlater.server.storage.options import has_expired
 from pinlater.server.storage.record import JobRecord, later
-from pinlater.server.storage.values import Ack, Checkpoint, Requeue
+from pinlater.server.storage.values import JobAck, JobCheckpoint, Requeue
 
 # A tenth of what the standard library takes.
 _encode = msgspec.json.Encoder().encode
@@ -75,7 +75,7 @@ class Run(Struct, frozen=True):
     run_after_ms: int
 
 
-Happening = Ack | Heartbeat | Checkpoint | Release | Cancel | TimeOut | Expire | RetryFailed | Run
+Happening = JobAck | Heartbeat | JobCheckpoint | Release | Cancel | TimeOut | Expire | RetryFailed | Run
 
 
 class Change(Struct, frozen=True):
@@ -138,13 +138,13 @@ def event_of(job: JobRecord, happening: Happening) -> Event:
     event = _EVENTS.get(type(happening))
     if event is not None:
         return event
-    if isinstance(happening, Ack):
+    if isinstance(happening, JobAck):
         if happening.succeeded:
             return Event.SUCCEED
         return Event.FAIL if happening.final or job.attempts_remaining <= 1 else Event.RETRY
     if isinstance(happening, TimeOut):
         return Event.TIME_OUT_FAIL if job.attempts_remaining <= 1 else Event.TIME_OUT_RETRY
-    if isinstance(happening, Checkpoint) and happening.move_to_pending:
+    if isinstance(happening, JobCheckpoint) and happening.move_to_pending:
         return Event.CHECKPOINT_TO_PENDING
     return Event.CHECKPOINT
 
@@ -163,7 +163,7 @@ _EVENTS: dict[type, Event] = {
 # --- effects: what an event changes besides the state -----------------------------------------------------------------------------
 
 
-def _acked(job: JobRecord, ack: Ack, context: Context) -> Fields:
+def _acked(job: JobRecord, ack: JobAck, context: Context) -> Fields:
     """A success at the first attempt leaves no record of the attempt; a failure without an error keeps the error of the one before."""
     fields = Fields()
     if not ack.succeeded:
@@ -188,7 +188,7 @@ def _timed_out(job: JobRecord, _: TimeOut, context: Context) -> Fields:
     return fields
 
 
-def _checkpointed(job: JobRecord, progress: Checkpoint, context: Context) -> Fields:
+def _checkpointed(job: JobRecord, progress: JobCheckpoint, context: Context) -> Fields:
     """A checkpoint that keeps the claim also renews it."""
     fields = Fields() if progress.move_to_pending else _extended(job, Heartbeat(), context)
     fields["custom_status"] = context.rule.after_checkpoint(job.custom_status, progress.prepend_status)
@@ -247,9 +247,9 @@ def _run(job: JobRecord, run: Run, context: Context) -> Fields:
 
 
 _EFFECTS: dict[type, Callable[[JobRecord, Any, Context], Fields]] = {
-    Ack: _acked,
+    JobAck: _acked,
     TimeOut: _timed_out,
-    Checkpoint: _checkpointed,
+    JobCheckpoint: _checkpointed,
     Heartbeat: _extended,
     Release: _released,
     Cancel: _cancelled,

@@ -19,18 +19,18 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
     Capabilities,
-    Checkpoint,
     Claimed,
     ClaimOrder,
     ClaimRef,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Member,
     Owners,
@@ -61,12 +61,14 @@ class JobStore(Protocol):
         """Hands out due jobs. Errors as values: QueueNotFound."""
         ...
 
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         """Ends attempts. Only a job IN_PROGRESS changes. Two acks of one job in a call: the first counts."""
         ...
 
     # --- jobs in hand -----------------------------------------------------------------------------------------------------
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+    async def checkpoint_jobs(
+        self, checkpoints: Sequence[JobCheckpoint], now_ms: int
+    ) -> Sequence[Acked | PinLaterError]:
         """Saves progress and renews claims (deadline = now + the job's claim timeout).
 
         Errors as values: a body that the database behind the store takes in no statement.
@@ -112,7 +114,7 @@ class JobStore(Protocol):
     # --- looking ----------------------------------------------------------------------------------------------------------
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
+    ) -> Sequence[HandedOutJob] | PinLaterError:
         """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
         ...
 

@@ -14,23 +14,23 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Cancel, Happening, Heartbeat, Release, Run
 from pinlater.server.storage.options import has_expired
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.values import NOT_FOUND, Ack, Acked, Checkpoint, ClaimRef, JobKey, RunOrder
+from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, RunOrder
 
 APPLIED, ALREADY_FINAL, STALE_CLAIM = Outcome.APPLIED, Outcome.ALREADY_FINAL, Outcome.STALE_CLAIM
 SUCCEEDED = Acked(APPLIED, JobState.SUCCEEDED)
 
-Item = TypeVar("Item", Ack, Checkpoint, ClaimRef)
+Item = TypeVar("Item", JobAck, JobCheckpoint, ClaimRef)
 
 
-def finish(changes: Changes, acks: Sequence[Ack]) -> list[Acked]:
+def finish(changes: Changes, acks: Sequence[JobAck]) -> list[Acked]:
     """Ends attempts. An ack without a token applies to the claim of any holder."""
     return _apply(changes, acks, lambda ack: ack, lambda job, ack: ack.token is None or job.token == ack.token)
 
 
-def checkpoint(changes: Changes, checkpoints: Sequence[Checkpoint]) -> list[Acked]:
+def checkpoint(changes: Changes, checkpoints: Sequence[JobCheckpoint]) -> list[Acked]:
     """Fenced by the token, or by the source if there is no token."""
 
-    def allowed(job: JobRecord, progress: Checkpoint) -> bool:
+    def allowed(job: JobRecord, progress: JobCheckpoint) -> bool:
         if progress.token is not None:
             return job.token == progress.token
         return job.source == progress.source

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, Holder, JobState, NewJob, Outcome, StoredJob
+from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, Outcome, StoredJob
 from pinlater.domain.slices import SLICES
 
 
@@ -155,13 +155,13 @@ class Claimed(NamedTuple):
     `cut_short`: a due job stayed because of `bytes_together_max`; calls that got none may come again at once.
     """
 
-    jobs: Sequence[Sequence[ClaimedJob]]
+    jobs: Sequence[Sequence[HandedOutJob]]
     next_due_ms: int | None = None
     expired: int = 0
     cut_short: bool = False
 
 
-class Ack(NamedTuple):
+class JobAck(NamedTuple):
     """The end of an attempt. Without a token any holder's claim counts; with one, only its own."""
 
     key: JobKey
@@ -193,7 +193,7 @@ class Acked(NamedTuple):
 NOT_FOUND = Acked(Outcome.NOT_FOUND)
 
 
-class Checkpoint(NamedTuple):
+class JobCheckpoint(NamedTuple):
     """Progress of a job in hand. Fenced by `token`, or, without one, by `source` being equal to the holder's."""
 
     key: JobKey

@@ -25,7 +25,7 @@ from pinlater.server.telemetry.snapshots import Reading
 QueueCountsSource = Callable[[], Sequence[QueueCounts]]
 
 
-class Page(NamedTuple):
+class MetricsPage(NamedTuple):
     """What a page shows, read on the event loop."""
 
     reading: Reading
@@ -38,7 +38,7 @@ class Page(NamedTuple):
 class PinLaterCollector(Collector):
     """Gives one page's numbers as Prometheus' metric families."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: MetricsPage) -> None:
         self._page = page
 
     def collect(self) -> Iterator[Metric]:
@@ -52,7 +52,7 @@ class PinLaterCollector(Collector):
             yield _gauge(gauge)
 
 
-def render(page: Page, accept: str = "") -> tuple[bytes, str]:
+def render(page: MetricsPage, accept: str = "") -> tuple[bytes, str]:
     """The page and its content type: Prometheus' text, or OpenMetrics if the `Accept` header asks for it."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PinLaterCollector(page))
@@ -63,12 +63,12 @@ def render(page: Page, accept: str = "") -> tuple[bytes, str]:
 
 @cache
 def _process_collector() -> Collector:
-    return _Together(
+    return _ProcessCollectors(
         (ProcessCollector(registry=None), PlatformCollector(registry=None), GCCollector(CollectorRegistry()))
     )
 
 
-class _Together(Collector):
+class _ProcessCollectors(Collector):
     """The library's own collectors of the process, without its global registry."""
 
     def __init__(self, collectors: Iterable[Collector]) -> None:

@@ -18,7 +18,7 @@ from pinlater.server.operations.service import Service
 from pinlater.server.operations.turns import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.server.thrift import audit
-from pinlater.server.thrift.answers import Delivery
+from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.server.thrift.costs import Cost, costs
 from pinlater.server.thrift.failures import (
     AnswerTooLarge,
@@ -34,7 +34,7 @@ from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import (
-    Call,
+    DecodedCall,
     Decoder,
     encode_application_error,
     encode_exception,
@@ -62,7 +62,7 @@ class Recipient(Protocol):
     over_limit: bool  # one connection too many: to be told so, then closed
     last_request: bool  # set when the connection is to be closed after the answer
     active_at_s: float  # set to when the answer was ready
-    handed_out: Delivery | None  # set to the answer where it hands out jobs; None again once it is delivered
+    handed_out: DequeueAnswer | None  # set to the answer where it hands out jobs; None again once it is delivered
 
     @property
     def peer(self) -> str: ...  # who is at the other end, for the log
@@ -71,7 +71,7 @@ class Recipient(Protocol):
     def host(self) -> str: ...  # the address of the other end, without its port
 
 
-class Route(NamedTuple):
+class MethodRoute(NamedTuple):
     """Where a method's calls go."""
 
     handle: Handler
@@ -115,7 +115,7 @@ class Answering:
         self._debug = logger.isEnabledFor(logging.DEBUG)
         cost = costs(settings)
         self._routes = {
-            name: Route(
+            name: MethodRoute(
                 handle,
                 metrics.method(name),
                 name == METHOD_THAT_HANDS_OUT,
@@ -159,7 +159,7 @@ class Answering:
             self._log(call, frame, reply, ended_s - arrived_s)
         return NO_ANSWER if call.oneway else reply
 
-    async def _answer_with_care(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+    async def _answer_with_care(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
         """A call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.needs_care else None
         waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
@@ -183,7 +183,7 @@ class Answering:
             return TooManyConnections()
         return TooManyRequests(self._requests_max)
 
-    async def _wait(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+    async def _wait(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
         """A long poll: it doesn't count as running, and may be cancelled when its caller goes."""
         recipient.waiting = True
         self.waiting += 1
@@ -193,7 +193,9 @@ class Answering:
             self.waiting -= 1
             recipient.waiting = False
 
-    async def _carry_out_within(self, cost_bytes: int, call: Call, route: Route, recipient: Recipient) -> bytes:
+    async def _carry_out_within(
+        self, cost_bytes: int, call: DecodedCall, route: MethodRoute, recipient: Recipient
+    ) -> bytes:
         """Carries out a call that may need that much memory, or refuses it."""
         reserved = self.budget.reserve_scan(cost_bytes)
         if not reserved:
@@ -204,7 +206,7 @@ class Answering:
         finally:
             self.budget.free_scan(reserved)
 
-    async def _carry_out(self, call: Call, route: Route, recipient: Recipient) -> bytes:
+    async def _carry_out(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
         if route.hands_out and recipient.gone:
             return NO_ANSWER
         answer: Any = None
@@ -237,7 +239,7 @@ class Answering:
             if not route.hands_out:
                 return reply
             undelivered = recipient.gone or call.oneway
-        if isinstance(answer, Delivery):
+        if isinstance(answer, DequeueAnswer):
             if undelivered:
                 self.undelivered(answer)
                 return NO_ANSWER if recipient.gone else reply
@@ -245,11 +247,11 @@ class Answering:
                 recipient.handed_out = answer
         return reply
 
-    def undelivered(self, answer: Delivery) -> None:
+    def undelivered(self, answer: DequeueAnswer) -> None:
         """The kernel did not get all of this answer: its jobs go back, unspent."""
         self._service.dequeuing.undelivered(answer.queue, answer.claimed)
 
-    def _failed(self, call: Call, route: Route, recipient: Recipient, error: PinLaterError) -> bytes:
+    def _failed(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(code_of(error).name)
         if route.audited is not None:
             audit.refused(route.audited, call.method.name, call.arguments, recipient.peer, error)
@@ -295,7 +297,7 @@ class Answering:
             return NO_ANSWER
         return encode_application_error(header.name, header.seqid, error.kind, error.message)
 
-    def _log(self, call: Call, frame: bytes, reply: bytes, seconds: float) -> None:
+    def _log(self, call: DecodedCall, frame: bytes, reply: bytes, seconds: float) -> None:
         context = call.arguments.context
         logger.debug(
             "request",

@@ -18,7 +18,7 @@ from pinlater.domain.calls import (
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig
-from pinlater.server.operations.values import Dequeued, QueueStats, Scanned
+from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
 from pinlater.server.thrift.failures import code_of
 from pinlater.wire.generated import ttypes as types
 
@@ -26,12 +26,12 @@ I32_MAX = 2**31 - 1
 _QUEUES_A_TURN = 250
 
 
-class Delivery(types.PinLaterDequeueResponse):
+class DequeueAnswer(types.PinLaterDequeueResponse):
     """A dequeue's answer that remembers what it hands out, in case it can't be written."""
 
     __slots__ = ("claimed", "queue")
 
-    def __init__(self, queue: str, dequeued: Dequeued, outcomes: list[types.AckOutcome] | None = None) -> None:
+    def __init__(self, queue: str, dequeued: DequeueResult, outcomes: list[types.AckOutcome] | None = None) -> None:
         self.queue = queue
         self.claimed = dequeued.claimed
         bodies: dict[str, bytes] = {}
@@ -136,7 +136,7 @@ def job_infos(jobs: Sequence[tuple[str, StoredJob]]) -> list[types.PinLaterJobIn
     return [job_info(descriptor, job) for descriptor, job in jobs]
 
 
-def scanned(value: Scanned, jobs: list[types.PinLaterJobInfo]) -> types.PinLaterScanJobsResponse:
+def scanned(value: ScanResult, jobs: list[types.PinLaterJobInfo]) -> types.PinLaterScanJobsResponse:
     """A page of a scan; `jobs`: those of `value`."""
     return types.PinLaterScanJobsResponse(jobs, value.continuation, value.incomplete or None)
 
@@ -222,7 +222,7 @@ def cluster_status(status: ClusterStatus) -> types.ClusterStatus:
     )
 
 
-async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:
+async def all_queue_stats(found: Sequence[QueueStatsResult]) -> list[types.QueueStats]:
     """Of thousands of queues it takes long: in pieces between which other calls get their turn."""
     shown: list[types.QueueStats] = []
     for start in range(0, len(found), _QUEUES_A_TURN):
@@ -231,7 +231,7 @@ async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]
     return shown
 
 
-def queue_stats(stats: QueueStats) -> types.QueueStats:
+def queue_stats(stats: QueueStatsResult) -> types.QueueStats:
     """What an operator asks of a queue."""
     counts = [
         types.QueueCounts(

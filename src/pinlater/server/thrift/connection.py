@@ -24,7 +24,7 @@ import select
 from typing import TYPE_CHECKING, cast
 
 from pinlater.server.thrift.answer_writer import ANSWERS_A_WRITE, AnswerWriter
-from pinlater.server.thrift.answers import Delivery
+from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.server.thrift.large_frames import SMALL_BYTES
 from pinlater.server.thrift.request_queue import HEAD_BYTES, QueuedRequest, RefusedRequest, RequestQueue
 from pinlater.server.thrift.shedding import address_of
@@ -92,7 +92,7 @@ class ThriftConnection(asyncio.Protocol):
         self.active_at_s = 0.0
         self.gone = False
         self.host = ""
-        self.handed_out: Delivery | None = None
+        self.handed_out: DequeueAnswer | None = None
         self.waiting = False
         self.silent = True  # the server is to be told of the next request
         self.over_limit = False

@@ -42,13 +42,13 @@ async def dequeue_jobs(service: Service, call: received.dequeueJobs_args) -> Any
     queue = call.request.queueName
     dequeued = await service.dequeuing.dequeue(caller(call.context), await requests.dequeue_command(call.request))
     if len(dequeued.ack_results) <= ITEMS_A_TURN:
-        return answers.Delivery(queue, dequeued)
+        return answers.DequeueAnswer(queue, dequeued)
     try:
         outcomes = await in_turns(dequeued.ack_results, answers.ack_outcomes)
     except asyncio.CancelledError:  # the caller has gone: what was claimed goes back, unspent
         service.dequeuing.undelivered(queue, dequeued.claimed)
         raise
-    return answers.Delivery(queue, dequeued, outcomes)
+    return answers.DequeueAnswer(queue, dequeued, outcomes)
 
 
 async def ack_dequeued_jobs(service: Service, call: received.ackDequeuedJobs_args) -> None:

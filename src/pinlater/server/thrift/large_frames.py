@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
-from pinlater.wire.codec import Call, Decoder
+from pinlater.wire.codec import DecodedCall, Decoder
 from pinlater.wire.limits import WireLimits
 
 # Up to here the worst frame takes less time than a turn of the loop may.
@@ -34,7 +34,7 @@ class LargeFrames:
         self._decoding = False
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by address, the next one first
 
-    async def decode(self, frame: bytes, host: str) -> Call:
+    async def decode(self, frame: bytes, host: str) -> DecodedCall:
         """As `Decoder.call`, for a caller at that address. Raises `WireError` also if it takes too long."""
         loop = asyncio.get_running_loop()
         if self._decoding:

@@ -27,7 +27,7 @@ SLOW_BYTES_A_S = 8 * 1024 * 1024
 SHED_SHARE = 16
 
 
-class Holder(Protocol):
+class HoldingConnection(Protocol):
     """A connection, as far as this module needs it."""
 
     @property
@@ -40,7 +40,7 @@ class Holder(Protocol):
     def host(self) -> str: ...  # the address of its peer
 
 
-Some = TypeVar("Some", bound=Holder)
+Some = TypeVar("Some", bound=HoldingConnection)
 
 
 def held_bytes_min(limit_bytes: int, max_connections: int) -> int:
@@ -61,7 +61,7 @@ def address_of(peer: object) -> str:
     return str(ipaddress.IPv6Network((int(address), _NETWORK_BITS), strict=False))
 
 
-def is_slow(holder: Holder, now_s: float) -> bool:
+def is_slow(holder: HoldingConnection, now_s: float) -> bool:
     """Whether it holds its bytes for longer than a caller at the lowest rate needs."""
     held_bytes = holder.held_bytes
     return held_bytes > 0 and now_s - holder.held_since_s > SLOW_S + held_bytes / SLOW_BYTES_A_S

@@ -14,7 +14,7 @@ from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tasks import Task
 
 
-class Attempt(NamedTuple):
+class AttemptInput(NamedTuple):
     """`job.body` and `job.headers` are the producer's own, without the envelope. `trace` is for a child process."""
 
     job: ClaimedJob

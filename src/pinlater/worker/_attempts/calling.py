@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
-from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
 from pinlater.worker._attempts.bodies import codec_of
 from pinlater.worker._attempts.endings import ending_of
 from pinlater.worker.context import JobContext, set_current
@@ -20,7 +20,7 @@ from pinlater.worker.errors import CantDecode
 from pinlater.worker.tasks import Task
 
 
-def call(task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+def call(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
     """Calls a plain function."""
     process = os.getpid()
     set_current(context)
@@ -33,7 +33,7 @@ def call(task: Task[..., Any], attempt: Attempt, context: JobContext) -> Attempt
     return _result(None, task, attempt, context)
 
 
-async def call_async(task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+async def call_async(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
     """Awaits a coroutine. A cancellation is a failure here; the caller knows whether it came from outside."""
     set_current(context)
     try:
@@ -77,7 +77,7 @@ def _exit_if_forked(process: int) -> None:
         os._exit(0)
 
 
-def _arguments(task: Task[..., Any], attempt: Attempt, context: JobContext) -> dict[str, Any]:
+def _arguments(task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> dict[str, Any]:
     codec = codec_of(task, attempt.content_type)
     try:
         return task.parameters.decode(codec, attempt.job.body, attempt.job, context, attempt.content_type)
@@ -85,5 +85,7 @@ def _arguments(task: Task[..., Any], attempt: Attempt, context: JobContext) -> d
         raise CantDecode(f"the body does not fit task {task.name}: {error}") from error
 
 
-def _result(error: BaseException | None, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+def _result(
+    error: BaseException | None, task: Task[..., Any], attempt: AttemptInput, context: JobContext
+) -> AttemptResult:
     return AttemptResult(ending_of(error, context, attempt.retry_of(task)), error)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.domain.clock import SystemClock
-from pinlater.worker._attempts.attempt import Attempt
+from pinlater.worker._attempts.attempt import AttemptInput
 from pinlater.worker._attempts.calling import call
 from pinlater.worker._attempts.endings import Ending, failure
 from pinlater.worker.context import ServerCalls, attempt_number
@@ -35,7 +35,7 @@ class ToRun(NamedTuple):
 
     module: str
     name: str
-    attempt: Attempt
+    attempt: AttemptInput
 
 
 class Finished(NamedTuple):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
-from pinlater.worker._attempts.attempt import Attempt
+from pinlater.worker._attempts.attempt import AttemptInput
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import Child, ChildSetup
 from pinlater.worker._children.child_main import ToRun
@@ -37,7 +37,7 @@ class ChildPool:
         self._threads = ThreadPoolExecutor(_THREADS, "pinlater-processes")
 
     async def run(
-        self, task: Task[..., Any], attempt: Attempt, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]
+        self, task: Task[..., Any], attempt: AttemptInput, checkpoint: Callable[[Checkpoint], Awaitable[AckResult]]
     ) -> Ending:
         """How the attempt ended. Raises `ProcessDied`. Cancelling this kills the child."""
         child = await self._take()

@@ -12,7 +12,7 @@ from pinlater.client.values import AckResult, ClaimedJob, Dequeued
 from pinlater.worker._consumer.executor import Executor
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs
 from pinlater.worker._consumer.pacing import Pacing, claim_limit, prefetch_count
-from pinlater.worker._consumer.runner import Runner
+from pinlater.worker._consumer.runner import AttemptRunner
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._leases.leases import Lease
 from pinlater.worker._reports.report import Report
@@ -36,7 +36,7 @@ class Claimer:
         executor: Executor,
         reporter: Reporter,
         pacing: Pacing,
-        runner: Runner,
+        runner: AttemptRunner,
     ) -> None:
         self._run = run
         self._client = run.client

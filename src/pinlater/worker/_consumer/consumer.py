@@ -11,7 +11,7 @@ from pinlater.worker._consumer.claimer import Claimer
 from pinlater.worker._consumer.executor import Executor
 from pinlater.worker._consumer.held_jobs import HeldJobs, StopReason
 from pinlater.worker._consumer.pacing import Pacing, PollingPace
-from pinlater.worker._consumer.runner import Runner
+from pinlater.worker._consumer.runner import AttemptRunner
 from pinlater.worker._consumer.shutdown import Shutdown
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._reports.reporter import Reporter
@@ -39,7 +39,7 @@ class Consumer:
             memory_bytes_max=run.settings.child_memory_bytes_max,
             setups=run.child_setups,
         )
-        self.runner = Runner(queue, self._reporter.checkpoint, run.middleware, children, run.clock)
+        self.runner = AttemptRunner(queue, self._reporter.checkpoint, run.middleware, children, run.clock)
         self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self._reporter)
         pacing = pacing or PollingPace(queue, run.settings, run.stop)
         self.claimer = Claimer(run, queue, self.jobs, self._executor, self._reporter, pacing, self.runner)

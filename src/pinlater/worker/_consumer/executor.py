@@ -15,12 +15,12 @@ from typing import Any
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.durations import duration_text
 from pinlater.worker import envelope
-from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
 from pinlater.worker._attempts.endings import Ending, Kind, failure
 from pinlater.worker._consumer import job_log
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs, StopReason
 from pinlater.worker._consumer.job_stopper import CANCEL_S, JobStopper
-from pinlater.worker._consumer.runner import Runner
+from pinlater.worker._consumer.runner import AttemptRunner
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._reports.reporter import Reporter
 from pinlater.worker.context import attempt_number
@@ -47,7 +47,7 @@ class Executor:
         tasks: Mapping[str, Task[..., Any]],
         default: Task[..., Any] | None,
         jobs: HeldJobs,
-        runner: Runner,
+        runner: AttemptRunner,
         reporter: Reporter,
     ) -> None:
         self._run = run
@@ -119,7 +119,7 @@ class Executor:
         limit_ms = task.options.time_limit_ms
         deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
         job = held.job._replace(body=opened.body, headers=opened.headers)
-        attempt = Attempt(job, opened.content_type, deadline_ms, self._run.retry)
+        attempt = AttemptInput(job, opened.content_type, deadline_ms, self._run.retry)
         result: AttemptResult | None = None
         try:
             result = await self._runner.run(task, attempt, partial(self._result_of_stop, held))

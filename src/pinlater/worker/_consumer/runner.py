@@ -11,7 +11,7 @@ from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
 from pinlater.domain.clock import Clock
-from pinlater.worker._attempts.attempt import Attempt, AttemptResult
+from pinlater.worker._attempts.attempt import AttemptInput, AttemptResult
 from pinlater.worker._attempts.calling import call, call_async
 from pinlater.worker._attempts.endings import Kind, ending_of, failure
 from pinlater.worker._attempts.threads import Threads
@@ -26,7 +26,7 @@ _log = logging.getLogger("pinlater.worker")
 SendCheckpoint = Callable[[Checkpoint], Awaitable[AckResult]]
 
 
-class Runner:
+class AttemptRunner:
     """Belongs to one queue and one event loop."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Runner:
         self.children = children
 
     async def run(
-        self, task: Task[..., Any], attempt: Attempt, result_of_stop: Callable[[], AttemptResult | None]
+        self, task: Task[..., Any], attempt: AttemptInput, result_of_stop: Callable[[], AttemptResult | None]
     ) -> AttemptResult:
         """How the attempt ended. Cancelling this stops a coroutine and kills a child process; a thread goes on.
 
@@ -65,7 +65,9 @@ class Runner:
             await self._call_end_hooks(context, result)
         return result
 
-    async def _call_after_hooks(self, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+    async def _call_after_hooks(
+        self, task: Task[..., Any], attempt: AttemptInput, context: JobContext
+    ) -> AttemptResult:
         try:
             for middleware in self._middleware:
                 await _completed(middleware.before(context))
@@ -73,7 +75,7 @@ class Runner:
             return AttemptResult(ending_of(error, context, attempt.retry_of(task)), error)
         return await self._call(task, attempt, context)
 
-    async def _call(self, task: Task[..., Any], attempt: Attempt, context: JobContext) -> AttemptResult:
+    async def _call(self, task: Task[..., Any], attempt: AttemptInput, context: JobContext) -> AttemptResult:
         if task.options.runs_in is RunsIn.LOOP:
             return await call_async(task, attempt, context)
         if task.options.runs_in is RunsIn.THREAD:

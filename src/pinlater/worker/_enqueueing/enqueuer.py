@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pinlater.client import _calls
 from pinlater.client._bodies import body_of
-from pinlater.client._calls import Call
+from pinlater.client._calls import ClientCall
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
 from pinlater.client.errors import QueueNotFound, UnknownMethod
@@ -114,11 +114,11 @@ class Enqueuer:
             client.close()
         self._own.clear()
 
-    def _enqueue(self, queue: str, jobs: list[Job]) -> Call[Enqueued]:
+    def _enqueue(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
         return _calls.enqueue(queue, sent, _calls.new_request_key(self.now_ms()), False)
 
-    def _wait(self, call: Call[T], meanwhile: Callable[[], None] | None = None) -> T:
+    def _wait(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         client = self._client()
         return client.carry_out(call, meanwhile) if isinstance(client, Client) else client.submit(call).result()
 
@@ -175,9 +175,9 @@ def _check_task(index: int, headers: Mapping[str, str], queue: str, tasks: Mappi
 class _Requests:
     """Requests in order. `take` raises the error of preparing a request, so that the request under way is awaited first."""
 
-    def __init__(self, requests: Iterator[Call[Enqueued]]) -> None:
+    def __init__(self, requests: Iterator[ClientCall[Enqueued]]) -> None:
         self._requests = requests
-        self._next: Call[Enqueued] | BaseException | None = None
+        self._next: ClientCall[Enqueued] | BaseException | None = None
 
     def prepare(self) -> None:
         """Prepares the next one now."""
@@ -187,7 +187,7 @@ class _Requests:
             except Exception as error:  # noqa: BLE001 - raised by `take`
                 self._next = error
 
-    def take(self) -> Call[Enqueued] | None:
+    def take(self) -> ClientCall[Enqueued] | None:
         """The next request; None at the end."""
         self.prepare()
         request, self._next = self._next, None

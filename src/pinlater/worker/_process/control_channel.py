@@ -26,7 +26,7 @@ _EXTRA_S = 20.0
 STUCK_EXIT_CODE = 70
 
 
-class Hello(msgspec.Struct, frozen=True, tag=True):
+class WorkerHello(msgspec.Struct, frozen=True, tag="Hello"):
     """Worker to supervisor: I run. The supervisor serves the probes, at this address."""
 
     health_host: str
@@ -34,21 +34,21 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     grace_ms: int
 
 
-class Ask(msgspec.Struct, frozen=True, tag=True):
+class HealthRequest(msgspec.Struct, frozen=True, tag="Ask"):
     """Supervisor to worker: report your health."""
 
     number: int
 
 
-class Answer(msgspec.Struct, frozen=True, tag=True):
+class HealthAnswer(msgspec.Struct, frozen=True, tag="Answer"):
     """Worker to supervisor: the answer to the ask of that number."""
 
     number: int
     report: HealthReport
 
 
-from_supervisor: msgspec.msgpack.Decoder[Order | Ask] = msgspec.msgpack.Decoder(Order | Ask)
-from_worker: msgspec.msgpack.Decoder[Hello | Answer] = msgspec.msgpack.Decoder(Hello | Answer)
+from_supervisor: msgspec.msgpack.Decoder[Order | HealthRequest] = msgspec.msgpack.Decoder(Order | HealthRequest)
+from_worker: msgspec.msgpack.Decoder[WorkerHello | HealthAnswer] = msgspec.msgpack.Decoder(WorkerHello | HealthAnswer)
 
 
 class Orders(NamedTuple):
@@ -66,7 +66,7 @@ class ControlChannel:
         self._descriptor = descriptor
         self.number = number
 
-    async def obey(self, hello: Hello, orders: Orders, ready: Future[None]) -> None:
+    async def obey(self, hello: WorkerHello, orders: Orders, ready: Future[None]) -> None:
         """Says hello, then obeys until the channel breaks; then stops the worker."""
         opened = socket.socket(fileno=self._descriptor)
         opened.setblocking(False)
@@ -77,8 +77,8 @@ class ControlChannel:
         try:
             while (body := await read_frame(reader)) is not None:
                 message = from_supervisor.decode(body)
-                if isinstance(message, Ask):
-                    writer.write(frame(Answer(message.number, orders.report())))
+                if isinstance(message, HealthRequest):
+                    writer.write(frame(HealthAnswer(message.number, orders.report())))
                     await writer.drain()
                 elif message.what == "stop now":
                     orders.stop_now()

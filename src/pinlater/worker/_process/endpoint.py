@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from http import HTTPStatus
 from typing import NamedTuple
 
-from pinlater.worker._process.health import Health, HealthReport
+from pinlater.worker._process.health import HealthReport, WorkerHealth
 from pinlater.worker._process.metrics import CONTENT_TYPE
 
 _log = logging.getLogger("pinlater.worker")
@@ -29,7 +29,7 @@ class _Answer(NamedTuple):
     content_type: str = _TEXT
 
 
-class Endpoint:
+class HealthEndpoint:
     """Listens from `start` to `stop`, on one event loop. Calls `ask` for each request."""
 
     def __init__(self, host: str, port: int, ask: Ask) -> None:
@@ -89,13 +89,13 @@ class Endpoint:
         return _Answer(HTTPStatus.OK, "ok\n")
 
 
-async def serve_probes(host: str, port: int, health: Health, ready: Future[None]) -> None:
+async def serve_probes(host: str, port: int, health: WorkerHealth, ready: Future[None]) -> None:
     """Serves one worker's probes until cancelled. Raises OSError if it can't listen."""
 
     async def ask() -> HealthReport:
         return health.report()
 
-    endpoint = Endpoint(host, port, ask)
+    endpoint = HealthEndpoint(host, port, ask)
     await endpoint.start()
     _log.info("answering probes", extra={"host": host, "port": endpoint.port})
     ready.set_result(None)

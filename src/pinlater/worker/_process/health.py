@@ -28,7 +28,7 @@ class HealthReport(msgspec.Struct, frozen=True):
     metrics: str
 
 
-class Health:
+class WorkerHealth:
     """Of one worker run. All its metrics get `labels`."""
 
     def __init__(self, run: WorkerRun, clock: Clock, labels: Mapping[str, str] | None = None) -> None:
@@ -82,9 +82,9 @@ class Health:
             *(f"queue {queue}: waits for functions that don't end" for queue in blocked),
         ]
 
-    def _state(self) -> metrics.State:
+    def _state(self) -> metrics.WorkerSnapshot:
         run = self._run
-        return metrics.State(
+        return metrics.WorkerSnapshot(
             run.counts,
             run.settings.concurrency,
             self._abandoned_functions,

@@ -16,7 +16,7 @@ JOBS, DURATIONS = "pinlater_worker_jobs_total", "pinlater_worker_job_duration_se
 _BOUND_TEXTS = (*(f"{bound:g}" for bound in DURATION_BOUNDS_S), "+Inf")
 
 
-class State(NamedTuple):
+class WorkerSnapshot(NamedTuple):
     """A worker's numbers at one moment."""
 
     counts: WorkerCounts
@@ -35,7 +35,7 @@ class Metric(NamedTuple):
     name: str
     kind: str
     help: str
-    value: Callable[[State], float]
+    value: Callable[[WorkerSnapshot], float]
 
 
 METRICS = (
@@ -74,7 +74,7 @@ METRICS = (
 )
 
 
-def page_of(state: State, labels: Mapping[str, str] | None = None) -> str:
+def page_of(state: WorkerSnapshot, labels: Mapping[str, str] | None = None) -> str:
     """The page. Every line gets `labels`."""
     tasks = sorted(state.counts.by_task.copy().items())
     common = labels or {}

@@ -7,12 +7,12 @@ from functools import partial
 
 from pinlater.worker._consumer.worker_run import WorkerRun
 from pinlater.worker._process.background_loop import Service
-from pinlater.worker._process.control_channel import ControlChannel, Hello, Orders
+from pinlater.worker._process.control_channel import ControlChannel, Orders, WorkerHello
 from pinlater.worker._process.endpoint import serve_probes
-from pinlater.worker._process.health import Health
+from pinlater.worker._process.health import WorkerHealth
 
 
-def services_of(run: WorkerRun, health: Health, control: ControlChannel | None) -> list[Service]:
+def services_of(run: WorkerRun, health: WorkerHealth, control: ControlChannel | None) -> list[Service]:
     """Called on the worker's event loop."""
     settings, on_loop = run.settings, asyncio.get_running_loop().call_soon_threadsafe
 
@@ -21,7 +21,7 @@ def services_of(run: WorkerRun, health: Health, control: ControlChannel | None) 
         run.stop.set()
 
     if control is not None:
-        hello = Hello(settings.health_host, settings.health_port, settings.grace_ms)
+        hello = WorkerHello(settings.health_host, settings.health_port, settings.grace_ms)
         orders = Orders(health.report, partial(on_loop, run.stop.set), partial(on_loop, stop_now))
         return [partial(control.obey, hello, orders)]
     if settings.health_port is not None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from pinlater.supervision.process_group import ProcessGroup
 from pinlater.supervision.signals import STOP_SIGNALS, handled
 from pinlater.worker._process import metrics
-from pinlater.worker._process.control_channel import Hello
-from pinlater.worker._process.endpoint import Endpoint
+from pinlater.worker._process.control_channel import WorkerHello
+from pinlater.worker._process.endpoint import HealthEndpoint
 from pinlater.worker._process.health import HealthReport
 from pinlater.worker._supervisor.file_changes import changes
 from pinlater.worker._supervisor.worker_slot import WorkerSlot
@@ -28,7 +28,7 @@ _EXTRA_S = 30.0
 STARTS = "pinlater_worker_process_starts_total"
 
 
-class Supervisor:
+class WorkerSupervisor:
     """Runs `processes` of `command`, each with the option `--line`. A change in the folder `reload` restarts them."""
 
     def __init__(self, command: Sequence[str], processes: int, *, reload: Path | None = None) -> None:
@@ -41,7 +41,7 @@ class Supervisor:
         self._processes = ProcessGroup(
             self._slots, self._stopping, lambda: max(slot.grace_s for slot in self._slots) + _EXTRA_S
         )
-        self._endpoint: Endpoint | None = None
+        self._endpoint: HealthEndpoint | None = None
         self._opening: asyncio.Task[None] | None = None
         self._code = 0
 
@@ -69,12 +69,12 @@ class Supervisor:
                 slot.replace()
 
     # --- probes -----------------------------------------------------------------------------------------------------------
-    def _worker_started(self, hello: Hello) -> None:
+    def _worker_started(self, hello: WorkerHello) -> None:
         if hello.health_port is not None and self._opening is None:
             self._opening = asyncio.create_task(self._open(hello.health_host, hello.health_port))
 
     async def _open(self, host: str, port: int) -> None:
-        self._endpoint = Endpoint(host, port, self._report)
+        self._endpoint = HealthEndpoint(host, port, self._report)
         try:
             await self._endpoint.start()
         except OSError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pinlater.supervision.process_slot import ProcessSlot
 from pinlater.supervision.restarts import OK, Next, next_start
 from pinlater.worker._consumer.recycling import EXIT_CODE as RECYCLED
-from pinlater.worker._process.control_channel import Answer, Ask, Hello, from_worker
+from pinlater.worker._process.control_channel import HealthAnswer, HealthRequest, WorkerHello, from_worker
 from pinlater.worker._process.health import HealthReport
 
 _ANSWER_S = 3.0
@@ -25,7 +25,7 @@ class WorkerSlot(ProcessSlot[HealthReport]):
         number: int,
         command: Sequence[str],
         stopping: asyncio.Event,
-        started: Callable[[Hello], None],
+        started: Callable[[WorkerHello], None],
         *,
         reloading: bool,
     ) -> None:
@@ -40,7 +40,7 @@ class WorkerSlot(ProcessSlot[HealthReport]):
 
     def _received(self, body: bytes) -> None:
         message = from_worker.decode(body)
-        if isinstance(message, Answer):
+        if isinstance(message, HealthAnswer):
             self._answered(message.number, message.report)
             return
         self.grace_s = message.grace_ms / 1000
@@ -54,7 +54,7 @@ class WorkerSlot(ProcessSlot[HealthReport]):
 
     async def report(self) -> HealthReport | None:
         """The health of the process; None if it doesn't answer in time."""
-        return await self._ask(Ask)
+        return await self._ask(HealthRequest)
 
     def replace(self) -> None:
         """Ends the process, and starts another at once."""

@@ -22,7 +22,7 @@ from pinlater.cli.commands.import_original.servers import old_servers
 from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
-from pinlater.import_original.copy import Copy, Imported, Plan, Tally, Told
+from pinlater.import_original.copy import Copy, CopyCounts, CopyPlan, Imported, Told
 from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, SourceFailed, Tls
 
 if TYPE_CHECKING:  # its driver is an extra
@@ -103,7 +103,7 @@ def import_original(
     Example: pinlater import-original --from mysql://pinlater@olddb:3306/ --queue emails --dry-run
     """
     import_module("pinlater.import_original.source")  # fail for a missing driver before asking for a password
-    plan = Plan(
+    plan = CopyPlan(
         queue or (),
         (*_WAITING, JobState.IN_PROGRESS) if include_in_progress else _WAITING,
         options.span_ms(remember, "--remember") or 0,
@@ -119,7 +119,7 @@ def import_original(
 
 
 def _copy(
-    plan: Plan,
+    plan: CopyPlan,
     client: AsyncClient | None,
     found: Sequence[OldServer],
     tls: Tls,
@@ -140,8 +140,8 @@ def _copy(
             exits.fail(failed.message, exits.UNREACHABLE if failed.passing else exits.REFUSED)
         finally:
             progress.close()
-            if copy.tallies:
-                _print(copy.tallies, client is None, as_json)
+            if copy.counts:
+                _print(copy.counts, client is None, as_json)
 
 
 async def _run(copy: Copy, client: AsyncClient | None, originals: Sequence[Original]) -> None:
@@ -180,14 +180,14 @@ def _map(path: Path | None) -> Iterator[Told]:
         yield tell
 
 
-def _print(tallies: Mapping[tuple[str, int], Tally], dry_run: bool, as_json: bool) -> None:
-    entries = sorted(tallies.items())
+def _print(all_counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json: bool) -> None:
+    entries = sorted(all_counts.items())
     if as_json:
-        output.print_json({"dry_run": dry_run, "queues": [_tally_json(*entry) for entry in entries]})
+        output.print_json({"dry_run": dry_run, "queues": [_counts_json(*entry) for entry in entries]})
         return
     columns = ["queue", "priority", "found", "copied", "there already", *(f"left: {word}" for word in _LEFT)]
     output.print_table(columns, [_row(*entry) for entry in entries])
-    running = sum(tally.left["in_progress"] for _, tally in entries)
+    running = sum(counts.left["in_progress"] for _, counts in entries)
     if running:
         sys.stderr.write(
             f"note: {running:,} jobs are IN_PROGRESS in the original and were left there, as their workers may still run. "
@@ -195,11 +195,11 @@ def _print(tallies: Mapping[tuple[str, int], Tally], dry_run: bool, as_json: boo
         )
 
 
-def _tally_json(key: tuple[str, int], tally: Tally) -> dict[str, object]:
-    left = {word: tally.left[word] for word in _LEFT}
-    counted = {"found": tally.found, "copied": tally.copied, "already_there": tally.already_there}
+def _counts_json(key: tuple[str, int], counts: CopyCounts) -> dict[str, object]:
+    left = {word: counts.left[word] for word in _LEFT}
+    counted = {"found": counts.found, "copied": counts.copied, "already_there": counts.already_there}
     return {"queue": key[0], "priority": key[1], **counted, "left": left}
 
 
-def _row(key: tuple[str, int], tally: Tally) -> tuple[object, ...]:
-    return (*key, tally.found, tally.copied, tally.already_there, *(tally.left[word] for word in _LEFT))
+def _row(key: tuple[str, int], counts: CopyCounts) -> tuple[object, ...]:
+    return (*key, counts.found, counts.copied, counts.already_there, *(counts.left[word] for word in _LEFT))

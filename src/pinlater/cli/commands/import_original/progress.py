@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pinlater.domain.clock import SystemClock
-from pinlater.import_original.copy import Tally
+from pinlater.import_original.copy import CopyCounts
 
 if TYPE_CHECKING:  # its driver is an extra
     from pinlater.import_original.source import Table
@@ -24,15 +24,13 @@ class Progress:
         self._clock = SystemClock()
         self._next = self._clock.monotonic() + _every(self._console)
 
-    def show(self, table: Table, tally: Tally) -> None:
+    def show(self, table: Table, counts: CopyCounts) -> None:
         """Says it if it is time."""
         now = self._clock.monotonic()
         if now < self._next:
             return
         self._next = now + _every(self._console)
-        done = (
-            f"{table.name}: {tally.copied:,} copied, {tally.already_there:,} there already, {tally.left.total():,} left"
-        )
+        done = f"{table.name}: {counts.copied:,} copied, {counts.already_there:,} there already, {counts.left.total():,} left"
         self._write(done if self._console.is_terminal else f"{done}\n")
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.finishing import answer
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, Requeued, RunOrder
 
 
@@ -34,7 +34,7 @@ def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> Requeued:
     return Requeued(requeued)
 
 
-def run(queue: QueueState, job: Record, order: RunOrder, now_ms: int) -> Acked:
+def run(queue: QueueState, job: MemoryJob, order: RunOrder, now_ms: int) -> Acked:
     """A waiting job becomes due, a failed one goes back to the queue unless its expiry has passed or another job has its key."""
     if job.claim is not None:
         refused = answer(Outcome.STALE_CLAIM, job)

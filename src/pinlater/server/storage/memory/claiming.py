@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinlater.domain.job import ClaimedJob, JobState
+from pinlater.domain.job import HandedOutJob, JobState
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Claimed, ClaimOrder
 
 
@@ -16,11 +16,11 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesToge
     """Goes through the due jobs once; the first call is served first."""
     expired = 0
     due = _due_jobs(queue, now_ms)
-    waiting: Record | None = None  # a job that did not fit into the call before
-    given: list[list[ClaimedJob]] = []
+    waiting: MemoryJob | None = None  # a job that did not fit into the call before
+    given: list[list[HandedOutJob]] = []
     short = cut_short = False
     for call in order.calls:
-        jobs: list[ClaimedJob] = []
+        jobs: list[HandedOutJob] = []
         left_bytes = call.max_bytes
         while len(jobs) < call.limit:
             job = waiting or next(due, None)
@@ -47,9 +47,9 @@ def claim(queue: QueueState, order: ClaimOrder, now_ms: int, together: BytesToge
     return Claimed(given, next_due(queue) if short else None, expired, cut_short)
 
 
-def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob]:
+def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[HandedOutJob]:
     """What `claim` would give to one call."""
-    seen: list[ClaimedJob] = []
+    seen: list[HandedOutJob] = []
     for job in _due_jobs(queue, now_ms):
         if len(seen) >= limit:
             break
@@ -62,7 +62,7 @@ def peek(queue: QueueState, limit: int, now_ms: int, max_bytes: int) -> list[Cla
     return seen
 
 
-def expire(queue: QueueState, job: Record, now_ms: int) -> None:
+def expire(queue: QueueState, job: MemoryJob, now_ms: int) -> None:
     with queue.changing(job) as line:
         events.expire(job, now_ms)
         line.failed += 1
@@ -74,7 +74,7 @@ def next_due(queue: QueueState) -> int | None:
     return min((first[0] for first in firsts if first), default=None)
 
 
-def _due_jobs(queue: QueueState, now_ms: int) -> Iterator[Record]:
+def _due_jobs(queue: QueueState, now_ms: int) -> Iterator[MemoryJob]:
     """Priority first, then run-after, then as enqueued."""
     for priority in queue.priorities():
         for _, job_id in queue.in_state(JobState.PENDING, priority).through(now_ms):

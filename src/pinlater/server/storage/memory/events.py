@@ -17,19 +17,19 @@ from pinlater.domain.transitions import (
     after_failure,
     status_when_requeued,
 )
-from pinlater.server.storage.memory.record import Claim, Record
-from pinlater.server.storage.values import Ack, Checkpoint
+from pinlater.server.storage.memory.record import HeldClaim, MemoryJob
+from pinlater.server.storage.values import JobAck, JobCheckpoint
 
 
-def claim(job: Record, holder: Holder, timeout_ms: int, now_ms: int) -> None:
+def claim(job: MemoryJob, holder: Holder, timeout_ms: int, now_ms: int) -> None:
     """Hands the job out. Spends nothing."""
     timeout = timeout_ms if job.claim_timeout_ms is None else job.claim_timeout_ms
     job.state = JobState.IN_PROGRESS
-    job.claim = Claim(holder, now_ms, timeout, now_ms + timeout)
+    job.claim = HeldClaim(holder, now_ms, timeout, now_ms + timeout)
     job.updated_at_ms = now_ms
 
 
-def succeed(job: Record, ack: Ack, now_ms: int) -> None:
+def succeed(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
     """A clean first success leaves no record of the attempt: it would say nothing that the job doesn't."""
     if job.attempts:
         _record_attempt(job, "succeeded", now_ms)
@@ -37,7 +37,7 @@ def succeed(job: Record, ack: Ack, now_ms: int) -> None:
     _finish(job, JobState.SUCCEEDED, now_ms)
 
 
-def fail(job: Record, ack: Ack, now_ms: int) -> None:
+def fail(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
     """Back to the queue after the delay, or FAILED. An empty error leaves the one before to be seen."""
     _record_attempt(job, "failed", now_ms, ack.error_type, ack.error_text)
     if ack.error_type or ack.error_text:
@@ -49,13 +49,13 @@ def fail(job: Record, ack: Ack, now_ms: int) -> None:
         job.run_after_ms = now_ms + ack.retry_delay_ms
 
 
-def time_out(job: Record, now_ms: int) -> None:
+def time_out(job: MemoryJob, now_ms: int) -> None:
     """As a failure, but due as before: what spreads the jobs of a dead worker is the sweeper."""
     _record_attempt(job, "timed_out", now_ms)
     _spend(job, now_ms, final=False)
 
 
-def checkpoint(job: Record, progress: Checkpoint, now_ms: int) -> None:
+def checkpoint(job: MemoryJob, progress: JobCheckpoint, now_ms: int) -> None:
     """Saves progress and renews the claim, or gives the job back to the queue with it."""
     assert job.claim is not None  # noqa: S101
     job.run_after_ms = now_ms if progress.run_after_ms is None else progress.run_after_ms
@@ -71,7 +71,7 @@ def checkpoint(job: Record, progress: Checkpoint, now_ms: int) -> None:
         job.updated_at_ms = now_ms
 
 
-def extend(job: Record, now_ms: int) -> None:
+def extend(job: MemoryJob, now_ms: int) -> None:
     """A heartbeat: the claim lasts its whole timeout from now on. Not a change of the job.
 
     One that was held up on its way says an earlier time than the holder's next one did, and ends the claim no sooner for it.
@@ -80,13 +80,13 @@ def extend(job: Record, now_ms: int) -> None:
     job.claim.deadline_ms = max(job.claim.deadline_ms, now_ms + job.claim.timeout_ms)
 
 
-def release(job: Record, delay_ms: int, now_ms: int) -> None:
+def release(job: MemoryJob, delay_ms: int, now_ms: int) -> None:
     """Given back untried: attempts as they were, nothing in the history."""
     _to_pending(job, now_ms)
     job.run_after_ms = now_ms + delay_ms
 
 
-def cancel(job: Record, now_ms: int) -> None:
+def cancel(job: MemoryJob, now_ms: int) -> None:
     """The job fails without a further attempt; a claim on it ends."""
     if job.claim is not None:
         _record_attempt(job, "cancelled", now_ms)
@@ -95,14 +95,14 @@ def cancel(job: Record, now_ms: int) -> None:
     _finish(job, JobState.FAILED, now_ms)
 
 
-def expire(job: Record, now_ms: int) -> None:
+def expire(job: MemoryJob, now_ms: int) -> None:
     """Too late to run it."""
     job.custom_status = job.status_rule.appended(job.custom_status, STATUS_EXPIRED)
     job.attempts_remaining = 0
     _finish(job, JobState.FAILED, now_ms)
 
 
-def requeue(job: Record, attempts: int, run_after_ms: int, now_ms: int) -> None:
+def requeue(job: MemoryJob, attempts: int, run_after_ms: int, now_ms: int) -> None:
     """An operator's retry of a FAILED job, or run of a waiting one. Errors and attempts stay, not the old claim nor its `cancelled`."""
     if job.state is JobState.FAILED:
         job.custom_status = status_when_requeued(job.custom_status, job.finished_at_ms, _last_attempt(job))
@@ -112,16 +112,16 @@ def requeue(job: Record, attempts: int, run_after_ms: int, now_ms: int) -> None:
     _to_pending(job, now_ms)
 
 
-def was_cancelled(job: Record) -> bool:
+def was_cancelled(job: MemoryJob) -> bool:
     """Whether a FAILED job was cancelled."""
     return transitions.was_cancelled(job.custom_status, job.finished_at_ms, _last_attempt(job))
 
 
-def _last_attempt(job: Record) -> Attempt | None:
+def _last_attempt(job: MemoryJob) -> Attempt | None:
     return job.attempts[-1] if job.attempts else None
 
 
-def _spend(job: Record, now_ms: int, *, final: bool) -> None:
+def _spend(job: MemoryJob, now_ms: int, *, final: bool) -> None:
     state, job.attempts_remaining = after_failure(job.attempts_remaining, final=final)
     if state is JobState.PENDING:
         _to_pending(job, now_ms)
@@ -129,14 +129,14 @@ def _spend(job: Record, now_ms: int, *, final: bool) -> None:
         _finish(job, state, now_ms)
 
 
-def _to_pending(job: Record, now_ms: int) -> None:
+def _to_pending(job: MemoryJob, now_ms: int) -> None:
     job.state = JobState.PENDING
     job.claim = None
     job.last_claim_descriptor = None
     job.updated_at_ms = now_ms
 
 
-def _finish(job: Record, state: JobState, now_ms: int) -> None:
+def _finish(job: MemoryJob, state: JobState, now_ms: int) -> None:
     """A finished job shows its last holder."""
     job.state = state
     job.last_claim_descriptor = job.claim.holder.descriptor if job.claim else None
@@ -144,7 +144,7 @@ def _finish(job: Record, state: JobState, now_ms: int) -> None:
     job.finished_at_ms = job.updated_at_ms = now_ms
 
 
-def _record_attempt(job: Record, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> None:
+def _record_attempt(job: MemoryJob, outcome: str, now_ms: int, error_type: str = "", error_text: str = "") -> None:
     assert job.claim is not None  # noqa: S101
     job.attempts_ended += 1
     attempt = Attempt(

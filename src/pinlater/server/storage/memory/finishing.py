@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.memory import events
-from pinlater.server.storage.memory.queue_state import Line, QueueState
-from pinlater.server.storage.memory.record import Claim, Record
-from pinlater.server.storage.values import Ack, Acked, Checkpoint, ClaimRef
+from pinlater.server.storage.memory.queue_state import PriorityJobs, QueueState
+from pinlater.server.storage.memory.record import HeldClaim, MemoryJob
+from pinlater.server.storage.values import Acked, ClaimRef, JobAck, JobCheckpoint
 
 
-def finish(queue: QueueState, job: Record, ack: Ack, now_ms: int) -> Acked:
+def finish(queue: QueueState, job: MemoryJob, ack: JobAck, now_ms: int) -> Acked:
     """A success or a failure of any holder's claim, or of the claim with the ack's token."""
 
-    def end_attempt(line: Line) -> None:
+    def end_attempt(line: PriorityJobs) -> None:
         if ack.succeeded:
             events.succeed(job, ack, now_ms)
             line.succeeded += 1
@@ -29,10 +29,10 @@ def finish(queue: QueueState, job: Record, ack: Ack, now_ms: int) -> Acked:
     return _in_hand(queue, job, end_attempt, lambda claim: ack.token is None or claim.holder.token == ack.token)
 
 
-def checkpoint(queue: QueueState, job: Record, progress: Checkpoint, now_ms: int) -> Acked:
+def checkpoint(queue: QueueState, job: MemoryJob, progress: JobCheckpoint, now_ms: int) -> Acked:
     """Fenced by the token, or by the source if there is none."""
 
-    def allowed(claim: Claim) -> bool:
+    def allowed(claim: HeldClaim) -> bool:
         if progress.token is not None:
             return claim.holder.token == progress.token
         return claim.holder.source == progress.source
@@ -40,17 +40,17 @@ def checkpoint(queue: QueueState, job: Record, progress: Checkpoint, now_ms: int
     return _in_hand(queue, job, lambda line: events.checkpoint(job, progress, now_ms), allowed, renews=True)
 
 
-def extend(queue: QueueState, job: Record, ref: ClaimRef, now_ms: int) -> Acked:
+def extend(queue: QueueState, job: MemoryJob, ref: ClaimRef, now_ms: int) -> Acked:
     """A heartbeat."""
     return _in_hand(queue, job, lambda line: events.extend(job, now_ms), _token_is(ref.token), renews=True)
 
 
-def release(queue: QueueState, job: Record, ref: ClaimRef, now_ms: int) -> Acked:
+def release(queue: QueueState, job: MemoryJob, ref: ClaimRef, now_ms: int) -> Acked:
     """The claim given back."""
     return _in_hand(queue, job, lambda line: events.release(job, ref.delay_ms, now_ms), _token_is(ref.token))
 
 
-def cancel(queue: QueueState, job: Record, now_ms: int) -> Acked:
+def cancel(queue: QueueState, job: MemoryJob, now_ms: int) -> Acked:
     """Whatever claim it has; only finished jobs stay as they are."""
     if job.finished_at_ms is not None:
         return answer(Outcome.ALREADY_FINAL, job)
@@ -60,7 +60,7 @@ def cancel(queue: QueueState, job: Record, now_ms: int) -> Acked:
     return answer(Outcome.APPLIED, job)
 
 
-def count_failure(line: Line, job: Record) -> None:
+def count_failure(line: PriorityJobs, job: MemoryJob) -> None:
     """What a failure or a time-out adds to the totals."""
     if job.state is JobState.PENDING:
         line.retried += 1
@@ -68,16 +68,16 @@ def count_failure(line: Line, job: Record) -> None:
         line.failed += 1
 
 
-def answer(outcome: Outcome, job: Record) -> Acked:
+def answer(outcome: Outcome, job: MemoryJob) -> Acked:
     """The outcome, with the job's state as it is now."""
     return Acked(outcome, job.state, job.run_after_ms if job.state is JobState.PENDING else None)
 
 
 def _in_hand(
     queue: QueueState,
-    job: Record,
-    act: Callable[[Line], None],
-    allowed: Callable[[Claim], bool],
+    job: MemoryJob,
+    act: Callable[[PriorityJobs], None],
+    allowed: Callable[[HeldClaim], bool],
     *,
     renews: bool = False,
 ) -> Acked:
@@ -97,5 +97,5 @@ def _in_hand(
     return applied
 
 
-def _token_is(token: str) -> Callable[[Claim], bool]:
+def _token_is(token: str) -> Callable[[HeldClaim], bool]:
     return lambda claim: claim.holder.token == token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
 from pinlater.domain.request_keys import REQUEST_KEY_KEPT_MS as REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.memory.queue_state import QueueState, RequestSeen
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 
@@ -56,7 +56,7 @@ def _store(queue: QueueState, request: InsertRequest, answer: Inserted, now_ms: 
         if index in answer.existing or job.id in queue.jobs:  # or the same insert comes again after a lost answer
             continue
         queue.take_key(job, now_ms)
-        queue.add(Record.of(request.queue, job, now_ms, queue.status_rule))
+        queue.add(MemoryJob.of(request.queue, job, now_ms, queue.status_rule))
         queue.line(job.priority).enqueued += 1
     if request.request_key is not None:
         queue.requests[request.request_key] = RequestSeen(request.fingerprint, answer, now_ms)

@@ -10,13 +10,13 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState, NewJob, UniqueScope
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.memory.sorted_keys import Key, SortedKeys
 from pinlater.server.storage.values import Inserted, JobKey
 
 
 @dataclass(slots=True)
-class Line:
+class PriorityJobs:
     """One queue's jobs of one priority, by state, and what happened to them since the queue was made.
 
     `mark` splits the waiting jobs: those at or before it count as due, those behind it as future. Only `advance` moves it.
@@ -88,8 +88,8 @@ class QueueState:
     def __init__(self, settings: Queue, status_rule: StatusRule = MYSQL_STATUS) -> None:
         self.status_rule = status_rule
         self.settings = settings
-        self.jobs: dict[int, Record] = {}
-        self.lines: dict[int, Line] = {}
+        self.jobs: dict[int, MemoryJob] = {}
+        self.lines: dict[int, PriorityJobs] = {}
         self.deadlines = SortedKeys()
         self.expiries = SortedKeys()
         self.unique_keys: dict[str, KeyHold] = {}
@@ -97,15 +97,15 @@ class QueueState:
 
     # --- jobs -----------------------------------------------------------------------------------------------------------
 
-    def find(self, key: JobKey) -> Record | None:
+    def find(self, key: JobKey) -> MemoryJob | None:
         """The job, if all parts of its name match."""
         job = self.jobs.get(key.id)
         return job if job is not None and job.priority == key.priority else None
 
-    def line(self, priority: int) -> Line:
+    def line(self, priority: int) -> PriorityJobs:
         line = self.lines.get(priority)
         if line is None:
-            line = self.lines[priority] = Line()
+            line = self.lines[priority] = PriorityJobs()
         return line
 
     def priorities(self) -> list[int]:
@@ -118,18 +118,18 @@ class QueueState:
     def pending(self) -> int:
         return sum(len(line.by_state[JobState.PENDING]) for line in self.lines.values())
 
-    def add(self, job: Record) -> None:
+    def add(self, job: MemoryJob) -> None:
         self.jobs[job.id] = job
         self._enter(job)
 
-    def drop(self, job: Record) -> None:
+    def drop(self, job: MemoryJob) -> None:
         """Deletes the job; frees its unique key unless time alone does."""
         self._leave(job)
         del self.jobs[job.id]
         self._free_key(job, UniqueScope.PENDING, UniqueScope.UNFINISHED)
 
     @contextmanager
-    def changing(self, job: Record) -> Iterator[Line]:
+    def changing(self, job: MemoryJob) -> Iterator[PriorityJobs]:
         """Takes the job out of all orders while it changes, and puts it back where it belongs then."""
         self._leave(job)
         yield self.line(job.priority)
@@ -139,17 +139,17 @@ class QueueState:
         if job.finished_at_ms is not None:
             self._free_key(job, UniqueScope.UNFINISHED)
 
-    def _orders(self, job: Record, act: Callable[[SortedKeys, Key], None]) -> None:
+    def _orders(self, job: MemoryJob, act: Callable[[SortedKeys, Key], None]) -> None:
         act(self.in_state(job.state, job.priority), (job.sort_ms, job.id))
         if job.claim is not None:
             act(self.deadlines, (job.claim.deadline_ms, job.id))
         if job.state is JobState.PENDING and job.expires_at_ms is not None:
             act(self.expiries, (job.expires_at_ms, job.id))
 
-    def _enter(self, job: Record) -> None:
+    def _enter(self, job: MemoryJob) -> None:
         self._orders(job, SortedKeys.add)
 
-    def _leave(self, job: Record) -> None:
+    def _leave(self, job: MemoryJob) -> None:
         self._orders(job, SortedKeys.remove)
 
     # --- unique keys ----------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class QueueState:
             until_ms = now_ms + new.unique.for_ms
             self.unique_keys[new.unique.key] = KeyHold(new.id, new.priority, new.unique.scope, until_ms)
 
-    def retake_key(self, job: Record, now_ms: int) -> bool:
+    def retake_key(self, job: MemoryJob, now_ms: int) -> bool:
         """Takes an UNFINISHED key again for a finished job that goes back to the queue; False if another has it."""
         if job.unique is None or job.unique.scope is not UniqueScope.UNFINISHED:
             return True
@@ -175,7 +175,7 @@ class QueueState:
         self.unique_keys[job.unique.key] = KeyHold(job.id, job.priority, job.unique.scope, 0)
         return True
 
-    def _free_key(self, job: Record, *scopes: UniqueScope) -> None:
+    def _free_key(self, job: MemoryJob, *scopes: UniqueScope) -> None:
         if job.unique is None:
             return
         hold = self.unique_keys.get(job.unique.key)

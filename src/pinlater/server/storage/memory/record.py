@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pinlater.domain.job import Attempt, ClaimedJob, Holder, JobState, NewJob, StoredJob, UniqueKey
+from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, NewJob, StoredJob, UniqueKey
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 
 
 @dataclass(slots=True)
-class Claim:
+class HeldClaim:
     """A claim and its holder. `timeout_ms` is the job's own, or the queue's at the time of the claim; renewals use it again."""
 
     holder: Holder
@@ -20,7 +20,7 @@ class Claim:
 
 
 @dataclass(slots=True)
-class Record:
+class MemoryJob:
     """A job. `attempts_ended` counts all that ended otherwise than by success or release, so the next one's number is one more."""
 
     id: int
@@ -38,7 +38,7 @@ class Record:
     created_at_ms: int
     updated_at_ms: int
     state: JobState = JobState.PENDING
-    claim: Claim | None = None
+    claim: HeldClaim | None = None
     last_claim_descriptor: str | None = None
     finished_at_ms: int | None = None
     error_type: str = ""
@@ -48,7 +48,7 @@ class Record:
     status_rule: StatusRule = MYSQL_STATUS
 
     @classmethod
-    def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Record:
+    def of(cls, queue: str, new: NewJob, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> MemoryJob:
         """The record of a job that is stored now."""
         return cls(
             id=new.id,
@@ -81,9 +81,9 @@ class Record:
     def expired(self, now_ms: int) -> bool:
         return self.expires_at_ms is not None and self.expires_at_ms < now_ms
 
-    def handed_out(self, deadline_ms: int) -> ClaimedJob:
+    def handed_out(self, deadline_ms: int) -> HandedOutJob:
         """What a claim gives; `deadline_ms` 0 for one that only looks."""
-        return ClaimedJob(
+        return HandedOutJob(
             id=self.id,
             priority=self.priority,
             body=self.body,

@@ -8,26 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, JobState, StoredJob, UniqueScope
+from pinlater.domain.job import HandedOutJob, JobState, StoredJob, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
     NOT_FOUND,
     TIMED_KEYS_COUNTED,
-    Ack,
     Acked,
     Capabilities,
-    Checkpoint,
     Claimed,
     ClaimOrder,
     ClaimRef,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Page,
     PageRow,
@@ -157,7 +157,7 @@ class MemoryShard:
             for order in orders
         ]
 
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return [finishing.finish(*found, ack, now_ms) if (found := self._find(ack.key)) else NOT_FOUND for ack in acks]
 
     # --- keys across shards ---------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class MemoryShard:
 
     # --- claimed jobs ---------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked]:
+    async def checkpoint_jobs(self, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> Sequence[Acked]:
         return [
             finishing.checkpoint(*found, progress, now_ms) if (found := self._find(progress.key)) else NOT_FOUND
             for progress in checkpoints
@@ -239,7 +239,7 @@ class MemoryShard:
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
+    ) -> Sequence[HandedOutJob] | PinLaterError:
         found = self._queues.get(queue)
         return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound.of(queue)
 
@@ -277,7 +277,7 @@ class MemoryShard:
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         return sweeping.collect_garbage(self._queues, ttls, now_ms, limit)
 
-    def _find(self, key: JobKey) -> tuple[QueueState, Record] | None:
+    def _find(self, key: JobKey) -> tuple[QueueState, MemoryJob] | None:
         queue = self._queues.get(key.queue)
         job = queue.find(key) if queue else None
         return (queue, job) if queue and job else None

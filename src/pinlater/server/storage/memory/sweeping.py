@@ -10,26 +10,26 @@ from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage.memory import claiming, events, finishing
 from pinlater.server.storage.memory.inserting import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import Record
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Swept, TimeToLive
 
 
-class Tally:
+class MemorySweepCounts:
     """What a sweep did, by queue and priority."""
 
     def __init__(self) -> None:
         self._swept: dict[tuple[str, int], Swept] = {}
 
-    def retried(self, job: Record) -> None:
+    def retried(self, job: MemoryJob) -> None:
         so_far = self._of(job)
         due = job.run_after_ms if so_far.due_at_ms is None else min(so_far.due_at_ms, job.run_after_ms)
         self._put(so_far._replace(retried=so_far.retried + 1, due_at_ms=due))
 
-    def failed(self, job: Record) -> None:
+    def failed(self, job: MemoryJob) -> None:
         so_far = self._of(job)
         self._put(so_far._replace(failed=so_far.failed + 1))
 
-    def deleted(self, job: Record) -> None:
+    def deleted(self, job: MemoryJob) -> None:
         so_far = self._of(job)
         if job.state is JobState.SUCCEEDED:
             self._put(so_far._replace(deleted_succeeded=so_far.deleted_succeeded + 1))
@@ -44,7 +44,7 @@ class Tally:
     def result(self) -> list[Swept]:
         return [self._swept[key] for key in sorted(self._swept)]
 
-    def _of(self, job: Record) -> Swept:
+    def _of(self, job: MemoryJob) -> Swept:
         return self._swept.get((job.queue, job.priority), Swept(job.queue, job.priority))
 
     def _put(self, swept: Swept) -> None:
@@ -53,30 +53,30 @@ class Tally:
 
 def time_out_claims(queues: Iterable[QueueState], now_ms: int, limit: int) -> list[Swept]:
     """The longest overdue first, over all queues."""
-    tally = Tally()
+    counts = MemorySweepCounts()
     for queue, job in _overdue(((queue, queue.deadlines.through(now_ms - 1)) for queue in queues), limit):
         with queue.changing(job) as line:
             events.time_out(job, now_ms)
             finishing.count_failure(line, job)
         if job.state is JobState.PENDING:
-            tally.retried(job)
+            counts.retried(job)
         else:
-            tally.failed(job)
-    return tally.result()
+            counts.failed(job)
+    return counts.result()
 
 
 def expire_jobs(queues: Iterable[QueueState], now_ms: int, limit: int) -> list[Swept]:
     """The longest expired first, over all queues."""
-    tally = Tally()
+    counts = MemorySweepCounts()
     for queue, job in _overdue(((queue, queue.expiries.through(now_ms - 1)) for queue in queues), limit):
         claiming.expire(queue, job, now_ms)
-        tally.failed(job)
-    return tally.result()
+        counts.failed(job)
+    return counts.result()
 
 
 def collect_garbage(queues: dict[str, QueueState], ttls: Iterable[TimeToLive], now_ms: int, limit: int) -> list[Swept]:
     """Finished jobs of the named queues past their time to live, then keys that time has freed."""
-    tally = Tally()
+    counts = MemorySweepCounts()
     left = limit
     for ttl in ttls:
         queue = queues.get(ttl.queue)
@@ -88,18 +88,18 @@ def collect_garbage(queues: dict[str, QueueState], ttls: Iterable[TimeToLive], n
                 for _, job_id in past:
                     job = queue.jobs[job_id]
                     queue.drop(job)
-                    tally.deleted(job)
+                    counts.deleted(job)
                 left -= len(past)
     before = left
     for queue in queues.values():
         left -= _forget_keys(queue, now_ms, left)
-    tally.freed(before - left)
-    return tally.result()
+    counts.freed(before - left)
+    return counts.result()
 
 
 def _overdue(
     sources: Iterable[tuple[QueueState, Iterable[tuple[int, int]]]], limit: int
-) -> list[tuple[QueueState, Record]]:
+) -> list[tuple[QueueState, MemoryJob]]:
     """The first `limit` jobs of all queues in the order of their times."""
     ordered = merge(*([(key, queue) for key in keys] for queue, keys in sources), key=lambda found: found[0])
     return [(queue, queue.jobs[job_id]) for (_, job_id), queue in islice(ordered, limit)]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import ClaimedJob
+from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
@@ -185,7 +185,7 @@ class _Share:
         self.picked: list[tuple[int, int, int, int]] = []  # priority, run-after, id, flags
         self.full_by_bytes = False  # it gets no more
         self.moved = 0  # how many of them have left `ready`
-        self.jobs: list[ClaimedJob] = []
+        self.jobs: list[HandedOutJob] = []
 
     @property
     def left(self) -> int:
@@ -209,7 +209,7 @@ class _Claim:
         self._together = together
         self.bytes_ran_out = False  # those of all orders together, before a due job
         self._floors = transaction.queue_cache.floors(queue)
-        self._about: dict[int, ClaimedJob] = {}
+        self._about: dict[int, HandedOutJob] = {}
         self.taken: list[tuple[int, int, int, int]] = []
         self.rows: list[bytes] = []
         self.plain: list[int] = []
@@ -309,7 +309,7 @@ class _Claim:
         allowed, remaining, ended, created_ms, options = about
         until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
         self.special.append(job_id)
-        self._about[job_id] = ClaimedJob(
+        self._about[job_id] = HandedOutJob(
             job_id, priority, b"", allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
         flags = claim_flags(options, has_progress=bool(ready_flags & CHANGED))
@@ -380,7 +380,7 @@ class _Claim:
                     allowed, created_ms, body = jobs[job_id]
                     add(
                         make(
-                            ClaimedJob,
+                            HandedOutJob,
                             (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
                         )
                     )

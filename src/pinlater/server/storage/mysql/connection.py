@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import asyncmy
 from asyncmy import errors as driver
 
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.tls import wants_tls
 from pinlater.server.storage.tls import make_context
@@ -49,7 +49,7 @@ class Result(NamedTuple):
     affected: int
 
 
-class ConnectionLost(Exception):
+class MysqlConnectionLost(Exception):
     """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
 
 
@@ -59,7 +59,7 @@ class MysqlConnection:
     `name` is a lock that it holds in the database for as long as it lives there, so that another can see whether it has ended.
     """
 
-    def __init__(self, raw: Any, endpoint: Endpoint, settings: MysqlSettings, stats: Stats) -> None:
+    def __init__(self, raw: Any, endpoint: MysqlEndpoint, settings: MysqlSettings, stats: Stats) -> None:
         self._raw = raw
         self._stats = stats
         stats.connections += 1
@@ -97,7 +97,7 @@ class MysqlConnection:
     async def run(self, statements: Sequence[bytes]) -> list[Result]:
         """The results of all statements, in as few packets as their sizes allow.
 
-        Raises the driver's error of the first that failed (those before it have taken effect), `ConnectionLost` if the connection
+        Raises the driver's error of the first that failed (those before it have taken effect), `MysqlConnectionLost` if the connection
         went or the time limit passed.
         """
         results: list[Result] = []
@@ -116,7 +116,7 @@ class MysqlConnection:
 
     async def _send(self, statements: Sequence[bytes], results: list[Result]) -> None:
         if not self.open:
-            raise ConnectionLost(f"{self.endpoint}: not connected")
+            raise MysqlConnectionLost(f"{self.endpoint}: not connected")
         raw = self._raw
         self._stats.round_trips += 1
         self._stats.statements += len(statements)
@@ -145,9 +145,9 @@ class MysqlConnection:
         self._too_slow = True
         self._abort()
 
-    def _lost(self, reason: str) -> ConnectionLost:
+    def _lost(self, reason: str) -> MysqlConnectionLost:
         self.close()
-        return ConnectionLost(
+        return MysqlConnectionLost(
             f"{self.endpoint}: " + (f"no answer within {self._limit_s:g} s" if self._too_slow else reason)
         )
 
@@ -180,14 +180,14 @@ def _result(raw: Any) -> Result:
 
 
 async def connect(
-    endpoint: Endpoint,
+    endpoint: MysqlEndpoint,
     settings: MysqlSettings,
     *,
     autocommit: bool,
     database: bool = True,
     stats: Stats | None = None,
 ) -> MysqlConnection:
-    """An open connection in READ COMMITTED. Raises `ConnectionLost`, or the driver's error if the database said no."""
+    """An open connection in READ COMMITTED. Raises `MysqlConnectionLost`, or the driver's error if the database said no."""
     limit_s = settings.connect_timeout_ms / 1000
     try:
         async with asyncio.timeout(limit_s):
@@ -204,13 +204,13 @@ async def connect(
                 ssl=make_context(settings) if wants_tls(endpoint, settings) else None,
             )
     except TimeoutError as error:
-        raise ConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
+        raise MysqlConnectionLost(f"{endpoint}: no connection within {limit_s:g} s") from error
     except driver.MySQLError as error:
         if is_lost(error):
-            raise ConnectionLost(f"{endpoint}: {text_of(error)}") from error
+            raise MysqlConnectionLost(f"{endpoint}: {text_of(error)}") from error
         raise
     except (OSError, RuntimeError) as error:  # the latter where uvloop has seen the connection go before the driver has
-        raise ConnectionLost(f"{endpoint}: {error}") from error
+        raise MysqlConnectionLost(f"{endpoint}: {error}") from error
     connection = MysqlConnection(raw, endpoint, settings, stats or Stats())
     session = (_SESSION + (_READERS_SESSION if autocommit else _WRITERS_SESSION)).format(
         autocommit=autocommit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.mysql.statements import Sql, sql
-from pinlater.server.storage.relational.dialect import Waiting
+from pinlater.server.storage.relational.dialect import WaitingJob
 
 _ADD_TO_COUNTERS = sql("add_to_counters")
 
@@ -34,11 +34,11 @@ class Counter:
         self.pending = self.future = self.in_progress = self.succeeded = self.failed = 0
         self.enqueued_total = self.claimed_total = self.succeeded_total = self.failed_total = self.retried_total = 0
 
-    def leave_waiting(self, job: Waiting) -> None:
+    def leave_waiting(self, job: WaitingJob) -> None:
         self.pending -= 1
         self.future -= bool(job.counted_future)
 
-    def enter_waiting(self, job: Waiting, now_ms: int) -> None:
+    def enter_waiting(self, job: WaitingJob, now_ms: int) -> None:
         self.pending += 1
         self.future += bool(job.counted_future)
 

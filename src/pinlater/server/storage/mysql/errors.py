@@ -5,8 +5,8 @@ from __future__ import annotations
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import CallerError, ShardConnectionFailed, ShardRefused, StoreFull, Unavailable
-from pinlater.server.storage.mysql.connection import ConnectionLost, code_of, text_of
-from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.connection import MysqlConnectionLost, code_of, text_of
+from pinlater.server.storage.mysql.settings import MysqlEndpoint
 
 DUPLICATE = 1062
 # Also at the COMMIT, where several servers write: the transaction was rolled back.
@@ -38,7 +38,7 @@ NO_TABLE = 1146
 class BodyTooLong(CallerError):
     """The database takes no statement that is long enough for this job. The limit says what of it is left for one job."""
 
-    def __init__(self, endpoint: Endpoint, index: int, size_bytes: int, limit_bytes: int) -> None:
+    def __init__(self, endpoint: MysqlEndpoint, index: int, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
             f"Job {index} of the request takes {size_bytes} bytes as a statement and {endpoint} takes {limit_bytes}: "
             "raise its max_allowed_packet, to more than twice the longest body",
@@ -49,20 +49,20 @@ class BodyTooLong(CallerError):
 class SlotLost(ShardConnectionFailed):
     """This server was silent for longer than its lease, and another one has its slot. Nothing was changed."""
 
-    def __init__(self, endpoint: Endpoint, writer: int = 0) -> None:
+    def __init__(self, endpoint: MysqlEndpoint, writer: int = 0) -> None:
         super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
         self.writer = writer
 
 
-def translate(error: Exception, endpoint: Endpoint, tries: int = 1) -> Unavailable:
+def translate(error: Exception, endpoint: MysqlEndpoint, tries: int = 1) -> Unavailable:
     """An `Unavailable` that says what happened and what would help; with the cause kept."""
     found = _translate(error, endpoint, tries)
     found.__cause__ = error
     return found
 
 
-def _translate(error: Exception, endpoint: Endpoint, tries: int) -> Unavailable:
-    if isinstance(error, ConnectionLost):
+def _translate(error: Exception, endpoint: MysqlEndpoint, tries: int) -> Unavailable:
+    if isinstance(error, MysqlConnectionLost):
         return ShardConnectionFailed(str(error))
     code, text = code_of(error), text_of(error)
     if code in _FULL:
@@ -103,4 +103,4 @@ def is_ours(error: Exception) -> bool:
     """Whether it speaks of the database, rather than of a bug of ours."""
     if isinstance(error, driver.ProgrammingError):
         return code_of(error) == NO_TABLE  # dropped, or the database is an empty one under the old one's address
-    return isinstance(error, ConnectionLost | driver.MySQLError)
+    return isinstance(error, MysqlConnectionLost | driver.MySQLError)

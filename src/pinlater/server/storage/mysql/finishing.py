@@ -18,7 +18,7 @@ from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.outcomes import SUCCEEDED
 from pinlater.server.storage.relational import in_hand
 from pinlater.server.storage.relational.plain_acks import split
-from pinlater.server.storage.values import Ack, Acked, Checkpoint
+from pinlater.server.storage.values import Acked, JobAck, JobCheckpoint
 
 _LOCK_CLAIMS = sql("lock_claims")
 _FINISH_CLAIMS = sql("finish_claims")
@@ -29,14 +29,14 @@ _END_CLAIM = sql("end_claim")
 _CAREFUL_ACKS = 50
 
 
-async def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+async def finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """The plain acks all at once, then the others."""
     if _suppose_plain(transaction, acks):
         return await _finish_supposed(transaction, acks, now_ms)
     return await _finish_looking(transaction, acks, now_ms)
 
 
-def _suppose_plain(transaction: Transaction, acks: Sequence[Ack]) -> bool:
+def _suppose_plain(transaction: Transaction, acks: Sequence[JobAck]) -> bool:
     """Whether the call sends plain acks without a look. After one that was refused, calls look first for a while."""
     queue_cache = transaction.queue_cache
     if transaction.careful:
@@ -48,7 +48,7 @@ def _suppose_plain(transaction: Transaction, acks: Sequence[Ack]) -> bool:
     return False
 
 
-async def _finish_supposed(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+async def _finish_supposed(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """One round trip: the claims end if all are as they should be, or nothing happens at all."""
     queues = transaction.queue_cache.queues
     plain: list[tuple[int, int, int, str | None]] = []
@@ -78,7 +78,7 @@ def end_claims(plain: Sequence[tuple[int, int, int, str | None]]) -> bytes:
     return _END_CLAIMS(claims=json.dumps(lines, separators=(",", ":")), count=len(plain))
 
 
-async def _finish_looking(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+async def _finish_looking(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """Two round trips: a look at the claims, then what is to be done."""
     if not acks:
         return []
@@ -103,7 +103,7 @@ def _count_succeeded(transaction: Transaction, queue_id: int, priority: int, job
 
 
 async def _finish_others(
-    transaction: Transaction, acks: Sequence[Ack], others: Sequence[int], results: list[Acked], now_ms: int
+    transaction: Transaction, acks: Sequence[JobAck], others: Sequence[int], results: list[Acked], now_ms: int
 ) -> list[Acked]:
     """The acks at these positions, on loaded jobs."""
     if others:
@@ -115,10 +115,10 @@ async def _finish_others(
 
 
 async def checkpoint(
-    transaction: Transaction, checkpoints: Sequence[Checkpoint], now_ms: int
+    transaction: Transaction, checkpoints: Sequence[JobCheckpoint], now_ms: int
 ) -> list[Acked | PinLaterError]:
     """Progress of claimed jobs. A body that the database takes in no statement is refused."""
-    fitting: list[Checkpoint] = []
+    fitting: list[JobCheckpoint] = []
     answers: list[Acked | PinLaterError] = []
     most = transaction.row_bytes_max
     for index, item in enumerate(checkpoints):

@@ -10,12 +10,12 @@ from dataclasses import replace
 from asyncmy import errors as driver
 
 from pinlater.server.storage.mysql import migration, reading
-from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, code_of, connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, code_of, connect
 from pinlater.server.storage.mysql.dialect import MysqlReader
 from pinlater.server.storage.mysql.errors import NO_DATABASE, is_ours, translate
 from pinlater.server.storage.mysql.membership import members
 from pinlater.server.storage.mysql.server_requirements import check_server
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.offline import Look
 from pinlater.server.storage.relational.looking import timed_keys
@@ -24,7 +24,7 @@ _ALTER_MS = 600_000
 _KEYS_A_PIECE = 10_000
 
 
-async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:
+async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings) -> tuple[int, int, Sequence[str]]:
     """Takes the database to this program's schema, making it if there is none: (version before, version after, what was run).
 
     Raises `Unavailable` if that can't be done, or if the database is not for this program.
@@ -39,7 +39,7 @@ async def migrate_shard(endpoint: Endpoint, settings: MysqlSettings) -> tuple[in
         return before, await migration.version_of(connection), done
 
 
-async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings, now_ms: int) -> Look:
+async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms: int) -> Look:
     """Schema, servers, counts and keys. Raises `Unavailable` if it can't be asked."""
     try:
         async with _connection(endpoint, settings) as connection:
@@ -54,7 +54,7 @@ async def look_at_shard(endpoint: Endpoint, settings: MysqlSettings, now_ms: int
         return Look(0)
 
 
-async def forget_timed_keys(endpoint: Endpoint, settings: MysqlSettings, now_ms: int) -> int:
+async def forget_timed_keys(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms: int) -> int:
     """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
     forgotten = 0
     async with _connection(endpoint, settings) as connection:
@@ -72,7 +72,7 @@ class _NotThere(Exception):
 
 @asynccontextmanager
 async def _connection(
-    endpoint: Endpoint, settings: MysqlSettings, *, database: bool = True
+    endpoint: MysqlEndpoint, settings: MysqlSettings, *, database: bool = True
 ) -> AsyncIterator[MysqlConnection]:
     """Translates what the database says, also to the work in it."""
     try:
@@ -81,7 +81,7 @@ async def _connection(
             yield connection
         finally:
             await connection.quit()
-    except (ConnectionLost, driver.MySQLError) as error:
+    except (MysqlConnectionLost, driver.MySQLError) as error:
         if code_of(error) == NO_DATABASE:
             raise _NotThere from error
         if is_ours(error):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pinlater.server.storage.mysql import migration
 from pinlater.server.storage.mysql.connection import MysqlConnection, connect
 from pinlater.server.storage.mysql.server_requirements import check_server
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import sql
 from pinlater.server.storage.mysql.stats import Stats
 
@@ -18,7 +18,7 @@ ALTER_MS = 600_000
 """Changes of tables take as long as they take."""
 
 
-async def prepare(endpoint: Endpoint, settings: MysqlSettings, stats: Stats, shard: str) -> None:
+async def prepare(endpoint: MysqlEndpoint, settings: MysqlSettings, stats: Stats, shard: str) -> None:
     """Raises driver errors as they are, and `Unavailable` if the server or the schema is not for this program."""
     server = await connect(endpoint, settings, autocommit=True, database=False, stats=stats)
     try:
@@ -34,7 +34,7 @@ async def prepare(endpoint: Endpoint, settings: MysqlSettings, stats: Stats, sha
         await database.quit()
 
 
-async def _note_name(connection: MysqlConnection, endpoint: Endpoint, shard: str) -> None:
+async def _note_name(connection: MysqlConnection, endpoint: MysqlEndpoint, shard: str) -> None:
     """The shard's name is in every descriptor, so a database under two names answers to none of the other's."""
     noted = [sql("make_meta")(name="shard", value=shard), sql("load_meta")(name="shard")]
     [*_, found] = await connection.run(noted)

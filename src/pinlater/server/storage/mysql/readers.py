@@ -9,9 +9,9 @@ from typing import TypeVar
 from asyncmy import errors as driver
 
 from pinlater.domain.errors import TooManyWaiting
-from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection
+from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost
 from pinlater.server.storage.mysql.errors import is_ours, translate
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.stats import Stats
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class Readers:
     def __init__(
         self,
         connect: Callable[[], Awaitable[MysqlConnection]],
-        endpoint: Endpoint,
+        endpoint: MysqlEndpoint,
         settings: MysqlSettings,
         stats: Stats,
     ) -> None:
@@ -48,7 +48,7 @@ class Readers:
             self._waiting -= 1
         try:
             return await self._read(look)
-        except (ConnectionLost, driver.MySQLError) as error:
+        except (MysqlConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self._endpoint) from error
             raise
@@ -65,7 +65,7 @@ class Readers:
                 continue
             try:
                 return await self._with(connection, look)
-            except ConnectionLost:
+            except MysqlConnectionLost:
                 if loop.time() >= give_up_at:
                     raise
         return await self._with(await self._connect(), look)
@@ -74,7 +74,7 @@ class Readers:
         self.connections += 1
         try:
             return await look(connection)
-        except ConnectionLost:
+        except MysqlConnectionLost:
             self._stats.lost_connections += 1
             raise
         finally:

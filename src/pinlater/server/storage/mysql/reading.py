@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
@@ -96,7 +96,7 @@ async def _with_jobs(connection: MysqlConnection, order: list[tuple[int, int]], 
 
 async def peek(
     connection: MysqlConnection, queue: str, limit: int, now_ms: int, max_bytes: int
-) -> list[ClaimedJob] | PinLaterError:
+) -> list[HandedOutJob] | PinLaterError:
     """What a claim would give to one call."""
     queue_id = await queue_id_of(MysqlReader(connection), queue)
     if queue_id is None:
@@ -107,7 +107,7 @@ async def peek(
     ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for (p,) in used.rows]
     wanted = _SELECT_DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
     [due] = await connection.run([wanted])
-    seen: list[ClaimedJob] = []
+    seen: list[HandedOutJob] = []
     for line in due.rows:
         if len(seen) >= limit or (seen and line[4] > max_bytes):
             break
@@ -118,7 +118,7 @@ async def peek(
     return seen
 
 
-async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int) -> ClaimedJob | None:
+async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:
     """The job as a claim would hand it out; None for one that has expired or is gone."""
     priority, run_after_ms, job_id, flags, _ = due
     if flags & (CHANGED | OPTIONS):
@@ -131,12 +131,12 @@ async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int
         if has_expired(options, now_ms):
             return None
         attempt = (allowed, remaining, ended + 1, options.headers)
-        return ClaimedJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)
+        return HandedOutJob(job_id, priority, newest[0][1], *attempt, created_ms, run_after_ms, 0)
     about = await _select_jobs(connection, _SELECT_BODIES, [job_id])
     if not about:
         return None
     _, allowed, created_ms, body = about[0]
-    return ClaimedJob(job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, 0)
+    return HandedOutJob(job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, 0)
 
 
 async def counts(connection: MysqlConnection, queues: Sequence[str] | None) -> list[QueueCounts]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.server.storage.mysql.connection import MysqlConnection
-from pinlater.server.storage.mysql.settings import Endpoint
+from pinlater.server.storage.mysql.settings import MysqlEndpoint
 from pinlater.server.storage.mysql.statements import sql
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-async def check_server(connection: MysqlConnection, endpoint: Endpoint) -> None:
+async def check_server(connection: MysqlConnection, endpoint: MysqlEndpoint) -> None:
     """Logs the warnings. Raises `ShardConnectionFailed`, which no repeat helps, if the server can't be used."""
     [found] = await connection.run([_LOAD_SERVER_SETTINGS()])
     verdict = judge({_text(name): _text(value) for name, value in found.rows})

@@ -16,7 +16,7 @@ _DATABASES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Endpoint:
+class MysqlEndpoint:
     """Where a shard's database is, and the user to log in as. `tls` None: as the settings say.
 
     Never shown with its password; therefore it is no tuple: printing a list of tuples prints every part.
@@ -35,7 +35,7 @@ class Endpoint:
         return f"{self.socket or f'{host}:{self.port}'}/{self.database}"
 
     def __repr__(self) -> str:
-        return f"Endpoint({self})"
+        return f"MysqlEndpoint({self})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, Unavailable
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import ClaimedJob, StoredJob
+from pinlater.domain.job import HandedOutJob, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
 from pinlater.server.storage.mysql import queues as queue_rows
 from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
-from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, connect
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.server.storage.mysql.errors import is_ours, translate
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
@@ -34,7 +34,7 @@ from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.readers import Readers
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
@@ -45,14 +45,14 @@ from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import Snapshots
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
     Capabilities,
-    Checkpoint,
     Claimed,
     ClaimOrder,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Member,
     Owners,
@@ -85,7 +85,7 @@ class MysqlShard(RelationalShard):
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: MysqlEndpoint,
         settings: MysqlSettings | None = None,
         name: str = "1",
         monotonic: Callable[[], float] = time.monotonic,
@@ -125,7 +125,7 @@ class MysqlShard(RelationalShard):
             await self._join()
             await self._refresh()
             await self._look_after_partitions(now_ms)
-        except (ConnectionLost, driver.MySQLError) as error:
+        except (MysqlConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
             raise
@@ -290,7 +290,7 @@ class MysqlShard(RelationalShard):
             self._unknown_claims.update(call.holder.token for order in orders for call in order.calls)
             raise
 
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
     async def changed_queues(self) -> Sequence[str]:
@@ -300,14 +300,16 @@ class MysqlShard(RelationalShard):
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+    async def checkpoint_jobs(
+        self, checkpoints: Sequence[JobCheckpoint], now_ms: int
+    ) -> Sequence[Acked | PinLaterError]:
         return await self._opened.other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
 
     # --- looking ------------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
+    ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._opened.readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
@@ -381,5 +383,5 @@ class MysqlShard(RelationalShard):
         """Makes partitions for what comes and drops those that are over; the names of the dropped."""
         try:
             return await self._partitions.keep(now_ms)
-        except (ConnectionLost, driver.MySQLError) as error:
+        except (MysqlConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error

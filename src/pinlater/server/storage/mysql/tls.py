@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 
 
-def wants_tls(endpoint: Endpoint, settings: MysqlSettings) -> bool:
+def wants_tls(endpoint: MysqlEndpoint, settings: MysqlSettings) -> bool:
     """Whether connections to it are encrypted. A Unix socket can't be overheard: TLS is used there only if the settings ask for it."""
     if endpoint.tls is not None:
         return endpoint.tls

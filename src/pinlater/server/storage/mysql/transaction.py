@@ -30,7 +30,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.server.storage.mysql.connection import ConnectionLost, MysqlConnection, Result, code_of, text_of
+from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, Result, code_of, text_of
 from pinlater.server.storage.mysql.counters import Counters
 from pinlater.server.storage.mysql.errors import (
     DEADLOCKS,
@@ -45,7 +45,7 @@ from pinlater.server.storage.mysql.errors import (
     translate,
 )
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache, QueueEntry
-from pinlater.server.storage.mysql.settings import Endpoint, MysqlSettings
+from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, STATEMENT_BYTES, Sql, Template, sql
 from pinlater.server.storage.mysql.stats import Stats
 
@@ -95,7 +95,7 @@ class Transaction:
         self.ended = False
 
     @property
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> MysqlEndpoint:
         """For errors."""
         return self._connection.endpoint
 
@@ -186,7 +186,7 @@ class Transaction:
             return []
         try:
             return (await self._flush([*last, b"COMMIT"]))[-1 - len(last) : -1]
-        except (ConnectionLost, driver.MySQLError) as error:
+        except (MysqlConnectionLost, driver.MySQLError) as error:
             if not self.marked or not self._leaves_open(error):
                 raise
             self._connection.close()  # with whatever it still has open
@@ -195,7 +195,7 @@ class Transaction:
 
     def _leaves_open(self, error: Exception) -> bool:
         """Whether the transaction may have been carried out all the same."""
-        if isinstance(error, ConnectionLost):
+        if isinstance(error, MysqlConnectionLost):
             return True
         return self._connection.unanswered == 1 and code_of(error) not in UNDONE
 
@@ -218,7 +218,7 @@ class Writer:
     def __init__(
         self,
         connect: Callable[[], Awaitable[MysqlConnection]],
-        endpoint: Endpoint,
+        endpoint: MysqlEndpoint,
         queue_cache: MysqlQueueCache,
         refresh: Callable[[], Awaitable[None]],
         rejoin: Callable[[int], Awaitable[None]],
@@ -289,7 +289,7 @@ class Writer:
                 except _Misjudged:
                     careful = True
                     continue
-                except ConnectionLost as error:
+                except MysqlConnectionLost as error:
                     self._stats.lost_connections += 1
                     if last or _now() >= give_up_at:
                         raise translate(error, self._endpoint) from error
@@ -363,18 +363,18 @@ class Writer:
             if not commits.rows:
                 break
             if _now() >= give_up_at:
-                raise ConnectionLost(f"{self._endpoint}: a COMMIT does not end; is its disk full?")
+                raise MysqlConnectionLost(f"{self._endpoint}: a COMMIT does not end; is its disk full?")
             await asyncio.sleep(_COMMIT_STEP_S)
         with contextlib.suppress(driver.MySQLError):
             await connection.run([b"KILL %d" % alive.rows[0][0]])
         [gone] = await connection.run([f"SELECT GET_LOCK({held}, {self._settings.lock_wait_s})".encode()])
         if gone.rows[0][0] != 1:
-            raise ConnectionLost(f"{self._endpoint}: the old connection does not end")
+            raise MysqlConnectionLost(f"{self._endpoint}: the old connection does not end")
         await connection.run([f"SELECT RELEASE_LOCK({held})".encode()])
 
     async def settle(self, cause: Exception) -> None:
         """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
-        `ConnectionLost`, or that error, if it was not.
+        `MysqlConnectionLost`, or that error, if it was not.
 
         A database that refuses connections may be restarting: it is asked again for `connect_timeout_ms`, however often it refuses.
 
@@ -386,7 +386,7 @@ class Writer:
                 connection = await self._usable_connection()
                 found, _ = await connection.run([_FIND_WRITER(writer=self.number), b"COMMIT"])
                 break
-            except (ConnectionLost, driver.MySQLError) as error:
+            except (MysqlConnectionLost, driver.MySQLError) as error:
                 logger.log(
                     _level(attempt),
                     "%s: the outcome of a transaction can't be asked for yet: %s",
@@ -401,11 +401,11 @@ class Writer:
         if not first <= newest <= last:
             raise OutcomeUnknown(f"{text_of(cause)}; meanwhile another server took this one's slot") from cause
         if newest != self._newest:
-            if not isinstance(cause, ConnectionLost):
+            if not isinstance(cause, MysqlConnectionLost):
                 raise cause
-            raise ConnectionLost(f"{cause}; the transaction was not carried out") from cause
+            raise MysqlConnectionLost(f"{cause}; the transaction was not carried out") from cause
         self._stats.settled += 1
-        if not isinstance(cause, ConnectionLost):
+        if not isinstance(cause, MysqlConnectionLost):
             logger.warning(
                 "%s: a COMMIT was answered with an error and carried out: %s", self._endpoint, text_of(cause)
             )
@@ -418,7 +418,7 @@ class Writer:
             try:
                 connection = await self._usable_connection()
                 return (await connection.run([*selects, b"COMMIT"]))[:-1]
-            except (ConnectionLost, driver.MySQLError) as error:
+            except (MysqlConnectionLost, driver.MySQLError) as error:
                 logger.log(
                     _level(attempt), "%s: the answer of a transaction can't be asked for yet: %s", self._endpoint, error
                 )
@@ -435,7 +435,7 @@ class Writer:
         if isinstance(error, asyncio.CancelledError):
             connection.close()
         elif connection.open and connection is self._connection:
-            with contextlib.suppress(ConnectionLost, driver.MySQLError):
+            with contextlib.suppress(MysqlConnectionLost, driver.MySQLError):
                 await connection.run([b"ROLLBACK"])
 
     async def _may_retry(self, error: driver.MySQLError) -> bool:

@@ -21,7 +21,7 @@ from pinlater.server.storage.redis.packing import (
     HAD_HOLDER,
     HAS_PAST,
     SIMPLE,
-    Claim,
+    UnpackedClaim,
     is_simple,
     pack_claim,
     pack_finished,
@@ -35,10 +35,10 @@ from pinlater.server.storage.redis.packing import (
 from pinlater.server.storage.redis.readers import Readers
 
 # What `read_claim` would give for a job that waits.
-_WAITS = Claim(PENDING, 0, 0)
+_WAITS = UnpackedClaim(PENDING, 0, 0)
 
 
-class Found(NamedTuple):
+class LoadedJob(NamedTuple):
     """A job as it was loaded: the record, and the bytes that must still be the same when the change is written."""
 
     ref: bytes
@@ -61,7 +61,7 @@ class Found(NamedTuple):
         return self.ref[:QUEUE_BYTES]
 
 
-def found_of(ref: bytes, answer: Sequence[Any]) -> Found:
+def loaded_job(ref: bytes, answer: Sequence[Any]) -> LoadedJob:
     """A job from what `load_jobs` answers about it."""
     front, size, claim_bytes, past_bytes = answer
     stored, claim = read_job(front), read_claim(claim_bytes) or _WAITS
@@ -96,7 +96,7 @@ def found_of(ref: bytes, answer: Sequence[Any]) -> Found:
         claim.holder,
         bool(past_bytes),
     )
-    return Found(ref, front, size, claim_bytes, past_bytes, record, is_simple(stored), renewed_at_ms)
+    return LoadedJob(ref, front, size, claim_bytes, past_bytes, record, is_simple(stored), renewed_at_ms)
 
 
 class Writing:
@@ -126,7 +126,7 @@ class Changes(changes.Changes):
 
     def __init__(self, now_ms: int) -> None:
         super().__init__(now_ms, REDIS_STATUS)
-        self.loaded: dict[bytes, Found] = {}
+        self.loaded: dict[bytes, LoadedJob] = {}
         self._refs: dict[int, bytes] = {}
         self.missing: dict[bytes, bytes] = {}  # index entries without a job, and their claims
         self.held_keys: dict[tuple[bytes, str], bytes] = {}  # what was found under unique keys
@@ -146,14 +146,14 @@ class Changes(changes.Changes):
         names = {queue: name for name, queue in queues}
         for at, ref in enumerate(wanted):
             if answer[4 * at]:
-                self.loaded[ref] = found = found_of(ref, answer[4 * at : 4 * at + 4])
+                self.loaded[ref] = found = loaded_job(ref, answer[4 * at : 4 * at + 4])
                 self._refs[found.record.id] = ref
                 self.add(found.record, names.get(found.queue, ""))
             else:
                 self.missing[ref] = answer[4 * at + 2]
         return [self.loaded[ref].record for ref in wanted if ref in self.loaded]
 
-    def found(self, job: JobRecord) -> Found:
+    def found(self, job: JobRecord) -> LoadedJob:
         """What was loaded of a job."""
         return self.loaded[self._refs[job.id]]
 
@@ -179,7 +179,7 @@ class Changes(changes.Changes):
             )
         )
 
-    def _write(self, found: Found, job: JobRecord) -> None:
+    def _write(self, found: LoadedJob, job: JobRecord) -> None:
         self._save(found, job)
         if found.record.state is not IN_PROGRESS or job.state is not IN_PROGRESS:
             self._leave(found)
@@ -190,7 +190,7 @@ class Changes(changes.Changes):
         else:
             self._enter_finished(found, job)
 
-    def _save(self, found: Found, job: JobRecord) -> None:
+    def _save(self, found: LoadedJob, job: JobRecord) -> None:
         """The past; and the job itself if it has a new body, or has to say that there is a past."""
         if job.changed:
             self.writing.enter("HSET", b"p", found.ref, pack_past(past_of(job)))
@@ -200,7 +200,7 @@ class Changes(changes.Changes):
         elif job.changed and not found.front[0] & HAS_PAST:
             self.writing.single("SETRANGE", b"j" + found.ref, 0, flags)
 
-    def _leave(self, found: Found) -> None:
+    def _leave(self, found: LoadedJob) -> None:
         """Out of the indexes of its state as loaded."""
         leave = self.writing.leave
         state = found.record.state
@@ -212,7 +212,7 @@ class Changes(changes.Changes):
         elif found.record.options.expires_ms is not None:
             leave("ZREM", b"e", found.ref)
 
-    def _enter_waiting(self, found: Found, job: JobRecord) -> None:
+    def _enter_waiting(self, found: LoadedJob, job: JobRecord) -> None:
         enter = self.writing.enter
         if found.record.state is not PENDING:
             self.writing.leave("HDEL", b"h", found.ref)
@@ -221,8 +221,8 @@ class Changes(changes.Changes):
             enter("ZADD", b"e", job.options.expires_ms, found.ref)
         enter("READY", found.queue)
 
-    def _renew(self, found: Found, job: JobRecord) -> None:
-        claim = Claim(
+    def _renew(self, found: LoadedJob, job: JobRecord) -> None:
+        claim = UnpackedClaim(
             IN_PROGRESS,
             HAD_HOLDER | (SIMPLE if found.plain and not job.changed else 0),
             _size(found, job),
@@ -236,7 +236,7 @@ class Changes(changes.Changes):
         self.writing.enter("HSET", b"h", found.ref, pack_claim(claim))
         self.writing.enter("ZADD", b"c", job.deadline_ms or 0, found.ref)
 
-    def _enter_finished(self, found: Found, job: JobRecord) -> None:
+    def _enter_finished(self, found: LoadedJob, job: JobRecord) -> None:
         """Its key ends with it, unless that ends by time."""
         finished_ms, size = job.finished_at_ms or 0, _size(found, job)
         self.writing.enter("HSET", b"h", found.ref, pack_finished(job.state, size, finished_ms, job.holder))
@@ -244,7 +244,7 @@ class Changes(changes.Changes):
         self._finished_bytes += size
         self._free_key(found)
 
-    def _free_key(self, found: Found) -> None:
+    def _free_key(self, found: LoadedJob) -> None:
         unique = found.record.options.unique
         if unique is not None and unique.scope is not UniqueScope.TIME:
             self.writing.single("FREE", found.queue, unique.key.encode(), packed_id(found.record.id))
@@ -294,6 +294,6 @@ class Changes(changes.Changes):
             self.writing.single("HINCRBY", b"n" + line, b"l", 1)
 
 
-def _size(found: Found, job: JobRecord) -> int:
+def _size(found: LoadedJob, job: JobRecord) -> int:
     """Bytes of the job's record, as indexes and claims keep it."""
     return found.size if job.new_body is None else len(found.front) + len(job.new_body)

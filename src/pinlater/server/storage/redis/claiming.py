@@ -9,7 +9,7 @@ from typing import Any
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound, Unavailable
-from pinlater.domain.job import ClaimedJob
+from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.decide import Expire
 from pinlater.server.storage.options import options_of
@@ -80,7 +80,7 @@ def _packed(place: int, order: ClaimOrder) -> tuple[Any, ...]:
     return place, b"%d" % timeout_ms, I64.pack(timeout_ms), calls
 
 
-def _jobs(share: bytes, values: Any, now_ms: int, timeout_ms: int) -> list[ClaimedJob]:
+def _jobs(share: bytes, values: Any, now_ms: int, timeout_ms: int) -> list[HandedOutJob]:
     """The hot loop: one turn a job."""
     until_ms = later(now_ms, timeout_ms)
     jobs = []
@@ -97,14 +97,14 @@ def _jobs(share: bytes, values: Any, now_ms: int, timeout_ms: int) -> list[Claim
         body = record[HEAD_BYTES:]
         jobs.append(
             make(
-                ClaimedJob,
+                HandedOutJob,
                 (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
             )
         )
     return jobs
 
 
-def _special(priority: int, job_id: int, record: bytes, past: bytes, now_ms: int, timeout_ms: int) -> ClaimedJob:
+def _special(priority: int, job_id: int, record: bytes, past: bytes, now_ms: int, timeout_ms: int) -> HandedOutJob:
     """A job with options or a past."""
     until_ms = later(now_ms, timeout_ms)
     return handed_out(priority, job_id, record, past, until_ms, now_ms)
@@ -112,14 +112,14 @@ def _special(priority: int, job_id: int, record: bytes, past: bytes, now_ms: int
 
 def handed_out(
     priority: int, job_id: int, record: bytes, past_bytes: bytes, until_ms: int, now_ms: int | None = None
-) -> ClaimedJob:
+) -> HandedOutJob:
     """A job as a claim gives it; with `now_ms` its own claim timeout counts."""
     stored = read_job(record)
     options = options_of(stored.options)
     past = read_past(past_bytes)
     if now_ms is not None and options.timeout_ms is not None:
         until_ms = later(now_ms, options.timeout_ms)
-    return ClaimedJob(
+    return HandedOutJob(
         job_id,
         priority,
         record[stored.body_at :],

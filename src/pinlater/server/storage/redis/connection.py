@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as NotConnected
 
-from pinlater.server.storage.redis.errors import ConnectionLost, NotSent, Refused, refusal_of
+from pinlater.server.storage.redis.errors import NoConnection, RedisConnectionLost, Refused, refusal_of
 from pinlater.server.storage.redis.scripts import Script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
@@ -52,7 +52,7 @@ class Connection:
         return self.open and reader is not None and not reader.at_eof() and reader.exception() is None
 
     async def run(self, script: Script, *arguments: bytes | int | str) -> Any:
-        """What the script answers. Raises `Refused`, or `ConnectionLost` if the connection went or the time limit passed."""
+        """What the script answers. Raises `Refused`, or `RedisConnectionLost` if the connection went or the time limit passed."""
         try:
             return await self.command(b"EVALSHA", script.sha, 1, self._front, *arguments)
         except Refused as refused:
@@ -63,7 +63,7 @@ class Connection:
     async def command(self, *words: bytes | int | str) -> Any:
         """One command's answer."""
         if not self.open:
-            raise NotSent(f"{self.endpoint}: not connected")
+            raise NoConnection(f"{self.endpoint}: not connected")
         self._stats.round_trips += 1
         self._stats.statements += 1
         try:
@@ -74,15 +74,15 @@ class Connection:
             self.close()
             if str(error).startswith("Redis is loading"):
                 raise Refused("LOADING", str(error)) from error
-            raise ConnectionLost(f"{self.endpoint}: {error}") from error
+            raise RedisConnectionLost(f"{self.endpoint}: {error}") from error
         except ResponseError as error:
             raise refusal_of(error) from error
         except TimeoutError as error:
             self.close()
-            raise ConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
+            raise RedisConnectionLost(f"{self.endpoint}: no answer within {self._limit_s:g} s") from error
         except (RedisError, OSError) as error:
             self.close()
-            raise ConnectionLost(f"{self.endpoint}: {error}") from error
+            raise RedisConnectionLost(f"{self.endpoint}: {error}") from error
         except BaseException:  # cancelled in the middle of an answer: the stream is of no use any more
             self.close()
             raise
@@ -107,7 +107,7 @@ class Connection:
 
 
 async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings, stats: Stats) -> Connection:
-    """An open connection. Raises `NotSent`, or `Refused` if Redis refuses the login."""
+    """An open connection. Raises `NoConnection`, or `Refused` if Redis refuses the login."""
     limit_s = settings.connect_timeout_ms / 1000
     raw: Any = None
     try:
@@ -117,7 +117,7 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
             await raw.connect()
     except TimeoutError as error:
         await _drop(raw)
-        raise NotSent(f"Redis {endpoint}: no connection within {limit_s:g} s") from error
+        raise NoConnection(f"Redis {endpoint}: no connection within {limit_s:g} s") from error
     except AuthenticationError as error:
         await _drop(raw)
         raise Refused("WRONGPASS", str(error)) from error
@@ -125,13 +125,13 @@ async def connect(endpoint: RedisEndpoint, front: bytes, settings: RedisSettings
         await _drop(raw)
         if "loading" in str(error).lower():
             raise Refused("LOADING", str(error)) from error
-        raise NotSent(f"Redis {endpoint}: {error}") from error
+        raise NoConnection(f"Redis {endpoint}: {error}") from error
     except ResponseError as error:
         await _drop(raw)
         raise refusal_of(error) from error
     except (RedisError, OSError) as error:
         await _drop(raw)
-        raise NotSent(f"Redis {endpoint}: {error}") from error
+        raise NoConnection(f"Redis {endpoint}: {error}") from error
     except BaseException:
         await _drop(raw)
         raise
@@ -169,7 +169,7 @@ async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Ad
     """Where to go: as it is written, or where the Sentinels say that the master is.
 
     They are asked at once. Of the first answers, those of more than half of them if that many answer in time, the one with the latest
-    configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NotSent` if none
+    configuration counts: a Sentinel that is cut off from the others names a master that they have replaced. Raises `NoConnection` if none
     knows the master.
     """
     if not endpoint.sentinels:
@@ -190,7 +190,7 @@ async def master_address(endpoint: RedisEndpoint, settings: RedisSettings) -> Ad
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
     if not found:
-        raise NotSent(f"{endpoint}: no Sentinel says where the master is ({trouble})")
+        raise NoConnection(f"{endpoint}: no Sentinel says where the master is ({trouble})")
     return max(found, key=itemgetter(0))[1]
 
 

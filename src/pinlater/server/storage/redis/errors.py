@@ -10,11 +10,11 @@ from pinlater.domain.errors import ShardConnectionFailed, ShardRefused, StoreFul
 from pinlater.server.storage.redis.settings import RedisEndpoint
 
 
-class ConnectionLost(Exception):
+class RedisConnectionLost(Exception):
     """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
 
 
-class NotSent(ConnectionLost):
+class NoConnection(RedisConnectionLost):
     """There was no connection, so nothing was sent either."""
 
 

@@ -17,7 +17,7 @@ from pinlater.server.storage.redis.arguments import encode, strings
 from pinlater.server.storage.redis.changes import Changes
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, may_exist, ref_of
 from pinlater.server.storage.redis.packing import I64
-from pinlater.server.storage.values import NOT_FOUND, Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey
 
 _TRIES = 10
 
@@ -42,7 +42,7 @@ class _Plain:
         return b"".join(self.refs), strings(self._tokens)
 
 
-async def finish(access: Access, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+async def finish(access: Access, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """Plain acks in a script; the others are decided here and written together with the plain ones."""
     results = [SUCCEEDED] * len(acks)
     known_odd: set[int] = set()
@@ -74,7 +74,7 @@ async def finish(access: Access, acks: Sequence[Ack], now_ms: int) -> list[Acked
 
 
 def _sorted_out(
-    access: Access, acks: Sequence[Ack], known_odd: set[int], results: list[Acked]
+    access: Access, acks: Sequence[JobAck], known_odd: set[int], results: list[Acked]
 ) -> tuple[_Plain, list[int]]:
     plain, others = _Plain(), []
     queues = access.queues
@@ -89,7 +89,7 @@ def _sorted_out(
     return plain, others
 
 
-async def checkpoint(access: Access, checkpoints: Sequence[Checkpoint], now_ms: int) -> list[Acked]:
+async def checkpoint(access: Access, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> list[Acked]:
     """Progress of claimed jobs."""
     return await _decide(access, checkpoints, [item.key for item in checkpoints], now_ms, outcomes.checkpoint)
 

@@ -30,7 +30,7 @@ Line = tuple[bytes, bytes]
 """Queue and priority, and the index."""
 
 
-class Finished:
+class OldestFinished:
     """What is known of the oldest finished job of each line."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ HEAD_BYTES = HEAD.size
 I64 = Struct(">q")
 
 
-class Stored(NamedTuple):
+class UnpackedJob(NamedTuple):
     """A job's record but for its body; `front` is the record up to the body."""
 
     flags: int
@@ -44,7 +44,7 @@ class Stored(NamedTuple):
     body_at: int
 
 
-class Claim(NamedTuple):
+class UnpackedClaim(NamedTuple):
     """Where a job is that doesn't wait. `claimed_at_ms` None: finished, and `finished_at_ms` says when."""
 
     state: JobState
@@ -101,18 +101,18 @@ def pack_job(job: NewJob, now_ms: int, text: str | None) -> bytes:
     )
 
 
-def read_job(record: bytes) -> Stored:
+def read_job(record: bytes) -> UnpackedJob:
     """A record, or the part of it before the body."""
     flags, attempts, run_after_ms, created_at_ms = HEAD.unpack_from(record)
     if not flags & HAS_OPTIONS:
-        return Stored(flags, attempts, run_after_ms, created_at_ms, None, HEAD_BYTES)
+        return UnpackedJob(flags, attempts, run_after_ms, created_at_ms, None, HEAD_BYTES)
     _, _, _, text_bytes, key_bytes = _OPTIONS.unpack_from(record, HEAD_BYTES)
     begin = HEAD_BYTES + _OPTIONS.size
     text = record[begin : begin + text_bytes].decode()
-    return Stored(flags, attempts, run_after_ms, created_at_ms, text, begin + text_bytes + key_bytes)
+    return UnpackedJob(flags, attempts, run_after_ms, created_at_ms, text, begin + text_bytes + key_bytes)
 
 
-def is_simple(job: Stored) -> bool:
+def is_simple(job: UnpackedJob) -> bool:
     """Whether a plain success needs no look at this job."""
     if job.flags & HAS_PAST:
         return False
@@ -129,7 +129,7 @@ def pack_holder(token: str, descriptor: str, source: str) -> bytes:
     return b"".join((lengths, packed_token, packed_descriptor, source.encode()))
 
 
-def pack_claim(claim: Claim) -> bytes:
+def pack_claim(claim: UnpackedClaim) -> bytes:
     """A claim of a job in progress."""
     return _CLAIM.pack(
         IN_PROGRESS,
@@ -148,7 +148,7 @@ def pack_finished(state: JobState, size: int, finished_at_ms: int, holder: str |
     return _DONE.pack(state, flags, size, finished_at_ms) + (holder or "").encode()
 
 
-def read_claim(packed: bytes) -> Claim | None:
+def read_claim(packed: bytes) -> UnpackedClaim | None:
     """None for a job that waits."""
     if not packed:
         return None
@@ -156,11 +156,11 @@ def read_claim(packed: bytes) -> Claim | None:
     if state is not IN_PROGRESS:
         _, flags, size, finished_at_ms = _DONE.unpack_from(packed)
         holder = packed[_DONE.size :].decode() if flags & HAD_HOLDER else None
-        return Claim(state, flags, size, holder=holder, finished_at_ms=finished_at_ms)
+        return UnpackedClaim(state, flags, size, holder=holder, finished_at_ms=finished_at_ms)
     _, flags, size, claimed_ms, timeout_ms, renewed_ms, token_bytes, holder_bytes = _CLAIM.unpack_from(packed)
     token_end = _CLAIM.size + token_bytes
     holder_end = token_end + holder_bytes
-    return Claim(
+    return UnpackedClaim(
         state,
         flags,
         size,
@@ -173,7 +173,7 @@ def read_claim(packed: bytes) -> Claim | None:
     )
 
 
-def past_at_first(job: Stored, options: Options) -> Past:
+def past_at_first(job: UnpackedJob, options: Options) -> Past:
     """As the enqueue left it."""
     attempts = job.attempts_allowed
     return Past(attempts, attempts, 0, job.run_after_ms, job.created_at_ms, options.status, "", "", "[]")

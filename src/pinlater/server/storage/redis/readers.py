@@ -8,7 +8,7 @@ from typing import Any
 
 from pinlater.domain.errors import TooManyWaiting
 from pinlater.server.storage.redis.connection import Address, Connection
-from pinlater.server.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, StaleQueues, translate
+from pinlater.server.storage.redis.errors import ELSEWHERE, RedisConnectionLost, Refused, StaleQueues, translate
 from pinlater.server.storage.redis.scripts import script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
@@ -51,7 +51,7 @@ class Readers:
             self._waiting -= 1
         try:
             return await self._try(look)
-        except (ConnectionLost, Refused) as error:
+        except (RedisConnectionLost, Refused) as error:
             if isinstance(error, Refused) and error.code == "STALEBOOK":
                 raise StaleQueues from error
             raise translate(error, self.endpoint) from error
@@ -69,7 +69,7 @@ class Readers:
                 continue
             try:
                 return await self._with(connection, look)
-            except ConnectionLost:
+            except RedisConnectionLost:
                 if loop.time() >= give_up_at:
                     raise
             except Refused as refused:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
-from pinlater.domain.job import ClaimedJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
@@ -178,12 +178,14 @@ async def _order(
     return [(time_of(score), job_id) for job_id, score in zip(found[::2], found[1::2], strict=True)]
 
 
-async def peek(access: Access, name: str, limit: int, now_ms: int, max_bytes: int) -> list[ClaimedJob] | PinLaterError:
+async def peek(
+    access: Access, name: str, limit: int, now_ms: int, max_bytes: int
+) -> list[HandedOutJob] | PinLaterError:
     """What a claim would give to one call."""
     queue = access.queues.get(name)
     if queue is None:
         return QueueNotFound.of(name)
-    seen: list[ClaimedJob] = []
+    seen: list[HandedOutJob] = []
     refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
     if not refs:
         await _check(access, access.ids_of([name]))

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
-from pinlater.domain.job import ClaimedJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.connections import WRITERS, Connections
@@ -26,7 +26,7 @@ from pinlater.server.storage.redis.change_poller import RedisChangePoller
 from pinlater.server.storage.redis.connection import Address, Connection, connect
 from pinlater.server.storage.redis.errors import StaleQueues
 from pinlater.server.storage.redis.failover import MasterWatch
-from pinlater.server.storage.redis.garbage import Finished
+from pinlater.server.storage.redis.garbage import OldestFinished
 from pinlater.server.storage.redis.index_repair import IndexRepair
 from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
@@ -41,15 +41,15 @@ from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
     Capabilities,
-    Checkpoint,
     Claimed,
     ClaimOrder,
     ClaimRef,
     Inserted,
     InsertRequest,
+    JobAck,
+    JobCheckpoint,
     JobKey,
     Member,
     Owners,
@@ -118,7 +118,7 @@ class RedisShard:
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
-        self._finished = Finished()
+        self._finished = OldestFinished()
         self._repair = IndexRepair()
         self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
         self._due_by_ms = 0
@@ -293,7 +293,7 @@ class RedisShard:
             self._unsure = True
             raise
 
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
             self._opened.finishing,
             [ack.key.queue for ack in acks],
@@ -328,7 +328,9 @@ class RedisShard:
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+    async def checkpoint_jobs(
+        self, checkpoints: Sequence[JobCheckpoint], now_ms: int
+    ) -> Sequence[Acked | PinLaterError]:
         return await self._with_queues(
             self._opened.other,
             [item.key.queue for item in checkpoints],
@@ -378,7 +380,7 @@ class RedisShard:
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
+    ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._with_queues(
             self._opened.other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
         )

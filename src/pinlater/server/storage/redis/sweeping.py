@@ -11,7 +11,7 @@ from pinlater.server.storage.decide import Expire, TimeOut
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.changes import Changes
-from pinlater.server.storage.redis.garbage import Finished
+from pinlater.server.storage.redis.garbage import OldestFinished
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, parts_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
@@ -86,7 +86,7 @@ async def _sweep_some(
 
 async def collect_garbage(
     access: Access,
-    finished: Finished,
+    finished: OldestFinished,
     snapshot: MaintenanceSnapshot,
     ttls: Sequence[TimeToLive],
     now_ms: int,

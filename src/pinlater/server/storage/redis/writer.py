@@ -20,7 +20,14 @@ from typing import Any
 
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.server.storage.redis.connection import Address, Connection
-from pinlater.server.storage.redis.errors import ELSEWHERE, ConnectionLost, Refused, SlotLost, StaleQueues, translate
+from pinlater.server.storage.redis.errors import (
+    ELSEWHERE,
+    RedisConnectionLost,
+    Refused,
+    SlotLost,
+    StaleQueues,
+    translate,
+)
 from pinlater.server.storage.redis.scripts import script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
@@ -120,7 +127,7 @@ class Writer:
             async with self._turn:
                 try:
                     await self._settle(await self._usable_connection())
-                except (ConnectionLost, Refused) as error:
+                except (RedisConnectionLost, Refused) as error:
                     raise translate(error, self._endpoint) from error
 
     async def _in_turn(self, name: str, arguments: Arguments, if_answered: Answered | None) -> Any:
@@ -151,7 +158,7 @@ class Writer:
                     if doubt:
                         return await self._find_out(refused, name, arguments, if_answered)
                     raise self._failure(refused) from refused
-            except ConnectionLost as error:
+            except RedisConnectionLost as error:
                 doubt = doubt or sending
                 self._stats.lost_connections += sending
                 if last or _now() >= give_up_at:
@@ -172,7 +179,7 @@ class Writer:
         return await connection.run(script(name), self._packed, self._head(self._newest), *arguments)
 
     async def _find_out(
-        self, cause: ConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
+        self, cause: RedisConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
     ) -> Any:
         """The tries are over, and the outcome is open: the answer if it was carried out, else an error, and it never will be.
 
@@ -191,8 +198,10 @@ class Writer:
                     self._stats.settled += 1
                     return answer
                 self._unsettled = None
-                raise translate(ConnectionLost(f"{cause}; the change was not carried out"), self._endpoint) from cause
-            except (ConnectionLost, Refused) as error:
+                raise translate(
+                    RedisConnectionLost(f"{cause}; the change was not carried out"), self._endpoint
+                ) from cause
+            except (RedisConnectionLost, Refused) as error:
                 logger.log(
                     _level(attempt), "%s: the outcome of a change can't be asked for yet: %s", self._endpoint, error
                 )
@@ -210,7 +219,7 @@ class Writer:
             self._settings.retry_pause_ms / 1000 * 2 ** min(attempt, _DOUBLINGS_MAX) * self._random.random()
         )
 
-    def _failure(self, error: ConnectionLost | Refused) -> Exception:
+    def _failure(self, error: RedisConnectionLost | Refused) -> Exception:
         """Nothing was changed."""
         if isinstance(error, Refused) and error.code == "SLOTLOST":
             return SlotLost(self._endpoint, self.number // self._writers)

@@ -16,7 +16,7 @@ from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
 Keys = Sequence[tuple[int, ...]]
 
 
-class Waiting(Protocol):
+class WaitingJob(Protocol):
     """A job as far as counters of waiting jobs look at it."""
 
     @property
@@ -35,8 +35,8 @@ class Counter(Protocol):
     failed_total: int
     retried_total: int
 
-    def leave_waiting(self, job: Waiting) -> None: ...
-    def enter_waiting(self, job: Waiting, now_ms: int) -> None: ...
+    def leave_waiting(self, job: WaitingJob) -> None: ...
+    def enter_waiting(self, job: WaitingJob, now_ms: int) -> None: ...
     def add_finished(self, state: JobState, count: int = 1) -> None: ...
 
 

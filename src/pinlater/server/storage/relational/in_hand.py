@@ -14,17 +14,17 @@ from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.decide import Release, renewed_deadline_ms
 from pinlater.server.storage.relational.changes import load, write
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.values import NOT_FOUND, Ack, Acked, Checkpoint, ClaimRef, JobKey
+from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey
 
 Item = TypeVar("Item")
 
 
-async def finish(dialect: Dialect, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+async def finish(dialect: Dialect, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """Ends of attempts that are not plain acks."""
     return await _decide(dialect, acks, [ack.key for ack in acks], now_ms, outcomes.finish)
 
 
-async def checkpoint(dialect: Dialect, checkpoints: Sequence[Checkpoint], now_ms: int) -> list[Acked]:
+async def checkpoint(dialect: Dialect, checkpoints: Sequence[JobCheckpoint], now_ms: int) -> list[Acked]:
     """Progress of claimed jobs."""
     return await _decide(dialect, checkpoints, [item.key for item in checkpoints], now_ms, outcomes.checkpoint)
 

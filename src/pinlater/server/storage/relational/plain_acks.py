@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from pinlater.server.storage.values import Ack
+from pinlater.server.storage.values import JobAck
 
 
 class _Queue(Protocol):
@@ -21,7 +21,7 @@ class Split(NamedTuple):
     others: list[int]
 
 
-def split(acks: Sequence[Ack], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _Queue]) -> Split:
+def split(acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _Queue]) -> Split:
     """`claims`: by job id, (job id, queue id, priority, flags, token); those that are found are taken out."""
     plain: list[int] = []
     counts: dict[tuple[str, int], int] = {}

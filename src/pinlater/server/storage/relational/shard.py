@@ -15,9 +15,9 @@ from pinlater.server.storage.relational.looking import Reader
 from pinlater.server.storage.relational.shard_map import note_map
 from pinlater.server.storage.values import (
     Acked,
-    Checkpoint,
     ClaimRef,
     Inserted,
+    JobCheckpoint,
     JobKey,
     Purge,
     RequestRef,
@@ -75,7 +75,9 @@ class RelationalShard(ABC):
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
-    async def checkpoint_jobs(self, checkpoints: Sequence[Checkpoint], now_ms: int) -> Sequence[Acked | PinLaterError]:
+    async def checkpoint_jobs(
+        self, checkpoints: Sequence[JobCheckpoint], now_ms: int
+    ) -> Sequence[Acked | PinLaterError]:
         return await self._change(in_hand.checkpoint, checkpoints, now_ms)
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob
+from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
@@ -75,7 +75,7 @@ class _Share:
 
     def __init__(self, call: ClaimCall) -> None:
         self.limit, self.holder, self.bytes_left = call
-        self.jobs: list[ClaimedJob] = []
+        self.jobs: list[HandedOutJob] = []
         self.plain: list[int] = []
 
 
@@ -173,7 +173,7 @@ class _Claim:
             if job is None:
                 share.plain.append(job_id)
                 job = make(
-                    ClaimedJob,
+                    HandedOutJob,
                     (job_id, priority, body, allowed, allowed, 1, None, created_ms, run_after_ms, until_ms),
                 )
             else:
@@ -216,7 +216,7 @@ class _Claim:
                 self._rows.extend((job_id, *about, 0, token, source, descriptor))
         share.plain = []
 
-    def _special(self, priority: int, row: tuple[Any, ...]) -> ClaimedJob | None:
+    def _special(self, priority: int, row: tuple[Any, ...]) -> HandedOutJob | None:
         """A job with options or a past; None if it is past its expiry, which ends it instead."""
         run_after_ms, job_id, changed, allowed, created_ms, options_text, body = row
         options = options_of(options_text)
@@ -228,11 +228,11 @@ class _Claim:
             allowed, remaining, ended, new_body = self._execute(_SELECT_PROGRESS, (job_id,)).fetchone()
             body = body if new_body is None else new_body
         until_ms = later(self._now_ms, claim_timeout_ms(options, self._timeout_ms))
-        return ClaimedJob(
+        return HandedOutJob(
             job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, until_ms
         )
 
-    def _store_special(self, share: _Share, job: ClaimedJob, row: tuple[Any, ...]) -> None:
+    def _store_special(self, share: _Share, job: HandedOutJob, row: tuple[Any, ...]) -> None:
         """Its claim; a key of scope PENDING ends with the first claim."""
         options = options_of(row[5])
         flags = claim_flags(options, has_progress=bool(row[2]))

@@ -10,14 +10,14 @@ from pinlater.server.storage.relational.plain_acks import split
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.statements import OfIds
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.values import Ack, Acked
+from pinlater.server.storage.values import Acked, JobAck
 
 _SELECT_CLAIMS = OfIds("select_claims")
 _FINISH_CLAIMS = OfIds("finish_claims")
 _DELETE_CLAIMS = OfIds("delete_rows", "claims")
 
 
-def finish(transaction: Transaction, acks: Sequence[Ack], now_ms: int) -> list[Acked]:
+def finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """The plain acks all at once, then the others."""
     execute = transaction.execute
     claims = {row[0]: row for row in _SELECT_CLAIMS.run(execute, [ack[0][2] for ack in acks])}

@@ -16,7 +16,7 @@ from pinlater.server.storage.options import options_text
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
-from pinlater.server.storage.sqlite.statements import Rows, Wanted, sql
+from pinlater.server.storage.sqlite.statements import PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Inserted, InsertRequest
 
@@ -27,7 +27,7 @@ _INSERT_READY = sql("insert_ready")
 _INSERT_READY_AFTER = sql("insert_ready_after")
 _INSERT_READY_OF = sql("insert_ready_of")
 _SELECT_KNOWN_IDS = sql("select_known_ids")
-_SELECT_REQUEST_KEYS = Wanted("select_request_keys")
+_SELECT_REQUEST_KEYS = PairSelect("select_request_keys")
 _SAVE_REQUEST_KEYS = Rows("save_request_keys")
 _FIND_UNIQUE_KEY = sql("find_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")

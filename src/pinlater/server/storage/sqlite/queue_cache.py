@@ -14,7 +14,7 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, queue_of
 from pinlater.domain.transitions import SUCCEEDED
-from pinlater.server.storage.relational.dialect import Waiting
+from pinlater.server.storage.relational.dialect import WaitingJob
 from pinlater.server.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
@@ -108,10 +108,10 @@ class Counter:
             elif run_after_ms == self.future_from_ms:
                 self.future_from_exact = False
 
-    def leave_waiting(self, job: Waiting) -> None:
+    def leave_waiting(self, job: WaitingJob) -> None:
         self.take_waiting(job.run_after_ms, job.id)
 
-    def enter_waiting(self, job: Waiting, now_ms: int) -> None:
+    def enter_waiting(self, job: WaitingJob, now_ms: int) -> None:
         self.move_mark(now_ms)
         self.add_waiting(job.run_after_ms, job.id)
 

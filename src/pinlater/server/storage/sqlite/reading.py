@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import ClaimedJob, StoredJob
+from pinlater.domain.job import HandedOutJob, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.looking import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
@@ -78,12 +78,12 @@ def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], pag
 
 def peek(
     connection: sqlite3.Connection, queue: str, limit: int, now_ms: int, max_bytes: int
-) -> list[ClaimedJob] | PinLaterError:
+) -> list[HandedOutJob] | PinLaterError:
     """What a claim would give to one call."""
     row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
     if row is None:
         return QueueNotFound.of(queue)
-    seen: list[ClaimedJob] = []
+    seen: list[HandedOutJob] = []
     for (priority,) in connection.execute(_SELECT_PRIORITIES, (row[0],)).fetchall():
         if len(seen) >= limit:
             break
@@ -102,7 +102,7 @@ def peek(
     return seen
 
 
-def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> ClaimedJob | None:
+def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:
     """The job as a claim would hand it out; None for one that has expired."""
     run_after_ms, job_id, changed, allowed, created_ms, options_text, body = due
     options = options_of(options_text)
@@ -114,7 +114,7 @@ def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...],
         if progress is not None:
             allowed, remaining, ended, new_body = progress
             body = body if new_body is None else new_body
-    return ClaimedJob(
+    return HandedOutJob(
         job_id, priority, body, allowed, remaining, ended + 1, options.headers, created_ms, run_after_ms, 0
     )
 

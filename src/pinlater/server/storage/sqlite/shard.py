@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
-from pinlater.domain.job import ClaimedJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.relational.dialect import Dialect
@@ -41,13 +41,13 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.writer import Writer
 from pinlater.server.storage.values import (
-    Ack,
     Acked,
     Capabilities,
     Claimed,
     ClaimOrder,
     Inserted,
     InsertRequest,
+    JobAck,
     JobKey,
     Page,
     PageRow,
@@ -64,7 +64,7 @@ _BODY_BYTES_MAX = 900_000_000
 _QUEUES_A_COLLECTION = 200
 
 
-class _Opened:
+class _OpenShard:
     """What an open shard has."""
 
     def __init__(self, path: Path, lock: Path, settings: SqliteSettings, monotonic: Callable[[], float]) -> None:
@@ -117,7 +117,7 @@ class SqliteShard(RelationalShard):
         self._settings = settings or SqliteSettings()
         self._monotonic = monotonic
         self._lock = FileLock(self.path)
-        self._opened: _Opened | None = None
+        self._opened: _OpenShard | None = None
 
     # --- life -------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class SqliteShard(RelationalShard):
             raise ShardConnectionFailed(f"The folder of {self.path} is not there", retryable=False)
         self._lock.take()
         try:
-            self._opened = _Opened(self.path, self._lock.path, self._settings, self._monotonic)
+            self._opened = _OpenShard(self.path, self._lock.path, self._settings, self._monotonic)
         except sqlite3.Error as error:
             self._lock.drop()
             raise translate(error, self.path) from error
@@ -181,7 +181,7 @@ class SqliteShard(RelationalShard):
         return await self._open.readers.long(lambda c: at_once(work(SqliteReader(c), *args)))
 
     @property
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenShard:
         if self._opened is None:
             raise ShardConnectionFailed(f"{self.path} is not open")
         return self._opened
@@ -216,7 +216,7 @@ class SqliteShard(RelationalShard):
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         return await self._open.writer.carry_out(lambda t: claiming.claim(t, orders, now_ms))
 
-    async def finish_jobs(self, acks: Sequence[Ack], now_ms: int) -> Sequence[Acked]:
+    async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._open.writer.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class SqliteShard(RelationalShard):
             return await super().purge_jobs(order)
         return await self._purge_claims(opened, order)
 
-    async def _purge_claims(self, opened: _Opened, order: Purge) -> int | PinLaterError:
+    async def _purge_claims(self, opened: _OpenShard, order: Purge) -> int | PinLaterError:
         """The oldest claims of one queue are found by a walk over all claims, which a reader does beside the loop.
 
         One that ends before the delete is passed over and the next looked for, so that fewer than the limit means there are no more.
@@ -247,7 +247,7 @@ class SqliteShard(RelationalShard):
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
-    ) -> Sequence[ClaimedJob] | PinLaterError:
+    ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
     async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:

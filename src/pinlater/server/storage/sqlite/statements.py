@@ -2,7 +2,7 @@
 
 `sql("drop_queue")` is a statement. `Rows("insert_jobs")` is an INSERT of one row that can be run for many: its placeholder list is
 repeated in sizes of powers of two, because one statement for 64 rows costs a third less than 64 runs of one for one row, and because
-few sizes keep the driver's cache of prepared statements small. `Wanted` does the same for look-ups. `OfIds("load_jobs")` is a statement
+few sizes keep the driver's cache of prepared statements small. `PairSelect` does the same for look-ups. `OfIds("load_jobs")` is a statement
 on the jobs of a list of ids.
 """
 
@@ -92,7 +92,7 @@ class OfIds:
         return cursor
 
 
-class Wanted:
+class PairSelect:
     """A SELECT that joins a list of pairs, `(VALUES (:queue_id, :key))`. In sizes as `Rows` has them."""
 
     def __init__(self, name: str) -> None:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bench.benchmark_run import BenchmarkRun
 from bench.results import RowResult, median_of
 from bench.servers import Server, ServerFailed
 from bench.waiting import handler_pickups, named, wire_pickups
-from bench.workplace import Workplace
 
 # Loopback too, but not where servers listen.
 _NOWHERE = ("--set", "advertised_address=127.0.0.2")
@@ -23,7 +23,7 @@ _MEET_SECONDS_MAX = 30.0
 _LOOK_SECONDS = 0.02
 
 
-def pickup_elsewhere(place: Workplace) -> RowResult:
+def pickup_elsewhere(place: BenchmarkRun) -> RowResult:
     """To the handler of the worker at the other server, and to a bare client there; a few without wakes, which take long."""
     count = place.sizes.pickups
     runs = []
@@ -41,7 +41,7 @@ def pickup_elsewhere(place: Workplace) -> RowResult:
 
 
 @contextmanager
-def _two_servers(place: Workplace, *arguments: str) -> Iterator[tuple[Server, Server]]:
+def _two_servers(place: BenchmarkRun, *arguments: str) -> Iterator[tuple[Server, Server]]:
     """On one store, and each knows of the other."""
     store = place.stores.new()
     with place.pinlater(store, *arguments) as one, place.pinlater(store, *arguments) as other:

@@ -98,7 +98,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Workplace:
+class BenchmarkRun:
     """One run of the benchmark."""
 
     folder: Path

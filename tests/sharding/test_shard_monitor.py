@@ -1,4 +1,4 @@
-"""The watch: shards out of use are left alone, tried again, and brought up to date when they are back."""
+"""The shard monitor: servers do not use unreachable shards, probe them, and bring them up to date once they answer."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_transitions_are_logged_and_counted_once_each(caplog: pytest.LogCaptureF
     assert texts.count("a shard is reachable again") == 1
 
 
-def test_another_reason_of_a_shard_out_of_reach_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_reason_of_an_unreachable_shard_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A database that was off and then refuses the login needs another remedy than one that is off."""
     caplog.set_level(logging.INFO, "pinlater.server.sharding")
 
@@ -122,7 +122,7 @@ async def test_a_stopped_server_is_out_of_use_within_three_seconds(farm: Farm) -
 
 
 @on_farm()
-async def test_what_waits_in_a_lane_is_answered_when_the_shard_goes_out_of_use(farm: Farm) -> None:
+async def test_requests_that_wait_in_a_lane_fail_when_the_shard_goes_out_of_use(farm: Farm) -> None:
     jobs = [await farm.put("1") for _ in range(3)]
     await farm.dequeue()
     farm.store("1").hangs("finish_jobs")
@@ -178,7 +178,7 @@ async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_b
 
 
 @on_farm()
-async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_away(farm: Farm) -> None:
+async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_unreachable(farm: Farm) -> None:
     """The caller is told so; repeating is safe."""
     farm.store("1").dead = "gone"
     await farm.core.shard_monitor.ping_all()
@@ -213,7 +213,7 @@ async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) 
 
 
 @on_farm()
-async def test_the_stats_of_all_queues_have_those_that_another_server_has_just_made(farm: Farm) -> None:
+async def test_the_stats_of_all_queues_include_one_that_another_server_has_just_made(farm: Farm) -> None:
     await farm.store("2").within.create_queues(["new"], 0)
     assert [stats.queue for stats in await farm.service.queues.queue_stats([])] == ["new", "q"]
 

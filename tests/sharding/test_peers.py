@@ -22,12 +22,12 @@ async def test_names_are_looked_up_and_unknown_ones_left_out() -> None:
     lanes = ShardLanes(shard, ManualClock())
     addresses = ("127.0.0.1:9", "localhost:7", "127.0.0.1:8", "no such host:1", "nonsense", "")
     members = [Member(slot, "name", address, 0, 0) for slot, address in enumerate(addresses)]
-    neighbours = Peers("127.0.0.1:9")
+    peers = Peers("127.0.0.1:9")
 
-    await neighbours.look({lanes: members})
+    await peers.look({lanes: members})
 
-    assert neighbours.peers == {("127.0.0.1", 7): b"secret", ("127.0.0.1", 8): b"secret"}
-    assert neighbours.secrets == [b"secret"]
-    await neighbours.look({lanes: members[:1]})
-    assert neighbours.peers == {}
+    assert peers.peers == {("127.0.0.1", 7): b"secret", ("127.0.0.1", 8): b"secret"}
+    assert peers.secrets == [b"secret"]
+    await peers.look({lanes: members[:1]})
+    assert peers.peers == {}
     await lanes.close()

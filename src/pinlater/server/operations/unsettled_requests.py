@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
 
-class DoubtfulRequests:
+class UnsettledRequests:
     """Of one server. `monotonic`: in seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

@@ -1,0 +1,91 @@
+"""A class name of the code means one thing. Generated code has the names of the wire, which are not ours to choose."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path("src/pinlater")
+GENERATED = Path("wire/generated")
+STORES = Path("server/storage")
+
+# A store imports no other one, so each has a class of its own for the same role; some implement a protocol of the same name.
+ONE_FOR_EACH_STORE = {
+    "Changes": "the jobs of one call and what becomes of them; Redis also makes its commands of them",
+    "Counter": "a protocol of the relational stores, and what each of them counts of one queue and priority",
+    "MaintenanceSnapshot": "what maintenance must look at, of the stores that servers share",
+    "Membership": "the lease of a slot, in the stores that servers share",
+    "QueueEntry": "a protocol of the relational stores, and what each of them remembers of a queue",
+    "Readers": "a bounded number of connections for reading",
+    "SlotLost": "the error of a server whose slot another one has",
+    "Stats": "the figures of a shard on a database server",
+    "Transaction": "what the statements of one call go through",
+    "Writer": "the calls of a shard that change something, one after the other",
+    "_Batch": "what one call inserts",
+    "_Claim": "one claim order while it is being filled",
+    "_Share": "what one dequeue call gets of a joint claim",
+}
+
+
+def _twice(sources: Path) -> dict[str, list[Path]]:
+    """The modules of each class name that occurs more than once, relative to `sources`."""
+    modules: dict[str, list[Path]] = {}
+    for path in sorted(sources.rglob("*.py")):
+        module = path.relative_to(sources)
+        if not module.is_relative_to(GENERATED):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    modules.setdefault(node.name, []).append(module)
+    return {name: where for name, where in modules.items() if len(where) > 1}
+
+
+def _one_for_each_store(modules: list[Path]) -> bool:
+    """Whether all are in stores, or shared by stores, and no two in the same one."""
+    in_stores = all(module.is_relative_to(STORES) for module in modules)
+    return in_stores and max(Counter(module.parent for module in modules).values()) == 1
+
+
+def _with_two_meanings(sources: Path) -> dict[str, list[str]]:
+    return {
+        name: [str(module) for module in modules]
+        for name, modules in _twice(sources).items()
+        if name not in ONE_FOR_EACH_STORE or not _one_for_each_store(modules)
+    }
+
+
+def test_no_class_name_is_used_twice_but_for_one_role_in_several_stores(repository: Path) -> None:
+    """Name the class after what it is: `WorkerHealth` and `ShardHealth`, rather than two of the name `Health`."""
+    assert _with_two_meanings(repository / SOURCES) == {}
+
+
+def test_each_name_that_stores_may_share_is_still_shared(repository: Path) -> None:
+    assert sorted(ONE_FOR_EACH_STORE) == sorted(_twice(repository / SOURCES))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "name"),
+    [
+        ("worker/health.py", "server/sharding/health.py", "Health"),
+        ("worker/health.py", "worker/health.py", "_Health"),
+        ("server/storage/redis/writer.py", "worker/writer.py", "Writer"),
+        ("server/storage/redis/writer.py", "server/storage/redis/scripts.py", "Writer"),
+    ],
+)
+def test_a_name_of_two_classes_is_found(tmp_path: Path, first: str, second: str, name: str) -> None:
+    for module in (first, second):
+        path = tmp_path / module
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(f"class {name}:\n    pass\n")
+    assert _with_two_meanings(tmp_path) == {name: sorted([first, second], key=Path)}
+
+
+def test_a_name_of_one_class_in_each_store_is_allowed(tmp_path: Path) -> None:
+    for store in ("redis", "mysql"):
+        folder = tmp_path / STORES / store
+        folder.mkdir(parents=True)
+        (folder / "writer.py").write_text("class Writer:\n    pass\n")
+    assert _with_two_meanings(tmp_path) == {}
