@@ -86,7 +86,7 @@ class Background:
 
 
 class _Running:
-    """A thread that runs a loop with an engine on it, and the connections of those who need neither."""
+    """A thread that runs a loop with an engine on it, and the connections of calls that need neither."""
 
     def __init__(self, engine: Engine, dial: Dial | None, monotonic: Callable[[], float]) -> None:
         self.loop = asyncio.new_event_loop()
@@ -145,7 +145,7 @@ class _Running:
             raise
 
     def _renew(self, direct: Direct) -> None:
-        direct.renew()  # at once, for who calls next
+        direct.renew()  # at once, so that the next call uses a new connection
         self._tell(self.engine.renew)
 
     def submit(self, call: Call[T], deadline: float | None = None, failed: PinLaterError | None = None) -> Future[T]:

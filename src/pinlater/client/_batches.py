@@ -116,7 +116,7 @@ def halves(batch: list[Entry[F]], error: Exception, *, unsent: bool = False) -> 
 
 
 def settle(batch: list[Entry[F]], outcome: values.Enqueued | BaseException) -> None:
-    """Tells those who still wait."""
+    """Gives the outcome to every entry whose caller still waits."""
     if isinstance(outcome, BaseException):
         for entry in batch:
             if not entry.done.done():

@@ -142,7 +142,7 @@ class Direct:
     def once(self, call: Call[T], until: float, meanwhile: Callable[[], None] | None = None) -> T:
         """The call's value. Raises what the server said, ServerUnreachable, ConnectionLost, DeadlineExceeded, and AllTaken.
 
-        `meanwhile` is called while the server is at it.
+        `meanwhile` is called once the request is sent, while the server works on it.
         """
         line = self._take(until)
         good = False
@@ -231,7 +231,7 @@ class Direct:
         line.close()
 
     def renew(self) -> None:
-        """Makes no new call over any connection of now: one of them does not answer, and who knows about the others."""
+        """Makes no new call over any connection that is open now: one of them does not answer, and the others may be broken, too."""
         with self._lock:
             self._renewals += 1
             idle, self._idle = self._idle, []

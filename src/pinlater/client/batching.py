@@ -102,7 +102,7 @@ class AsyncEnqueueBatcher:
         parts: list[list[_Entry]] = []
         try:
             call = self._client.enqueue_call(queue, [entry.job for entry in batch])
-        except Exception as error:  # noqa: BLE001 - of a job that has changed since it was handed in: for who waits for it
+        except Exception as error:  # noqa: BLE001 - a job may have changed since it was handed in: its caller gets the error
             refused: Exception = error
             parts = halves(batch, error, unsent=True)
         else:

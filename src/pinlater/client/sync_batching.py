@@ -140,7 +140,7 @@ class EnqueueBatcher:
             try:
                 call = self._client.enqueue_call(sender.queue, [entry.job for entry in sender.batch])
                 answer = self._client.submit(call)
-            except Exception as error:  # noqa: BLE001 - a closed client's, or of a job that has changed: for those who wait
+            except Exception as error:  # noqa: BLE001 - the client is closed or a job has changed: the callers get it
                 self._refused(sender, error, unsent=True)
             else:
                 answer.add_done_callback(partial(self._answered, sender))
@@ -149,7 +149,7 @@ class EnqueueBatcher:
     def _answered(self, sender: _Sender, answer: Future[values.Enqueued]) -> None:
         try:
             outcome = answer.result()
-        except Exception as error:  # noqa: BLE001 - for those who wait
+        except Exception as error:  # noqa: BLE001 - the callers get it
             self._refused(sender, error)
         except CancelledError:
             self._refused(sender, ConnectionLost("The request was given up before its answer came"))

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def listening(what: str, host: str, port: int) -> Iterator[None]:
-    """Says who could not listen where; the system's own text names neither for a host that it doesn't know."""
+    """Adds to an error which listener could not listen on which address: the system's text for an unknown host names neither."""
     try:
         yield
     except TooFewOpenFiles:
@@ -120,7 +120,7 @@ class App:
         )
 
     async def _open_shards(self) -> None:
-        """And makes what works on them."""
+        """Opens the shards, and creates the parts of the server that work on them."""
         shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
         try:
             await self._clock_watch.agree(shards)
@@ -221,12 +221,12 @@ class App:
 
     @property
     def members(self) -> ClusterMembers:
-        """Who else uses the shards."""
+        """The servers of the shards, as the shards know them."""
         return self.cluster.members
 
     @property
     def wakes(self) -> Wakes | None:
-        """Between this server and those; None if no other server shares the shards."""
+        """The wakes between this server and its peers; None if no other server shares the shards."""
         return self.cluster.wakes
 
     # --- what others ask --------------------------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ class InProcessService:
     # --- running ----------------------------------------------------------------------------------------------------------
     @contextmanager
     def serving(self, *workers: Worker) -> Iterator[Self]:
-        """In `with service.serving(worker):` the worker's tasks enqueue here, from wherever, by this clock. Makes the workers' queues."""
+        """Within `with service.serving(worker):` the worker's tasks enqueue in this service and use its clock, in any thread. Creates the
+        workers' queues."""
         with ExitStack() as stack:
             for worker in workers:
                 for queue in worker.queues:
@@ -144,10 +145,10 @@ class InProcessService:
         processes: bool = False,
         jobs_max: int = 10_000,
     ) -> list[Ran]:
-        """Runs what is due, and what that enqueues for now, on this event loop; returns the attempts in the order of their ends.
+        """Runs all due jobs, and the due jobs that these enqueue, on this event loop; returns the attempts in the order of their ends.
 
-        By `workers`, or else by those that are being served. One job at a time unless `concurrency` says more. What is due later waits
-        until the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
+        `workers` run them, or else the workers of `serving`. One job at a time unless `concurrency` says more. Later jobs wait until
+        the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
         as if the worker had been there; more than ten thousand firings of one are a ValueError. Tasks that ask for a process run in
         a thread, where they see what the test has put in place, unless `processes` says so. The first error of a task is raised when
         all is done, but for `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject`
@@ -284,7 +285,7 @@ class InProcessService:
         self._record.clear()
 
     def jobs(self, queue: str, state: JobState | None = None) -> list[JobInfo]:
-        """The queue's jobs as they are now, with their bodies, in the order in which they were enqueued; of one state if that is said."""
+        """The queue's jobs as they are now, with their bodies, in the order of their enqueues; only those in `state` if it is given."""
         found: list[JobInfo] = []
         for one in JobState if state is None else (state,):
             for future in (False, True) if one is JobState.PENDING else (False,):

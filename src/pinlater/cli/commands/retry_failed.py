@@ -130,7 +130,7 @@ async def change_in_pieces(
 
 
 def print_changed(what: str, changed: Changed, as_json: bool) -> None:
-    """The number, and a warning if not all jobs of the queue were looked at."""
+    """Prints the number, and a warning if the command did not read all jobs of the queue."""
     print_number(what, changed.number, as_json)
     if changed.incomplete:
         output.warn_incomplete("a shard is unreachable, or one scan cannot read all jobs: repeat the command")

@@ -1,7 +1,7 @@
 """Words of a shard file's entry, of either kind: taken out, checked, and complained about by the entry's name, never by what they hold.
 
-A misspelt word is an error if it is near a known one (a `dequeuOnly` must not be overlooked); others are let be, since such files
-also serve other programs.
+An unknown word is an error if it is similar to a known one (a `dequeuOnly` must not be overlooked). Other unknown words are ignored,
+since such files also serve other programs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def master_of(key: str, master: Any) -> tuple[str, int]:
 
 
 def optional_text(key: str, value: Mapping[str, Any], name: str) -> str | None:
-    """None if it is left out or null. Empty text is a user's or socket's absence, and a password."""
+    """None if it is left out or null. Empty text counts as left out, but is a valid password."""
     found = value.get(name)
     if found is None:
         return None

@@ -93,7 +93,7 @@ class Dispatcher:
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 if next_due_ms is not None:
-                    waiters.due_at(next_due_ms)  # for those who stay
+                    waiters.due_at(next_due_ms)  # for the other waiters
                 return []
             if not self._draining:
                 await self._wait(waiters, request, left, next_due_ms)

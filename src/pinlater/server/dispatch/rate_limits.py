@@ -31,7 +31,7 @@ class _Account:
     def __init__(self, bucket: TokenBucket) -> None:
         self.bucket = bucket
         self.under_way = 0
-        self.door = asyncio.Lock()  # first come, first served; only who stands in it watches `settled`
+        self.door = asyncio.Lock()  # first come, first served; only its holder watches `settled`
         self.settled = asyncio.Event()
 
 

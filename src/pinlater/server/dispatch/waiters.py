@@ -1,9 +1,9 @@
 """Dequeues that wait for a job, queue by queue, and what wakes them.
 
-One waiter is woken per job that it could take, never the herd. A wake that can't be used (the waiter was cancelled in that very
-moment) goes on to the next one. `version` grows with each wake, so that a call that found nothing sees that something came in the meantime.
+Each new job wakes one waiter, never all of them. If that waiter was cancelled at the same moment, the wake goes to the next one.
+`version` grows with each wake, so that a call that found nothing sees that jobs came in the meantime.
 
-Who waits for a shard that is slow to answer waits here, too (`watch`): there may be jobs on the others before it has answered.
+A claim that waits for a slow shard waits here, too (`watch`): other shards may have jobs before that shard answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What makes jobs ready, told to the dequeues that wait for them, here and on the other servers of the same shards."""
+"""Tells waiting dequeues, here and on the other servers of the same shards, of jobs that became ready."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Wakeups:
         self._begins: Callable[[str], None] | None = None
 
     def join_others(self, tell: Callable[[str, int], None], begins: Callable[[str], None]) -> None:
-        """There may be other servers: `tell(queue, jobs)` tells them of jobs, `begins(queue)` that a dequeue is about to wait here."""
+        """Connects the other servers: `tell(queue, jobs)` tells them of jobs, `begins(queue)` that a dequeue is about to wait here."""
         self._tell_others, self._begins = tell, begins
 
     def waiters_of(self, queue: str) -> Waiters:
-        """Those of a queue, made when a dequeue is about to wait."""
+        """The waiters of a queue, created if there are none. Called when a dequeue is about to wait."""
         if self._begins is not None:
             self._begins(queue)
         waiters = self._by_queue.get(queue)
@@ -32,12 +32,12 @@ class Wakeups:
         return waiters
 
     def count(self, queue: str) -> int:
-        """How many wait for this queue."""
+        """How many dequeues wait for this queue."""
         waiters = self._by_queue.get(queue)
         return 0 if waiters is None else len(waiters)
 
     def count_by_queue(self) -> dict[str, float]:
-        """How many wait for each queue where any do."""
+        """How many dequeues wait, for each queue that has any."""
         return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
 
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
@@ -63,7 +63,7 @@ class Wakeups:
     def inserting(self, shard: str, request: InsertRequest, now_ms: int) -> bool:
         """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue here.
 
-        Other servers are told of the jobs that are due; of the others they learn from the store.
+        The other servers are told of due jobs only; they learn of later ones from the store.
         """
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:

@@ -39,7 +39,7 @@ _ANSWERABLE = (h11.IDLE, h11.SEND_RESPONSE)
 
 
 def _reason(status: int) -> str:
-    """The words beside the number, for who reads the bytes."""
+    """The reason phrase of a status code; empty for an unknown code."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -1,7 +1,7 @@
 """What this server knows of the queues: their settings, from the store, at most a few seconds old.
 
 The store decides whether a queue exists; this cache only spares it the question. If another server may have just made it, an unknown
-name is looked for in the store, by one look after another that all who wait for one share: callers with wrong names can't keep it busy.
+name is looked for in the store, by one look after another, which all waiting callers share: callers with wrong names can't keep it busy.
 
 There may be thousands of queues. What this server itself makes or deletes is noted here one by one; all are read anew in pieces between
 which others get their turn.
@@ -51,7 +51,7 @@ class QueueCache:
 
     @property
     def queues(self) -> Mapping[str, Queue]:
-        """As last read."""
+        """All queues by name, as of the last read of the store."""
         return self._queues
 
     def get(self, name: str) -> Queue | None:
@@ -205,6 +205,6 @@ class QueueCache:
 
 
 def _retrieve(look: asyncio.Task[None]) -> None:
-    """Who waited for it has its error; all may have gone meanwhile."""
+    """Marks the error as read: its callers have it, and all of them may be gone by now."""
     if not look.cancelled():
         look.exception()

@@ -26,7 +26,7 @@ from pinlater.server.operations.search_process import ANSWER, FOUND, LENGTH, ord
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 60.0
-# By so much later than we kill it a process ends by itself, should we no longer be there.
+# A search process ends itself this long after the server would have killed it, in case the server is gone.
 _ALARM_LATER_S = 1.0
 _END_S = 2.0
 _THREADS = 2
@@ -66,12 +66,12 @@ class SearchProcesses:
         self._all: set[_SearchProcess] = set()
         self._closed = False
         self._idle_timer: asyncio.TimerHandle | None = None
-        # Starting and burying a process takes milliseconds, which the loop doesn't have.
+        # Starting a process, and waiting for its end, takes milliseconds; the event loop must not block for that long.
         self._threads = ThreadPoolExecutor(_THREADS, "search-processes")
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the processes that live."""
+        """The ids of the running processes."""
         return [process.process_id for process in self._all]
 
     async def search(self, pattern: bytes, bodies: Sequence[bytes], seconds: float, *, program: int = 0) -> Searched:
@@ -93,7 +93,7 @@ class SearchProcesses:
                 try:
                     answer = await process.ask(order_frame(pattern, bodies, seconds + _ALARM_LATER_S))
                 except BaseException:
-                    self._bury(process)
+                    self._kill_and_reap(process)
                     raise
                 self._idle.append(process)
         except TimeoutError:
@@ -118,7 +118,7 @@ class SearchProcesses:
             process = self._idle.pop()
             if process.alive:
                 return process
-            self._bury(process)
+            self._kill_and_reap(process)
         starting = asyncio.get_running_loop().run_in_executor(self._threads, _SearchProcess)
         try:
             process = await asyncio.shield(starting)
@@ -131,11 +131,11 @@ class SearchProcesses:
             if self._closed:
                 raise ConnectionAbortedError("the server is stopping")
         except BaseException:
-            self._bury(process)
+            self._kill_and_reap(process)
             raise
         return process
 
-    def _bury(self, process: _SearchProcess) -> None:
+    def _kill_and_reap(self, process: _SearchProcess) -> None:
         self._all.discard(process)
         process.kill()
         if not self._closed:
@@ -150,7 +150,7 @@ class SearchProcesses:
 
     def _end_idle_ones(self) -> None:
         while self._idle:
-            self._bury(self._idle.pop())
+            self._kill_and_reap(self._idle.pop())
 
     async def close(self) -> None:
         """Kills all processes, and returns when they are gone. Searches under way fail. May be called twice."""

@@ -1,7 +1,8 @@
 """One of several server processes: a server as any other, but for three things.
 
-It shares the Thrift port, answers no HTTP, and holds a line to its supervisor, by which it is asked and ordered. When the line breaks
-the supervisor is gone: the process stops in order, and if its event loop is past that, a thread ends it. None stays behind.
+It shares the Thrift port, answers no HTTP, and has a control channel to its supervisor, which sends it orders and requests for status.
+If the channel breaks, the supervisor is gone: the process drains and stops, and if its event loop hangs, a thread ends the process. So
+no process outlives its supervisor for long.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from pinlater.supervision.logs import setup
 
 logger = logging.getLogger(__name__)
 
-# Beyond the time that a server takes to drain, before a thread ends what can't stop by itself.
+# How long after the drain timeout a thread ends a process that does not stop by itself.
 _EXTRA_S = 20.0
 FAILED, STUCK = 1, 70
 
@@ -82,7 +83,7 @@ async def _serve(settings: Settings, line: socket.socket) -> int:
 
 
 class _Child:
-    """A server and its end of the line."""
+    """A server and its end of the control channel."""
 
     def __init__(self, settings: Settings) -> None:
         self._app = App(settings, one_of_many=True)
@@ -92,7 +93,7 @@ class _Child:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until told to stop. Raises `Unavailable` or OSError if it can't start."""
+        """Serves until the supervisor says stop. Raises `Unavailable` or OSError if it can't start."""
         obeying = asyncio.create_task(self._obey(reader, writer))
 
         def started() -> None:
@@ -125,7 +126,7 @@ class _Child:
         if order.what == "stop now":
             self._stops.cut_off.set()
 
-    # --- how it is ----------------------------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------------
 
     async def _answer(self, ask: Ask, writer: asyncio.StreamWriter) -> None:
         app, vitals = self._app, self._vitals()
@@ -155,7 +156,7 @@ def _pack(numbers: Callable[[], Numbers]) -> bytes:
 
 
 def _end_after_the_supervisor(descriptor: int, seconds: float) -> None:
-    """A thread that needs no event loop to turn."""
+    """Starts a thread that ends this process some time after the supervisor is gone, even if the event loop hangs."""
 
     def wait() -> None:
         poll = select.poll()

@@ -1,7 +1,7 @@
 """The pages of statistics and health over several processes, each asked when the page is requested.
 
-What a process that has ended had counted, as far as it was asked for, stays in the sums, so that no counter ever falls. Who doesn't
-answer in time is left out, but for what it had counted last time.
+What a process that has ended had counted, as far as it was asked for, stays in the sums, so that no counter ever falls. A process that
+does not answer in time counts with its last numbers.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Reload:
     def _take_over(
         self, desired: Sequence[DesiredShard], before: Mapping[str, ShardLanes], made: Mapping[str, ShardLanes]
     ) -> MapChange:
-        """No await: who asks the map sees it before or after."""
+        """Has no await, so a caller sees the map before or after the change, never in between."""
         shards = self._shards
         lanes, added, moved, draining, taking = [], [], [], [], []
         for one in desired:

@@ -18,7 +18,7 @@ class ShardingSettings:
     work_timeout_ms: int = 10_000
     """The same for what may take longer: sweeps, samples, scans, bulk operations, changes of queues."""
     slow_ms: int = 25
-    """A shard whose claims have been under way for this long is asked last, and who waits for jobs looks out for others' meanwhile."""
+    """A shard whose claims have been under way for this long is asked last, and its dequeues look for jobs on other shards meanwhile."""
     stall_ms: int = 500
     """A shard whose call has been under way for this long gets no new enqueues or claims while others answer, and is probed."""
     failures_to_open: int = 6

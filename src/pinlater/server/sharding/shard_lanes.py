@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-# Wishes cost nothing until they are granted: ten thousand that wait for a thousand jobs each may all look again at once.
+# A waiting claim costs nothing until it gets jobs: ten thousand that ask for a thousand jobs each may all look again at once.
 _CLAIMS_WAITING_MAX = 10_000_000
 # This many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
 _BYTES_A_JOB = 4096
@@ -86,7 +86,7 @@ class Hooks:
         """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
         before they are committed, so that the claim that waits for them shares their transaction."""
         self.back: Callable[[], None] = lambda: None
-        """A shard can be asked again, or is new: there may be jobs for who waits."""
+        """A shard can be asked again, or is new: there may be jobs for waiting dequeues."""
         self.count: Callable[[str], None] = lambda _: None
         """An event to count."""
         self.expired: Callable[[str, int], None] = lambda _queue, _jobs: None
@@ -454,7 +454,7 @@ class ShardLanes:
         self._ids.raise_floor(before.highest)
 
     def hand_over(self, successor: ShardLanes) -> None:
-        """Another address goes by this name now: what hasn't begun, and what still comes here, goes there."""
+        """The shard of this name has a new address: calls that have not begun, and calls that still come here, go to `successor`."""
         successor.ids.raise_floor(self.ids.highest)
         if not successor.healthy:
             self.put_out_of_use(successor.health.reason)
@@ -462,7 +462,7 @@ class ShardLanes:
             old.hand_over(new)
         if isinstance(self.store, GuardedShard):
             self.store.redirect(successor.unguarded)
-        self.healthy = successor.healthy  # for who still holds this one
+        self.healthy = successor.healthy  # for callers that still hold this object
 
     async def end_claims(self) -> None:
         """Refuses claims from now on, and waits for those that are there. On a shard that hangs no longer than a call may take."""

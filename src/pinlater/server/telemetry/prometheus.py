@@ -32,7 +32,7 @@ class Page(NamedTuple):
     gauges: Sequence[GaugeReading]
     counts: Sequence[QueueCounts]
     processes: Collector | None = None
-    """What is said of the process itself; None: of this one."""
+    """The metrics of the processes themselves; None: those of this process."""
 
 
 class PinLaterCollector(Collector):

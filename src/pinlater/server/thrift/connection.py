@@ -271,10 +271,10 @@ class ThriftConnection(asyncio.Protocol):
 
     # --- bad frames -------------------------------------------------------------------------------------------------------
     def _refuse(self, error: WireError) -> None:
-        """The stream is lost: what came before is answered, then the connection is closed.
+        """Closes the connection, since no frame can be told from the next any more. Answers the requests that came before.
 
-        The caller of a frame that is merely too long is told so. It hears nothing before it has sent everything, so the rest of
-        the frame is read and thrown away, if that isn't too much.
+        The sender of a frame that is too long gets an error. It reads no answer before it has sent the whole frame, so the rest of
+        the frame is read and discarded, up to `FRAMES_DISCARDED` times the bound.
         """
         self._report_bad_frame(error)
         self._splitter = FrameSplitter(0)
@@ -399,7 +399,7 @@ class ThriftConnection(asyncio.Protocol):
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property
     def peer(self) -> str:
-        """Who is, or was, at the other end, for the log."""
+        """The address of the client, for the log."""
         return str(self._peer)
 
     @property

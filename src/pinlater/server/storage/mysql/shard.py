@@ -164,7 +164,7 @@ class MysqlShard(RelationalShard):
         self._snapshots.forget()
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """A sign of life in the store, which is a write."""
+        """Renews this server's lease, which is a write."""
         slot, asked = self._membership.slot, self._monotonic()
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
         if not await self._opened.readers.read(lambda c: self._membership.renew(c, time_ms)):

@@ -148,7 +148,7 @@ class Transaction:
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
 
     async def change_now(self, statement: bytes) -> int:
-        """A change; how many rows it met."""
+        """Carries out a change at once; the number of rows that it affected."""
         self.change(statement)
         return (await self._flush([]))[-1].affected
 
@@ -369,7 +369,7 @@ class Writer:
         """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
         `ConnectionLost`, or that error, if it was not.
 
-        A database that refuses connections may be restarting: it is asked again for `connect_timeout_ms`, however often it refuses.
+        A database that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
 
         Raises `OutcomeUnknown` if the database can't be asked in that time, or another server has written over the number.
         """

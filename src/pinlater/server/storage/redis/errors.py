@@ -1,4 +1,4 @@
-"""Redis' errors in our words: whose fault it was, and what would help."""
+"""Translates Redis' errors into PinLater's, each with its cause and what would help."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StaleQueues(Exception):
 
 
 class SlotLost(ShardConnectionFailed):
-    """This server was silent for longer than its lease, and another one has its slot. Nothing was changed."""
+    """This server did not renew its lease in time, and another server has its slot. Nothing was changed."""
 
     def __init__(self, endpoint: RedisEndpoint, slot: int) -> None:
         super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)

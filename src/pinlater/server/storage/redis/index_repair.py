@@ -2,7 +2,7 @@
 
 The next look, within a second or two, detects losses that would stop whole queues (claims by deadline, priorities, names of queues); the
 next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds.
-A walk over all jobs that never ends finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a
+An endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a
 half. Once it finds something, it goes on fast to the end of its round.
 """
 

@@ -165,7 +165,7 @@ class RedisShard:
         self._snapshots.forget()
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """A sign of life in the store, which is a write."""
+        """Renews this server's lease, which is a write."""
         readers = self._opened.readers
         self._master.look()
         slot, asked = self._membership.slot, self._monotonic()

@@ -1,4 +1,4 @@
-"""Changes: one script a call, carried out once however often it has to be sent.
+"""Changes: one script a call, carried out once even if it is sent several times.
 
 Every call has a number, greater than those before, and its script keeps number and answer in the writer's key, in the same step as the
 change. If a connection is lost before the answer came, the same call is sent again on the next one: if it was carried out, the
@@ -174,9 +174,10 @@ class Writer:
     async def _find_out(
         self, cause: ConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
     ) -> Any:
-        """The tries are over, and the outcome is open: the answer if it was carried out, else an error, and it never will be.
+        """Finds the outcome of a call after its last try: returns its answer if Redis carried it out, and else makes sure that Redis never
+        does, and raises an error.
 
-        A Redis that refuses connections may be restarting: it is asked for `connect_timeout_ms`, however often it refuses.
+        A Redis that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
 
         Raises `OutcomeUnknown` if Redis can't be asked, or another server has this one's slot by now.
         """
@@ -247,7 +248,7 @@ class Writer:
                 if_answered(answered)
 
     async def _was_carried_out(self, connection: Connection, number: int) -> Any:
-        """What it answered; None if it wasn't, and then it never will be, as its number is too low from now on.
+        """The call's answer; None if it wasn't carried out, and then it never will be, as its number is too low from now on.
 
         Raises `OutcomeUnknown` if the number is gone, since another server has the slot.
         """

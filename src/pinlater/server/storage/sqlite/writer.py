@@ -1,7 +1,7 @@
 """Group commit on the event loop: the calls that arrive while one commit is under way share the next transaction.
 
-A batch's statements run on the loop, because the driver takes the interpreter's lock anew after every row, which starves a thread
-beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that if the
+A batch's statements run on the loop: the driver acquires the interpreter lock for each row, and a thread would wait for it too long
+while the loop is busy. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that if the
 disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
 result after the COMMIT, never before.
 

@@ -1,5 +1,5 @@
--- Puts jobs right that an eviction or an operator's DEL left half: where an index or the claims are gone, they are made anew from what
--- is left; where the job itself is gone, so is then all that it left.
+-- Repairs jobs of which an eviction or an operator's DEL removed a part: creates a missing index entry or claim from the remaining
+-- keys, and deletes the remaining entries of a job that is gone itself.
 --   ARGV[1] {refs} of jobs to look at, or a place to walk through: 'j' all jobs, 'h' or 'p' those named there, an index of a line,
 --           or 'pr': no jobs, only the queues that have some priority
 --   ARGV[2] where to go on, '0' at first        ARGV[3] about how many
@@ -54,7 +54,7 @@ local function put(index, score, member)
     return true
 end
 
--- What a job left that is gone.
+-- Deletes the remaining entries of a job that is gone.
 local function drop(ref, line, id)
     local left = 0
     for _, index in ipairs({ 'r', 'i', 's', 'f' }) do
