@@ -57,7 +57,7 @@ class Background:
                 raise ClientClosed("The client is closed; open() it, or make another one")
             if self._running is None:
                 self._running = running = _Running(self._new_engine(), self._dial, self._monotonic)
-                # A client that is dropped without `close` takes its thread and connections along.
+                # The thread and the connections of a client that is dropped without `close` end with it.
                 self._dropped = finalize(self, running.begin_to_stop)
                 self._dropped.atexit = False
             return self._running
@@ -131,7 +131,7 @@ class _Running:
     def _directly(self, direct: Direct, call: Call[T], deadline: float, meanwhile: Callable[[], None] | None) -> T:
         began = time.monotonic()
         try:
-            return direct.once(call, self.engine.patience(call, deadline) or deadline, meanwhile)
+            return direct.once(call, self.engine.try_deadline(call, deadline) or deadline, meanwhile)
         except DeadlineExceeded as error:
             if time.monotonic() < deadline:
                 raise

@@ -1,6 +1,6 @@
 """Calls in the caller's own thread, over blocking connections: how a sync client makes all calls but long polls.
 
-One try of one call; what follows a failure is the engine's. Must never hand an answer to the wrong call: a connection on which a
+Makes one try of one call; the engine handles a failure. Must never hand an answer to the wrong call: a connection on which a
 call was given up is closed. Weakness: threads that call at the same time hold a connection each; beyond a bound they are sent to
 the engine, whose connections they share.
 """
@@ -75,7 +75,7 @@ class Line:
     ) -> Any:
         """The answer, an exception if that is what came. Raises ConnectionLost, and TimeoutError at `until`.
 
-        `meanwhile` is called between the two.
+        `meanwhile` is called once the request is sent.
         """
         self._sequence = self._sequence % _SEQUENCE_MAX + 1
         frame = encode_request(method, self._sequence, source, args)
@@ -120,7 +120,7 @@ class Line:
 
 
 class AllTaken(Exception):
-    """As many threads call as there may be connections."""
+    """Every connection that there may be is taken by another thread's call."""
 
 
 class Direct:

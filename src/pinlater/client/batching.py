@@ -1,4 +1,4 @@
-"""Many enqueues of many tasks in few requests: whatever comes while a request is under way rides in the next.
+"""Many enqueues of many tasks in few requests: jobs that come while a request is under way go into the next one.
 
 No timer: a lone job goes out at once, and batches grow with the load. A job that can't be sent, or that the server refuses, must harm
 no other: what no request could carry is refused as it is handed in, and a refused batch is sent once more in halves, each under a key of

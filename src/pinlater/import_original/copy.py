@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class Tally:
-    """What became of one queue's jobs of one priority. `found` are those wanted; `left` the others, by their state."""
+    """Counts of one queue's jobs of one priority. `found`: the jobs to copy; `left`: the others, by their state."""
 
     found: int = 0
     copied: int = 0
@@ -62,7 +62,7 @@ Shown = Callable[["Table", Tally], None]
 
 
 class Copy:
-    """One run; without a client a dry one, which only counts. `tallies` may be read at any time, also after it failed."""
+    """One run; without a client a dry one, which only counts. `counts` may be read at any time, also after it failed."""
 
     def __init__(
         self, plan: Plan, client: AsyncClient | None, told: Told, shown: Shown, monotonic: Callable[[], float]
@@ -73,10 +73,10 @@ class Copy:
         self._shown = shown
         self._monotonic = monotonic
         self._made: set[str] = set()
-        self.tallies: dict[tuple[str, int], Tally] = {}
+        self.counts: dict[tuple[str, int], Tally] = {}
 
     async def run(self, originals: Sequence[Original]) -> None:
-        """Copies table after table. Raises `SourceFailed`, and the client's errors; what was copied until then stays."""
+        """Copies table after table. Raises `SourceFailed` and the client's errors; jobs copied until then stay."""
         info = None if self._client is None else await _ask_who_it_is(self._client)
         found = [(original, table) for original in originals for table in await original.tables()]
         wanted = self._plan.queues
@@ -87,7 +87,7 @@ class Copy:
 
     async def _copy_table(self, original: Original, table: Table, info: ServerInfo | None) -> None:
         plan, client = self._plan, self._client
-        tally = self.tallies.setdefault((table.queue, table.priority), Tally())
+        tally = self.counts.setdefault((table.queue, table.priority), Tally())
         if client is not None and table.queue not in self._made:
             await self._patiently(partial(client.create_queue, table.queue))
             self._made.add(table.queue)
@@ -113,7 +113,7 @@ class Copy:
         self._told([Imported(old, new) for old, new in zip(names, stored.descriptors, strict=True)])
 
     def _job(self, table: Table, old: OldJob) -> Job:
-        """An enqueue says one number of attempts: those that are left. When it was made is in the key, as ids may be used again."""
+        """The job to enqueue, with its remaining attempts. Its key contains its creation time, as the original may reuse ids."""
         name = f"original:{self._plan.origin}:{table.descriptor(old.local_id)}:{old.created_at_s}"
         return Job(
             old.body,
@@ -158,7 +158,7 @@ def _check_queues(wanted: Sequence[str], there: set[str]) -> None:
 
 
 def _check_jobs(table: Table, jobs: Sequence[OldJob], info: ServerInfo) -> None:
-    """What the new server would refuse, said with the setting that helps."""
+    """Raises for jobs that the new server would refuse, with the setting that helps."""
     if jobs and table.priority > info.priority_levels:
         raise CallerError(
             f"{table.name} has priority {table.priority}, but the server's lowest is {info.priority_levels}: "

@@ -84,7 +84,7 @@ class Cluster:
     async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
         """Listens for datagrams and for connections on ports of the same number, which is returned. Raises OSError."""
         for tries_left in reversed(range(_TRIES if port == 0 else 1)):
-            wakes = Wakes(self._dispatcher.wakeups.woken_from_elsewhere)
+            wakes = Wakes(self._dispatcher.wakeups.wake_from_peer)
             bound = await wakes.open(host, port)
             try:
                 await self.listener.open(host, bound)

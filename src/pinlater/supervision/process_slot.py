@@ -60,7 +60,7 @@ class ProcessSlot(ABC, Generic[A]):
     # --- what subclasses know ---------------------------------------------------------------------------------------------
     @abstractmethod
     def _channel_option(self, descriptor: int) -> str:
-        """The value of the option `--line`: how the process finds its end of the channel."""
+        """The value of the option `--control-channel`: how the process finds its end of the channel."""
 
     @abstractmethod
     def _received(self, body: bytes) -> None:
@@ -134,7 +134,7 @@ class ProcessSlot(ABC, Generic[A]):
             unstarted.callback(ours.close)
             end = theirs.fileno()
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, "--line", self._channel_option(end),
+                *self._command, "--control-channel", self._channel_option(end),
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=(end,), process_group=0,
             )  # fmt: skip
             unstarted.pop_all()

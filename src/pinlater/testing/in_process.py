@@ -6,8 +6,8 @@
         await service.run_until_idle(worker)         # the worker's tasks run, on the test's event loop
         service.clock.advance(hours=1)               # delays, retries, expiry, claims, cron
 
-It is the server's own operations on the memory store, behind the real codec; only listeners and sockets are missing. Weakness: a clock
-that is turned jumps over the moments between; `run_for` stops at those at which something is due.
+It consists of the server's own operations on the memory store, behind the real codec; only listeners and sockets are missing.
+Weakness: a clock that is turned skips the moments in between; `run_for` stops at those at which something is due.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class InProcessService:
         return AsyncClient(str(ADDRESS), source=source, clock=self.clock, connect=self._connect)
 
     def close(self) -> None:
-        """Ends it, with all its jobs. May be called twice."""
+        """Stops the service, and drops all its jobs. May be called twice."""
         if self._connect.closed:
             return
         self._connect.closed = True
@@ -206,8 +206,8 @@ class InProcessService:
         processes: bool = False,
         jobs_max: int = 10_000,
     ) -> list[Ran]:
-        """Lets that much time pass with the workers at work, or those that are being served: the clock stops wherever something is due,
-        and they run until idle there.
+        """Turns the clock forward by that much, step by step: at each moment at which something is due, `workers` (or else those of
+        `serving`) run until idle.
 
         The other arguments are those of `run_until_idle`; `jobs_max` holds for all attempts together. Jobs of other queues than `queues`
         wait, and their cron entries fire when they run next. An error that is raised leaves the clock where it happened.
@@ -258,7 +258,7 @@ class InProcessService:
 
     @property
     def failures(self) -> list[Ran]:
-        """Those that failed."""
+        """The attempts that failed, of all runs so far."""
         return [one for one in self._ran if one.failed]
 
     def enqueued(self, task: Task[P, Any]) -> list[EnqueuedCall]:

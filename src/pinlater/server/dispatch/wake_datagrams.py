@@ -36,10 +36,10 @@ Address = tuple[str, int]
 
 
 class Wakes(asyncio.DatagramProtocol):
-    """Sends and receives one server's wakes. `woken(queue, jobs)` is called for each queue that another server named."""
+    """Sends and receives one server's wakes. `wake(queue, jobs)` is called for each queue that another server named."""
 
-    def __init__(self, woken: Callable[[str, int], None]) -> None:
-        self._woken = woken
+    def __init__(self, wake: Callable[[str, int], None]) -> None:
+        self._wake = wake
         self._secrets: Sequence[bytes] = ()
         self._peers: Mapping[Address, bytes] = {}
         self._waits: dict[Address, int] = {}  # by peer: what its dequeues wait for; all queues if it has not said
@@ -143,7 +143,7 @@ class Wakes(asyncio.DatagramProtocol):
             return
         self.received += 1
         for queue, jobs in told.items():
-            self._woken(queue, jobs)
+            self._wake(queue, jobs)
 
     def error_received(self, exc: Exception) -> None:
         """Called for a peer that is gone or unreachable. Nothing to do: the change poller finds the jobs."""

@@ -41,13 +41,13 @@ class Wakeups:
         return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
 
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
-        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`."""
+        """Wakes dequeues for `jobs` jobs of this queue that can be claimed now, and another at `due_at_ms` for the next one."""
         if jobs and self._tell_others is not None:
             self._tell_others(queue, jobs)
         self._wake(queue, jobs, due_at_ms)
 
-    def woken_from_elsewhere(self, queue: str, jobs: int) -> None:
-        """Another server of the same shards says that there are jobs."""
+    def wake_from_peer(self, queue: str, jobs: int) -> None:
+        """Wakes dequeues for jobs that another server has announced."""
         self._wake(queue, jobs)
 
     def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
@@ -76,12 +76,12 @@ class Wakeups:
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:
-        """Something about this queue (None: about all) has changed: waiting dequeues look again."""
+        """Wakes all dequeues of this queue (None: of all queues), to look again: its settings or its shards have changed."""
         for waiters in list(self._by_queue.values()) if queue is None else filter(None, [self._by_queue.get(queue)]):
             waiters.wake_all()
 
     def queue_gone(self, queue: str) -> None:
-        """The queue does not exist (any more): dequeues that wait on it end with that error."""
+        """Wakes all dequeues of a queue that is gone; they end with that error."""
         waiters = self._by_queue.pop(queue, None)
         if waiters is not None:
             waiters.wake_all()

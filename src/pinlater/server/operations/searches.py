@@ -1,10 +1,10 @@
-"""The search processes: where body regexes are run, so that no pattern can keep the event loop from turning.
+"""The search processes, which run body regexes so that no pattern can block the event loop.
 
-Processes are started when a search needs one, at most `processes_max`, and end after a minute without work. A search that outlasts its
-time, or whose caller has gone, is ended by killing its process. What a search costs is bounded before it starts: the instructions of
-the regex's program times the bytes to search, which is the most that RE2 does, count against `steps_max` for all searches under way.
+A search starts a process if none is idle, at most `processes_max`; a process ends after a minute without work. The server kills the
+process of a search that takes too long, or whose caller has gone. The cost of a search is bounded before it starts: RE2 takes at most
+the instructions of the regex's program times the bytes to search, which count against `steps_max` for all searches under way.
 
-Weakness: if the system lets us start no process there are no searches; they are refused, and everything else goes on.
+Weakness: if the system refuses to start a process, the server refuses searches; everything else works.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class SearchProcesses:
         processes, self._all = list(self._all), set()
         for process in processes:
             process.kill()
-        if processes:  # else no thread is begun in vain
+        if processes:  # else no thread is needed
             await asyncio.to_thread(self._wait_for_all, processes)
         self._threads.shutdown(wait=False)
 
@@ -171,7 +171,7 @@ class SearchProcesses:
 
 
 class _SearchProcess:
-    """One process. Its making blocks; raises OSError."""
+    """One process. The constructor blocks; raises OSError."""
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair()
@@ -210,15 +210,15 @@ class _SearchProcess:
         return await reader.readexactly(length)
 
     def kill(self) -> None:
-        """Ends it on the spot; `wait` must follow."""
-        self._process.kill()  # knows if it is gone: its number may be another process's by now
+        """Kills the process; call `wait` afterwards."""
+        self._process.kill()  # does nothing if the process was waited for: its id may belong to another process by now
         if self._writer is None:
             self._line.close()
         else:
             self._writer.transport.abort()
 
     def wait(self) -> None:
-        """Returns when it is gone. Blocks."""
+        """Waits until the process is gone. Blocks."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
 
@@ -231,6 +231,6 @@ def _end_unwanted(starting: asyncio.Future[_SearchProcess]) -> None:
 
 
 def _command() -> list[str]:
-    """The working directory is no place to import from, unless it is for this process too."""
+    """The command of a search process. It imports from the working directory only if this process does."""
     safely = [] if sys.path[:1] in ([""], [os.getcwd()]) else ["-P"]  # noqa: PTH109 - sys.path holds strings
     return [sys.executable, *safely, "-m", _MODULE]

@@ -50,26 +50,26 @@ FAILED, STUCK = 1, 70
 
 
 def run(descriptor: int) -> int:
-    """Serves as the supervisor at the other end of that socket says, until it says stop; the exit status."""
+    """Runs a server under the supervisor at the other end of that socket, until it says stop. Returns the exit status."""
     os.set_inheritable(descriptor, False)
-    line = socket.socket(fileno=descriptor)
+    channel = socket.socket(fileno=descriptor)
     try:
-        plan = receive_plan(line)
+        plan = receive_plan(channel)
     except (EOFError, OtherVersion) as error:
-        with line, contextlib.suppress(OSError):
-            line.sendall(frame(Failed(str(error))))
+        with channel, contextlib.suppress(OSError):
+            channel.sendall(frame(Failed(str(error))))
         return FAILED
     telemetry = plan.settings.telemetry
     setup(telemetry.log_format, telemetry.log_level, process_number=plan.number)
     tune()
     _end_after_the_supervisor(descriptor, plan.settings.drain_timeout_s + _EXTRA_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(plan.settings, line))
+        return runner.run(_serve(plan.settings, channel))
 
 
-async def _serve(settings: Settings, line: socket.socket) -> int:
-    line.setblocking(False)
-    reader, writer = await asyncio.open_unix_connection(sock=line)
+async def _serve(settings: Settings, channel: socket.socket) -> int:
+    channel.setblocking(False)
+    reader, writer = await asyncio.open_unix_connection(sock=channel)
     try:
         await _Child(settings).serve(reader, writer)
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
@@ -87,7 +87,7 @@ class _Child:
 
     def __init__(self, settings: Settings) -> None:
         self._app = App(settings, one_of_many=True)
-        self._stops = StopSignals()
+        self._stop_signals = StopSignals()
         self._serves = False
         self._packer = ThreadPoolExecutor(1, thread_name_prefix="numbers")
         self._answers: set[asyncio.Task[None]] = set()
@@ -101,7 +101,7 @@ class _Child:
             writer.write(frame(Hello()))
 
         try:
-            await run_until_stopped(self._app, self._stops, started)
+            await run_until_stopped(self._app, self._stop_signals, started)
         finally:
             obeying.cancel()
             self._packer.shutdown(wait=False, cancel_futures=True)
@@ -116,15 +116,15 @@ class _Child:
             else:
                 self._carry_out(message)
         logger.warning("the supervisor is gone: stopping")
-        self._stops.stop.set()
+        self._stop_signals.stop.set()
 
     def _carry_out(self, order: Order) -> None:
         if order.what == "reload":
             self._app.reload()
             return
-        self._stops.stop.set()
+        self._stop_signals.stop.set()
         if order.what == "stop now":
-            self._stops.cut_off.set()
+            self._stop_signals.cut_off.set()
 
     # --- status -------------------------------------------------------------------------------------------------------------
 

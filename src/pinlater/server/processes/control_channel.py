@@ -73,10 +73,10 @@ def plan_frame(plan: Plan, version: str = __version__) -> bytes:
     return framed(version.encode() + b"\n" + pickle.dumps(plan))
 
 
-def receive_plan(line: socket.socket) -> Plan:
+def receive_plan(channel: socket.socket) -> Plan:
     """Waits for the first frame. Raises EOFError if the parent is gone, `OtherVersion` if it runs another version."""
-    (length,) = LENGTH.unpack(_receive(line, LENGTH.size))
-    version, _, pickled = _receive(line, length).partition(b"\n")
+    (length,) = LENGTH.unpack(_receive(channel, LENGTH.size))
+    version, _, pickled = _receive(channel, length).partition(b"\n")
     if version.decode() != __version__:
         raise OtherVersion(
             f"the program is {__version__} now and was {version.decode()} when the supervisor started: restart the service"
@@ -85,10 +85,10 @@ def receive_plan(line: socket.socket) -> Plan:
     return plan
 
 
-def _receive(line: socket.socket, count: int) -> bytes:
+def _receive(channel: socket.socket, count: int) -> bytes:
     found = b""
     while len(found) < count:
-        more = line.recv(count - len(found))
+        more = channel.recv(count - len(found))
         if not more:
             raise EOFError("the supervisor is gone")
         found += more

@@ -27,9 +27,9 @@ class _Limit(Enum):
     LOOK = auto()
     """`call_timeout_ms`; a read, so nothing was changed."""
     CHANGE = auto()
-    """`call_timeout_ms`; may have been done or not."""
+    """`call_timeout_ms`; a change, which may have been carried out."""
     WORK = auto()
-    """`work_timeout_ms`; may have been done or not."""
+    """`work_timeout_ms`; a change, which may have been carried out."""
 
 
 def slow_to_answer(shard: str) -> ShardConnectionFailed:
@@ -165,7 +165,7 @@ class GuardedShard:
 async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:
     """The result of `call`, or `late` raised when it takes longer than `seconds`.
 
-    It is cancelled then, but not waited for: a call that hangs may hang while it is cancelled too.
+    Cancels the call then, and does not wait for the cancellation: a call that hangs may hang then, too.
     """
     task = asyncio.ensure_future(call)
     try:
@@ -185,7 +185,7 @@ async def ping(shard: Shard, seconds: float, now_ms: int | None = None) -> None:
 
 
 def _unanswered(name: str, seconds: float) -> ShardConnectionFailed:
-    """A call that changes nothing was given up."""
+    """The error of a read that took too long."""
     return ShardConnectionFailed(f"Shard {name} did not answer within {seconds:g} s", retry_after_ms=1000)
 
 
@@ -206,7 +206,7 @@ def _ended_late(task: asyncio.Future[Any]) -> None:
 
 
 def too_late(name: str, seconds: float) -> OutcomeUnknown:
-    """A call that may have changed something was given up."""
+    """The error of a change that took too long, and may have been carried out."""
     return OutcomeUnknown(
         f"Shard {name} did not answer within {seconds:g} s; what was asked of it may have been done or not",
         retry_after_ms=1000,

@@ -1,7 +1,7 @@
 """The statistics for Prometheus: proper labels, base units (seconds, bytes), cumulative histograms.
 
 A collector is made for one page from values already read, so rendering may run in a thread and registers nothing globally.
-Histograms that saw nothing yet are left out: with thousands of idle queues they would be most of the page.
+Empty histograms are left out: with thousands of idle queues they would be most of the page.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONG_FRAME_BYTES = SMALL_BYTES // ANSWERS_A_WRITE  # no other request follows one of more than this in its turn
-# Of a frame too long, this many times the bound is read, so that the client gets a clear answer.
+# Of an oversized frame, at most this many times the bound is read, so that the client can read the error.
 FRAMES_DISCARDED = 4
 
 
@@ -217,7 +217,7 @@ class ThriftConnection(asyncio.Protocol):
 
     @property
     def held_since_s(self) -> float:
-        """Since when it holds the oldest of that."""
+        """When the oldest of those bytes arrived."""
         requests = self._requests
         return requests.oldest_arrived_s if self.waiting and requests.waiting else requests.partial_since_s
 
@@ -229,7 +229,7 @@ class ThriftConnection(asyncio.Protocol):
             self._drop_partial()
 
     def cut_for_memory(self) -> None:
-        """Closes it, and frees at once what it holds."""
+        """Closes the connection, and frees its memory at once."""
         self._server.metrics.count("thrift_connections_cut_for_memory")
         self.abort()
 
@@ -291,7 +291,7 @@ class ThriftConnection(asyncio.Protocol):
         logger.info("connection closed: %s", error, extra={"peer": self.peer})
 
     def _discard(self, bytes_to_come: int) -> None:
-        """What came of a frame that is too long is thrown away."""
+        """Discards bytes of an oversized frame; closes the connection after the last one."""
         self._discarding_bytes = bytes_to_come
         if bytes_to_come <= 0:
             self.drain()
@@ -357,7 +357,7 @@ class ThriftConnection(asyncio.Protocol):
             self.handed_out.forget_bodies()
 
     def _take_back(self) -> None:
-        """The jobs of the last answer reached no client."""
+        """Gives back the jobs of the last answer, which reached no client."""
         answer, self.handed_out = self.handed_out, None
         if answer is not None:
             self._server.answering.undelivered(answer)

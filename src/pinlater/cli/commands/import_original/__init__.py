@@ -140,8 +140,8 @@ def _copy(
             exits.fail(failed.message, exits.UNREACHABLE if failed.passing else exits.REFUSED)
         finally:
             progress.close()
-            if copy.tallies:
-                _print(copy.tallies, client is None, as_json)
+            if copy.counts:
+                _print(copy.counts, client is None, as_json)
 
 
 async def _run(copy: Copy, client: AsyncClient | None, originals: Sequence[Original]) -> None:
@@ -180,10 +180,10 @@ def _map(path: Path | None) -> Iterator[Told]:
         yield tell
 
 
-def _print(tallies: Mapping[tuple[str, int], Tally], dry_run: bool, as_json: bool) -> None:
-    entries = sorted(tallies.items())
+def _print(counts: Mapping[tuple[str, int], Tally], dry_run: bool, as_json: bool) -> None:
+    entries = sorted(counts.items())
     if as_json:
-        output.print_json({"dry_run": dry_run, "queues": [_tally_json(*entry) for entry in entries]})
+        output.print_json({"dry_run": dry_run, "queues": [_counts_json(*entry) for entry in entries]})
         return
     columns = ["queue", "priority", "found", "copied", "there already", *(f"left: {word}" for word in _LEFT)]
     output.print_table(columns, [_row(*entry) for entry in entries])
@@ -195,7 +195,7 @@ def _print(tallies: Mapping[tuple[str, int], Tally], dry_run: bool, as_json: boo
         )
 
 
-def _tally_json(key: tuple[str, int], tally: Tally) -> dict[str, object]:
+def _counts_json(key: tuple[str, int], tally: Tally) -> dict[str, object]:
     left = {word: tally.left[word] for word in _LEFT}
     counted = {"found": tally.found, "copied": tally.copied, "already_there": tally.already_there}
     return {"queue": key[0], "priority": key[1], **counted, "left": left}

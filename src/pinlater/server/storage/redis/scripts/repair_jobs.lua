@@ -5,7 +5,7 @@
 --   ARGV[2] where to go on, '0' at first        ARGV[3] about how many
 -- Answers {where to go on, '0' at the end, how many were repaired, how many were lost, {queue, ...} of those that were looked at,
 -- bytes of the finished ones}. Idempotent, so it needs no lease.
-local mended, lost, bytes, queues, full = 0, 0, 0, {}, false
+local repaired, lost, bytes, queues, full = 0, 0, 0, {}, false
 local known = {}
 
 local function write(...)
@@ -112,7 +112,7 @@ local function mend(ref)
         changed = put((byte(claim, 1) == 2 and 's' or 'f') .. line, finished, id) or changed
     end
     if changed then
-        mended = mended + 1
+        repaired = repaired + 1
     end
 end
 
@@ -153,4 +153,4 @@ for _, ref in ipairs(refs) do
         mend(ref)
     end
 end
-return { cursor, mended, lost, queues, bytes }
+return { cursor, repaired, lost, queues, bytes }
