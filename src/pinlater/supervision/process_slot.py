@@ -54,7 +54,7 @@ class ProcessSlot(ABC, Generic[A]):
 
     @property
     def process_id(self) -> int | None:
-        """Of the running process."""
+        """The id of the running process; None if there is none."""
         return None if self._process is None else self._process.pid
 
     # --- what subclasses know ---------------------------------------------------------------------------------------------
@@ -64,17 +64,17 @@ class ProcessSlot(ABC, Generic[A]):
 
     @abstractmethod
     def _received(self, body: bytes) -> None:
-        """A message came."""
+        """Handles a message of the process."""
 
     @abstractmethod
     def _next_start(self, code: int, lived_s: float, crashes: int, spread: float) -> Next | None:
         """When to start the next process; None to give up."""
 
     def _started(self) -> None:
-        """A process was started."""
+        """Called when a process was started."""
 
     def _ended(self) -> None:
-        """Its process has ended."""
+        """Called when the process has ended."""
 
     # --- keeping a process running ----------------------------------------------------------------------------------------
     async def keep(self) -> int | None:

@@ -115,7 +115,7 @@ class RedisShard:
         self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
         self._snapshots = Snapshots(lambda: self._look(self._opened.readers), lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
-        self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
+        self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = Finished()
@@ -157,7 +157,7 @@ class RedisShard:
     async def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            with contextlib.suppress(PinLaterError):  # the lease lapses by itself
+            with contextlib.suppress(PinLaterError):  # the lease ends anyway, a little later
                 await self._membership.leave(self._connections.readers.run)
         await self._master.close()
         await asyncio.gather(*(writer.close() for writer in self._connections.writers))
