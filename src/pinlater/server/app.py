@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def listening(what: str, host: str, port: int) -> Iterator[None]:
-    """Says who could not listen where; the system's own text names neither for a host that it doesn't know."""
+    """Adds to an error which listener could not listen on which address: the system's text for an unknown host names neither."""
     try:
         yield
     except TooFewOpenFiles:
@@ -120,7 +120,7 @@ class App:
         )
 
     async def _open_shards(self) -> None:
-        """And makes what works on them."""
+        """Opens the shards, and creates the parts of the server that work on them."""
         shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
         try:
             await self._clock_watch.agree(shards)
@@ -192,11 +192,11 @@ class App:
         logger.info("stopped")
 
     def cut_off(self) -> None:
-        """Cuts off what `stop` still waits for."""
+        """Cuts the connections that `stop` still waits for."""
         self._cut_off.set()
 
     def reload(self) -> None:
-        """Looks at the files of limits and shards now instead of within ten seconds."""
+        """Reads the files of limits and shards again now instead of within ten seconds."""
         self._reloading = asyncio.ensure_future(self._files.look())
 
     async def _drain_until_cut_off(self, grace_s: float) -> None:
@@ -221,18 +221,18 @@ class App:
 
     @property
     def members(self) -> ClusterMembers:
-        """Who else uses the shards."""
+        """The servers of the shards, as the shards know them."""
         return self.cluster.members
 
     @property
     def wakes(self) -> Wakes | None:
-        """Between this server and those; None if no other server shares the shards."""
+        """The wakes between this server and its peers; None if no other server shares the shards."""
         return self.cluster.wakes
 
-    # --- what others ask --------------------------------------------------------------------------------------------------
+    # --- for pages and probes ---------------------------------------------------------------------------------------------
 
     def readiness(self) -> Readiness:
-        """Whether to send requests here."""
+        """Whether the server is ready for requests, and why not."""
         return self._readiness.readiness(self.core.shards if self._readiness.ready else None)
 
     def server_info(self) -> Mapping[str, object]:
@@ -250,7 +250,7 @@ class App:
         }
 
     def queue_counts(self) -> Sequence[QueueCounts]:
-        """What is in the store, as of the last sample."""
+        """The jobs in the store by queue, as of the last sample."""
         return self.core.rates.counts if self._readiness.ready else ()
 
     def _servers(self) -> int:

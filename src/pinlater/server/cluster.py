@@ -1,7 +1,7 @@
 """Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
 
-The shards know which servers there are (`sharding.cluster_members`), where these listen (`sharding.peers`) and which of them own what
-(`ownership`); wakes go from server to server (`dispatch.wake_datagrams`). This module puts these together.
+The shards know which servers there are (`sharding.cluster_members`), their addresses (`sharding.peers`) and the owner of each slice
+(`ownership`); wakes go from server to server (`dispatch.wake_datagrams`). This module connects these parts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-# This many numbers are tried until one is free for datagrams and for connections.
+# How many port numbers are tried until one is free for datagrams and for connections.
 _TRIES = 20
-# How often queues that no dequeue waits for any more are left out of what the other servers are told.
+# How often the other servers are told of queues that no dequeue waits for any more.
 _INTEREST_S = 1.0
 
 
@@ -72,7 +72,7 @@ class Cluster:
         self._secrets: list[bytes] = []
 
     async def listen(self, host: str, port: int, reached_at: str) -> None:
-        """Hears and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
+        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
         wakes, bound = await self._open(host, port)
         address = f"{reached_at}:{bound}"
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
@@ -84,7 +84,7 @@ class Cluster:
     async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
         """Listens for datagrams and for connections on ports of the same number, which is returned. Raises OSError."""
         for tries_left in reversed(range(_TRIES if port == 0 else 1)):
-            wakes = Wakes(self._dispatcher.wakeups.woken_from_elsewhere)
+            wakes = Wakes(self._dispatcher.wakeups.wake_from_peer)
             bound = await wakes.open(host, port)
             try:
                 await self.listener.open(host, bound)
@@ -97,7 +97,7 @@ class Cluster:
         raise AssertionError("unreachable")
 
     async def look(self) -> None:
-        """Who is there now, and who owns what."""
+        """Reads from the shards which servers there are, and which of them owns each slice."""
         self._looked_s = self._clock.monotonic()
         if await self.members.look():
             self.members_changed()
@@ -105,12 +105,12 @@ class Cluster:
 
     @property
     def is_calm(self) -> bool:
-        """Whether all other servers are heard over their connections, and each slice is where it belongs: then the shards need to be
-        asked, and told that this server lives, only now and then."""
+        """Whether all other servers answer over their connections, and each slice has its planned owner. Then this server reads the shards
+        and renews its lease less often."""
         return self.ownership is None or self.ownership.is_calm(self.members.by_shard)
 
     async def look_if_due(self, interval_s: float) -> None:
-        """As `look`; does nothing where all is calm and the last look is no longer ago than `interval_s`."""
+        """As `look`; does nothing if the cluster is calm and the last look was less than `interval_s` ago."""
         if not self.is_calm or self._clock.monotonic() - self._looked_s >= interval_s:
             await self.look()
 
@@ -147,13 +147,13 @@ class Cluster:
             self.forwarding.know(self._peers.by_address)
 
     def show(self, metrics: Metrics) -> None:
-        """What /metrics shows of it. Nothing before `listen`."""
+        """Adds the cluster's metrics. Adds none before `listen`."""
         if self.ownership is not None and self.forwarding is not None:
             show_owners(self.ownership, metrics)
             show_forwarding(self.forwarding, self.listener.taken, metrics)
 
     def status(self) -> ClusterStatus:
-        """Which servers there are, and which of them owns what. To be called after `listen`."""
+        """The servers of the shards, and what each owns. Call it after `listen`."""
         if self.ownership is None or self.forwarding is None:
             raise RuntimeError("this server does not listen to others")
         return status_of(
@@ -161,7 +161,7 @@ class Cluster:
         )
 
     async def leave(self, grace_s: float) -> None:
-        """Hands over what this server owns: it stops. On a shard that takes longer than `grace_s`, the others notice that it is gone."""
+        """Hands over what this server owns, before it stops. If a shard takes longer than `grace_s`, its lease lapses there instead."""
         try:
             if self.ownership is not None:
                 async with asyncio.timeout(grace_s):
@@ -172,7 +172,7 @@ class Cluster:
             self.listener.say_goodbye()
 
     def look_at_calls(self) -> None:
-        """To be called several times a second: leaves servers aside that don't answer."""
+        """Call it several times a second: forwards no more calls to servers that don't answer."""
         if self.forwarding is not None:
             self.forwarding.look_at_calls()
         now_s = self._clock.monotonic()
@@ -184,7 +184,7 @@ class Cluster:
         self.listener.tell_waits(self._interest.bits)
 
     def _undelivered(self, kind: CallKind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
-        """What another server's claims got, and it is gone: the jobs go back."""
+        """Releases the jobs that another server claimed, since it is gone and did not get the answer."""
         undelivered = self._shards.hooks.undelivered
         if kind is CallKind.CLAIM and undelivered is not None:
             for request, claimed in zip(items, answers, strict=True):
@@ -206,7 +206,7 @@ class Cluster:
         self.listener.close()
 
     def close(self) -> None:
-        """Says and hears no more."""
+        """Closes the sockets to other servers."""
         if self._looking is not None:
             self._looking.cancel()
         self.listener.close()

@@ -73,7 +73,7 @@ class _Retry(NamedTuple):
     limit: int
 
     async def all_failed(self, client: AsyncClient, *, cancelled: bool) -> int:
-        """How many went back, the oldest first."""
+        """Retries jobs, the oldest first; the number of retried jobs."""
         return await client.retry_failed(
             self.queue,
             priority=self.priority,
@@ -84,11 +84,11 @@ class _Retry(NamedTuple):
         )
 
     async def count_failed(self, client: AsyncClient) -> int:
-        """How many are FAILED now."""
+        """The number of FAILED jobs."""
         return await client.count(self.queue, JobState.FAILED, priority=self.priority)
 
     async def chosen(self, client: AsyncClient, wanted: JobCriteria, regex: str | None, as_json: bool) -> Changed:
-        """Those that `scan` shows, the newest first."""
+        """Retries the jobs that `scan` shows, the newest first."""
         request = ScanFilter(options.State.FAILED, self.priority, regex=regex)
         found = await scan_queue(client, self.queue, request, wanted, self.limit)
 
@@ -130,7 +130,7 @@ async def change_in_pieces(
 
 
 def print_changed(what: str, changed: Changed, as_json: bool) -> None:
-    """The number, and a warning if not all jobs of the queue were looked at."""
+    """Prints the number, and a warning if the command did not read all jobs of the queue."""
     print_number(what, changed.number, as_json)
     if changed.incomplete:
         output.warn_incomplete("a shard is unreachable, or one scan cannot read all jobs: repeat the command")

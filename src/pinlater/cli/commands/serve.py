@@ -38,7 +38,7 @@ def serve(
             help="Stop as at SIGTERM when standard input, a pipe, ends: with the process that holds it.",
         ),
     ] = False,
-    line: Annotated[int | None, typer.Option("--line", hidden=True)] = None,
+    control_channel: Annotated[int | None, typer.Option("--control-channel", hidden=True)] = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is in flight and end with status 0.
 
@@ -53,8 +53,8 @@ def serve(
     from pinlater.server.run import serve as serve_alone
     from pinlater.supervision.logs import setup
 
-    if line is not None:
-        raise typer.Exit(run_child(line))
+    if control_channel is not None:
+        raise typer.Exit(run_child(control_channel))
     named = {
         "store": store_of(store, shards),
         "host": host,

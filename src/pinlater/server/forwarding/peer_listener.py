@@ -30,7 +30,7 @@ from pinlater.server.forwarding.unconfirmed_claims import (
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 5.0
-HANDSHAKE_CROWDED_S = 1.0  # while half of the strangers' places are taken
+HANDSHAKE_CROWDED_S = 1.0  # while half of the places for unproven connections are taken
 # Of one server's calls that are not answered.
 UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
 # Of answers that one server has not taken; and of one frame of answers, above which others go in the next one.

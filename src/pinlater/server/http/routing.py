@@ -62,7 +62,7 @@ def _route(handler: Handler, methods: Iterable[str]) -> Route:
 class HostCheck:
     """Refuses requests that a web page made through a name of its own that points at this machine (DNS rebinding).
 
-    Only for loopback listeners: who opens the port to a network has names we don't know, and access control to think of.
+    Only for loopback listeners: a server on a network has host names that it does not know, and needs access control anyway.
     A request without a Host header (HTTP/1.0) comes from no browser.
     """
 

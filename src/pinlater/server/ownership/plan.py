@@ -39,7 +39,7 @@ def plan(shards: Mapping[str, ShardView], *, balance: bool = True) -> dict[str, 
 
 
 def _shares(shards: Mapping[str, ShardView], planned: Mapping[str, list[str]]) -> dict[str, int]:
-    """How many slices each server may own. Of shares that differ by one, those who own the most have the larger."""
+    """How many slices each server may own. Of shares that differ by one, the servers that own the most have the larger."""
     servers = {server for view in shards.values() for server in view.servers}
     if not servers:
         return {}

@@ -1,7 +1,8 @@
 """One of several server processes: a server as any other, but for three things.
 
-It shares the Thrift port, answers no HTTP, and holds a line to its supervisor, by which it is asked and ordered. When the line breaks
-the supervisor is gone: the process stops in order, and if its event loop is past that, a thread ends it. None stays behind.
+It shares the Thrift port, answers no HTTP, and has a control channel to its supervisor, which sends it orders and requests for status.
+If the channel breaks, the supervisor is gone: the process drains and stops, and if its event loop hangs, a thread ends the process. So
+no process outlives its supervisor for long.
 """
 
 from __future__ import annotations
@@ -43,32 +44,32 @@ from pinlater.supervision.logs import setup
 
 logger = logging.getLogger(__name__)
 
-# Beyond the time that a server takes to drain, before a thread ends what can't stop by itself.
+# How long after the drain timeout a thread ends a process that does not stop by itself.
 _EXTRA_S = 20.0
 FAILED, STUCK = 1, 70
 
 
 def run(descriptor: int) -> int:
-    """Serves as the supervisor at the other end of that socket says, until it says stop; the exit status."""
+    """Runs a server under the supervisor at the other end of that socket, until it says stop. Returns the exit status."""
     os.set_inheritable(descriptor, False)
-    line = socket.socket(fileno=descriptor)
+    channel = socket.socket(fileno=descriptor)
     try:
-        plan = receive_plan(line)
+        plan = receive_plan(channel)
     except (EOFError, OtherVersion) as error:
-        with line, contextlib.suppress(OSError):
-            line.sendall(frame(Failed(str(error))))
+        with channel, contextlib.suppress(OSError):
+            channel.sendall(frame(Failed(str(error))))
         return FAILED
     telemetry = plan.settings.telemetry
     setup(telemetry.log_format, telemetry.log_level, process_number=plan.number)
     tune()
     _end_after_the_supervisor(descriptor, plan.settings.drain_timeout_s + _EXTRA_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(plan.settings, line))
+        return runner.run(_serve(plan.settings, channel))
 
 
-async def _serve(settings: Settings, line: socket.socket) -> int:
-    line.setblocking(False)
-    reader, writer = await asyncio.open_unix_connection(sock=line)
+async def _serve(settings: Settings, channel: socket.socket) -> int:
+    channel.setblocking(False)
+    reader, writer = await asyncio.open_unix_connection(sock=channel)
     try:
         await _Child(settings).serve(reader, writer)
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
@@ -82,17 +83,17 @@ async def _serve(settings: Settings, line: socket.socket) -> int:
 
 
 class _Child:
-    """A server and its end of the line."""
+    """A server and its end of the control channel."""
 
     def __init__(self, settings: Settings) -> None:
         self._app = App(settings, one_of_many=True)
-        self._stops = StopSignals()
+        self._stop_signals = StopSignals()
         self._serves = False
         self._packer = ThreadPoolExecutor(1, thread_name_prefix="numbers")
         self._answers: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until told to stop. Raises `Unavailable` or OSError if it can't start."""
+        """Serves until the supervisor says stop. Raises `Unavailable` or OSError if it can't start."""
         obeying = asyncio.create_task(self._obey(reader, writer))
 
         def started() -> None:
@@ -100,7 +101,7 @@ class _Child:
             writer.write(frame(ServerHello()))
 
         try:
-            await run_until_stopped(self._app, self._stops, started)
+            await run_until_stopped(self._app, self._stop_signals, started)
         finally:
             obeying.cancel()
             self._packer.shutdown(wait=False, cancel_futures=True)
@@ -115,17 +116,17 @@ class _Child:
             else:
                 self._carry_out(message)
         logger.warning("the supervisor is gone: stopping")
-        self._stops.stop.set()
+        self._stop_signals.stop.set()
 
     def _carry_out(self, order: Order) -> None:
         if order.what == "reload":
             self._app.reload()
             return
-        self._stops.stop.set()
+        self._stop_signals.stop.set()
         if order.what == "stop now":
-            self._stops.cut_off.set()
+            self._stop_signals.cut_off.set()
 
-    # --- how it is ----------------------------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------------
 
     async def _answer(self, ask: StatusRequest, writer: asyncio.StreamWriter) -> None:
         app, vitals = self._app, self._vitals()
@@ -155,7 +156,7 @@ def _pack(numbers: Callable[[], Numbers]) -> bytes:
 
 
 def _end_after_the_supervisor(descriptor: int, seconds: float) -> None:
-    """A thread that needs no event loop to turn."""
+    """Starts a thread that ends this process some time after the supervisor is gone, even if the event loop hangs."""
 
     def wait() -> None:
         poll = select.poll()

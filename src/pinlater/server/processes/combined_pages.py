@@ -1,7 +1,7 @@
 """The pages of statistics and health over several processes, each asked when the page is requested.
 
-What a process that has ended had counted, as far as it was asked for, stays in the sums, so that no counter ever falls. Who doesn't
-answer in time is left out, but for what it had counted last time.
+The last known counts of a process that has ended stay in the sums, so that no counter ever falls. A process that
+does not answer in time counts with its last numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Joined:
         self._show_processes()
 
     def ended(self, slot: ServerSlot) -> None:
-        """Its process has ended; what it had counted is kept, of queues that another process still knows."""
+        """Keeps the counts of a process that has ended, for queues that another process still knows."""
         numbers = None if slot.latest_numbers is None else _unpack.decode(slot.latest_numbers)
         self._over[slot.number] = slot.starts
         if numbers is not None:
@@ -77,7 +77,7 @@ class Joined:
     ) -> Numbers:
         before = [Numbers(numbers.reading) for numbers in _unpacked(silent)]
         joined = join([*_unpacked(packed), *before, own()])
-        # A queue that was deleted is known to none of those that live.
+        # No running process knows a queue that was deleted.
         self._known = {*joined.reading.queues, *(row.queue for row in joined.counts)}
         return joined._replace(reading=join_readings([joined.reading, only_queues(past, self._known)]))
 

@@ -1,6 +1,6 @@
 """The messages between the supervisor and a server process.
 
-The supervisor first sends a plan, then orders and asks. The process says hello when it serves, and answers.
+The supervisor first sends a plan, then orders and requests for status. The process says hello when it serves, and answers the requests.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from pinlater.version import __version__
 
 
 class ProcessPlan(NamedTuple):
-    """What a process is to be. `number` tells it from its siblings."""
+    """The settings of a process. `number` tells it from the other processes of its supervisor."""
 
     number: int
     settings: Settings
 
 
 class StatusRequest(msgspec.Struct, frozen=True, tag="Ask"):
-    """Parent to child: how are you, and with `numbers`, what have you counted since the start or in the last minute."""
+    """Parent to child: a request for the status, and with `numbers` for the counts since the start or of the last minute."""
 
     number: int
     numbers: Literal["none", "all", "last minute"]
 
 
 class ServerHello(msgspec.Struct, frozen=True, tag="Hello"):
-    """Child to parent: I serve."""
+    """Child to parent: the process serves."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """Child to parent: I can't start, or go on, for this reason."""
+    """Child to parent: the process can't start, or go on, for this reason."""
 
     reason: str
 
 
 class Vitals(msgspec.Struct, frozen=True):
-    """How a process is. `garbage`: what the interpreter says of its collector, a generation each."""
+    """The status of a process. `garbage`: the statistics of the interpreter's garbage collector, by generation."""
 
     ready: bool
     reasons: list[str]
@@ -52,7 +52,7 @@ class Vitals(msgspec.Struct, frozen=True):
 
 
 class StatusAnswer(msgspec.Struct, frozen=True, tag="Answer"):
-    """Child to parent: to the ask of that number. `numbers` are `Numbers`, left packed until they are read."""
+    """Child to parent: the answer to the request of that number. `numbers` are `Numbers`, left packed until they are read."""
 
     number: int
     vitals: Vitals
@@ -67,18 +67,18 @@ from_child: msgspec.msgpack.Decoder[ServerHello | Failed | StatusAnswer] = msgsp
 
 
 class OtherVersion(Exception):
-    """The supervisor is of another version of this program than the process that it has started."""
+    """The supervisor and the process that it has started run different versions of this program."""
 
 
 def plan_frame(plan: ProcessPlan, version: str = __version__) -> bytes:
-    """The first frame. Settings are values of ours with paths and secrets in them; pickled, no form for them has to be kept up."""
+    """The first frame. Settings are our own values with paths and secrets in them; pickled, they need no format of their own."""
     return framed(version.encode() + b"\n" + pickle.dumps(plan))
 
 
-def receive_plan(line: socket.socket) -> ProcessPlan:
-    """Waits for the first frame. Raises EOFError if the parent is gone, `OtherVersion` if it means another program."""
-    (length,) = LENGTH.unpack(_receive(line, LENGTH.size))
-    version, _, pickled = _receive(line, length).partition(b"\n")
+def receive_plan(channel: socket.socket) -> ProcessPlan:
+    """Waits for the first frame. Raises EOFError if the parent is gone, `OtherVersion` if it runs another version."""
+    (length,) = LENGTH.unpack(_receive(channel, LENGTH.size))
+    version, _, pickled = _receive(channel, length).partition(b"\n")
     if version.decode() != __version__:
         raise OtherVersion(
             f"the program is {__version__} now and was {version.decode()} when the supervisor started: restart the service"
@@ -87,10 +87,10 @@ def receive_plan(line: socket.socket) -> ProcessPlan:
     return plan
 
 
-def _receive(line: socket.socket, count: int) -> bytes:
+def _receive(channel: socket.socket, count: int) -> bytes:
     found = b""
     while len(found) < count:
-        more = line.recv(count - len(found))
+        more = channel.recv(count - len(found))
         if not more:
             raise EOFError("the supervisor is gone")
         found += more

@@ -38,7 +38,7 @@ _FAILED = 1
 
 
 class ServerSupervisor:
-    """Runs `settings.processes` of `command`, each with the option `--line`."""
+    """Runs `settings.processes` of `command`, each with the option `--control-channel`."""
 
     def __init__(self, settings: Settings, command: Sequence[str] = (), timeouts: Timeouts | None = None) -> None:
         self._settings = settings

@@ -180,8 +180,8 @@ def _map(path: Path | None) -> Iterator[Told]:
         yield tell
 
 
-def _print(all_counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json: bool) -> None:
-    entries = sorted(all_counts.items())
+def _print(counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json: bool) -> None:
+    entries = sorted(counts.items())
     if as_json:
         output.print_json({"dry_run": dry_run, "queues": [_counts_json(*entry) for entry in entries]})
         return

@@ -207,11 +207,11 @@ def repeated(ids: bytes, existing: Sequence[Any]) -> Inserted:
     """What a keyed request was answered before."""
     found = array("q", ids)
     found.byteswap()
-    twins = existing_of(existing)
+    existing_jobs = existing_of(existing)
     answered = found.tolist()
-    for at, (job_id, _) in twins.items():
+    for at, (job_id, _) in existing_jobs.items():
         answered[at] = job_id
-    return Inserted(answered, twins, repeated=True)
+    return Inserted(answered, existing_jobs, repeated=True)
 
 
 def existing_of(flat: Sequence[Any]) -> dict[int, tuple[int, int]]:

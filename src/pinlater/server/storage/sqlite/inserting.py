@@ -267,11 +267,11 @@ class _Batch:
         for index, job in enumerate(jobs, first):
             if job.unique is None:
                 continue
-            twin = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
-            if twin is None:
+            duplicate = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
+            if duplicate is None:
                 taken[job.unique.key] = (job.id, job.priority)
             else:
-                existing[index] = twin
+                existing[index] = duplicate
 
     def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
         row = self._transaction.execute(_FIND_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
