@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from random import Random
 
 import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder
+from pinlater.server.core import Core
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import ClaimCall, InsertRequest
+from tests.assembly import open_core
 from tests.contract.desk import QUEUE, Desk
 from tests.mysql.rig import Rig, rig_on
 from tests.shared_shards.rig import until
@@ -29,9 +28,9 @@ _WAIT_MS = 60_000
 class Polls:
     """A server's dispatcher on shard `1`, behind the rig's proxy, and shard `2`, which only drains."""
 
-    def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
-        self.shards = shards
-        self.dispatcher = dispatcher
+    def __init__(self, core: Core) -> None:
+        self.shards = core.shards
+        self.dispatcher = core.dispatcher
         self._polls = 0
 
     def poll(self, limit: int = 1, wait_ms: int = _WAIT_MS) -> asyncio.Task[list[FromShard]]:
@@ -50,19 +49,13 @@ async def second(rig: Rig) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 async def polls(rig: Rig, second: Rig) -> AsyncIterator[Polls]:
-    clock = SystemClock()
     first = rig.shard(connect_timeout_ms=300, statement_timeout_ms=1_000)
     other = MysqlShard(second.endpoint(direct=True), name="2")
-    for shard in (first, other):
-        await shard.open(clock.now_ms())
-        await shard.create_queues([QUEUE], clock.now_ms())
-    shards = Shards([ShardLanes(first, clock), ShardLanes(other, clock, takes_enqueues=False)], Random(1))
-    dispatcher = Dispatcher(shards, RateLimits(clock), clock, DispatchSettings())
-    dispatcher.connect(shards.hooks)
-    yield Polls(shards, dispatcher)
+    core = await open_core(first, DesiredShard("2", lambda: other, takes_enqueues=False), clock=SystemClock())
+    await core.service.queues.create_queue(QUEUE)
+    yield Polls(core)
     rig.proxy.heal()
-    await dispatcher.close()
-    await shards.close()
+    await core.close()
 
 
 async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along(rig: Rig, polls: Polls) -> None:
