@@ -16,7 +16,7 @@ from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import ClaimCall, InsertRequest
 from tests.assembly import open_core
-from tests.contract.desk import QUEUE, Desk
+from tests.contract.desk import QUEUE
 from tests.mysql.rig import Rig, rig_on
 from tests.shared_shards.rig import until
 
@@ -85,25 +85,4 @@ async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along
     assert list(await shard.time_out_claims(operator.now, 10)) == []
     again = [job for part in await polls.poll(10, wait_ms=0) for job in part.jobs]
     assert [(job.id, job.body, job.attempt) for job in again] == [(lost.id, b"lost", 1)]
-    await rig.assert_consistent()
-
-
-async def test_a_cancelled_claim_that_was_committed_is_given_back(rig: Rig, desk: Desk) -> None:
-    """As where a lane gives a call up for good: its COMMIT may have got there."""
-    await desk.put(b"old")
-    await desk.claim(0)  # connects
-    trap = rig.proxy.lose_answer(COMMIT, hang=True)
-    call = asyncio.ensure_future(desk.claim())
-    await trap.wait()
-
-    async def committed() -> bool:
-        return (await desk.counts()).in_progress == 1
-
-    await until(committed)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
-    again = await desk.take()
-    assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     await rig.assert_consistent()
