@@ -124,13 +124,14 @@ async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores
     assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]
 
 
+@pytest.mark.parametrize("part", ["core.Service", "app.Cluster", "app.thrift_server"])
 async def test_a_server_that_can_not_be_assembled_closes_its_shards(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+    part: str, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ValueError("no tracing")
 
-    monkeypatch.setattr("pinlater.server.app.Core", broken)
+    monkeypatch.setattr(f"pinlater.server.{part}", broken)
     with pytest.raises(ValueError, match="no tracing"):
         await App(SETTINGS).start()
     assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]

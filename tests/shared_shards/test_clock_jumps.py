@@ -164,7 +164,7 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
-        await app.periodic_work.look_at_members()
+        await app.cluster.look()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
     [acked] = await other.core.service.claimed_jobs.acknowledge(

@@ -26,8 +26,7 @@ from pinlater.server.maintenance.runner import MaintenanceRunner
 from pinlater.server.periodic_work import PeriodicWork
 from pinlater.server.readiness import ReadinessWatch
 from pinlater.server.sharding.cluster_members import ClusterMembers
-from pinlater.server.sharding.reload import DesiredShard, open_shards
-from pinlater.server.sharding.shards import Shards
+from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
@@ -51,6 +50,20 @@ def listening(what: str, host: str, port: int) -> Iterator[None]:
         text = error.strerror or str(error)
         reason = text.rpartition("): ")[2]  # the event loop puts the address before the reason
         raise OSError(f"{what} can't listen on {host} port {port}: {reason}") from error
+
+
+def thrift_server(core: Core, *, shared_port: bool = False) -> ThriftServer:
+    """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one."""
+    return ThriftServer(
+        core.service,
+        core.settings.thrift,
+        core.metrics,
+        core.clock,
+        shared_port=shared_port,
+        standstill=core.standstill,
+        other_connections=core.settings.http.max_connections + PLACES_FOR_CHECKS,
+        handlers=traced(HANDLERS, find_tracing()),
+    )
 
 
 class App:
@@ -94,8 +107,9 @@ class App:
                 with listening("HTTP", self.settings.http.host, self.settings.http.port):
                     await self.http.start()  # first, so that /readyz says why it takes long
                 begun.push_async_callback(self.http.stop)
-            await self._open_shards()
+            self.core = await self._open_core()
             begun.push_async_callback(self.core.close)
+            self._assemble()
             begun.callback(self.cluster.close)
             await self.cluster.look()
             await self.core.catch_up()
@@ -119,27 +133,23 @@ class App:
             },
         )
 
-    async def _open_shards(self) -> None:
-        """Opens the shards, and creates the parts of the server that work on them."""
-        shards = await open_shards(self._desired(), self.clock, self._random, self.settings.sharding)
-        try:
-            await self._clock_watch.agree(shards)
-            self._assemble(shards)
-        except BaseException:
-            await shards.close()
-            raise
-
-    def _assemble(self, shards: Shards) -> None:
-        settings, clock, metrics = self.settings, self.clock, self.metrics
-        self.core = Core(
-            shards,
-            settings,
-            metrics,
+    async def _open_core(self) -> Core:
+        return await Core.open(
+            self._desired(),
+            self.settings,
+            self.metrics,
+            self.clock,
+            self._random,
+            agree=self._clock_watch.agree,
             started_at_ms=self._started_at_ms,
             file_limits=lambda: self._files.limits,
             servers=self._servers,
         )
-        self.cluster = Cluster(shards, self.core.dispatcher, self.core.standstill)
+
+    def _assemble(self) -> None:
+        """What works on the core."""
+        metrics = self.metrics
+        self.cluster = Cluster(self.core.shards, self.core.dispatcher, self.core.standstill)
         metrics.labelled_gauge(
             "file-broken-",
             lambda: self._files.broken,
@@ -148,18 +158,9 @@ class App:
             help="1 while a file that is read again can't be, and its old values hold",
             join="max",
         )
-        self.thrift = ThriftServer(
-            self.core.service,
-            settings.thrift,
-            metrics,
-            clock,
-            shared_port=self._one_of_many,
-            standstill=self.core.standstill,
-            other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
-            handlers=traced(HANDLERS, find_tracing()),
-        )
+        self.thrift = thrift_server(self.core, shared_port=self._one_of_many)
         self.periodic_work = PeriodicWork(self.core, self.cluster, self._clock_watch, self._files, self._readiness)
-        self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, clock.monotonic, thread_cpu_s)
+        self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
         self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
 

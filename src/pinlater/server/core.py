@@ -1,14 +1,17 @@
 """The parts of a server between its shards and its listeners: the operations, and what hands out, sweeps and watches.
 
-No listener, no file, and nothing that runs by itself. `App` adds these. A test opens shards, creates a `Core` and calls it, so that it
-has the same parts as a server in production.
+No listener, no file, and nothing that runs by itself. `App` adds these. A test opens a `Core` and calls it, so that it has the same
+parts as a server in production.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from typing import Self
 
+from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.rate_limits import RateLimits
@@ -19,7 +22,7 @@ from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.gauges import show_shards
-from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload
+from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
 from pinlater.server.sharding.shard_monitor import ShardMonitor
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import TimeToLive
@@ -27,21 +30,44 @@ from pinlater.server.telemetry.metrics import Metrics
 
 
 class Core:
-    """Uses the clock and the random numbers of `shards`, at least one of which is open. `close` closes the shards, too.
+    """Made by `open`. `close` closes the shards, too."""
 
-    `started_at_ms`: when the server began; not given, now. `file_limits`: jobs per second by queue, as the limits file says.
-    `servers`: how many servers share the limit of a queue.
-    """
+    @classmethod
+    async def open(
+        cls,
+        desired: Sequence[DesiredShard],
+        settings: Settings,
+        metrics: Metrics,
+        clock: Clock,
+        random: Random,
+        *,
+        agree: Callable[[Shards], Awaitable[None]] | None = None,
+        started_at_ms: int | None = None,
+        file_limits: Callable[[], Mapping[str, float]] = dict,
+        servers: Callable[[], int] = lambda: 1,
+    ) -> Self:
+        """Opens the shards, and creates the parts on them. Raises `Unavailable` if no shard can be opened.
+
+        `agree`: sets the clock by the open shards. `started_at_ms`: when the server began; not given, now. `file_limits`: jobs
+        per second by queue, as the limits file says. `servers`: how many servers share the limit of a queue.
+        """
+        shards = await open_shards(desired, clock, random, settings.sharding)
+        try:
+            if agree is not None:
+                await agree(shards)
+            return cls(shards, settings, metrics, started_at_ms, file_limits, servers)
+        except BaseException:
+            await shards.close()
+            raise
 
     def __init__(
         self,
         shards: Shards,
         settings: Settings,
         metrics: Metrics,
-        *,
-        started_at_ms: int | None = None,
-        file_limits: Callable[[], Mapping[str, float]] = dict,
-        servers: Callable[[], int] = lambda: 1,
+        started_at_ms: int | None,
+        file_limits: Callable[[], Mapping[str, float]],
+        servers: Callable[[], int],
     ) -> None:
         clock = shards.clock
         first = next(shard.unguarded for shard in shards if shard.opened)

@@ -83,12 +83,8 @@ class PeriodicWork:
             await self._core.shard_monitor.ping_all()
 
     async def _look_at_members(self) -> None:
-        """As `look_at_members`, where it is time."""
+        """Which servers use the shards, where it is time."""
         await self._cluster.look_if_due(self._core.settings.maintenance.refresh_interval_ms / 1000)
-
-    async def look_at_members(self) -> None:
-        """Which servers use the shards."""
-        await self._cluster.look()
 
     def _members_changed(self) -> None:
         """Servers share the limits of the queues."""
