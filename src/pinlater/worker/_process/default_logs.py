@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from pinlater.supervision.logs import TextFormatter
+from pinlater.supervision.logs import TextFormatter, count_repeats
 from pinlater.worker.logs import JobFields
 
 
@@ -23,6 +23,7 @@ def shown() -> Iterator[None]:
         return
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter())
+    count_repeats(handler)
     handler.addFilter(JobFields())
     handler.addFilter(_nothing_else_is_set_up)
     level = logger.level
