@@ -329,7 +329,7 @@ async def test_what_was_changed_before_an_error_is_printed(capsys: pytest.Captur
 
     with pytest.raises(errors.ShardConnectionFailed):
         await change_in_pieces("deleted", list(map(str, range(1_001))), change, as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"deleted": 998}
+    assert json.loads(capsys.readouterr().out) == {"deleted": 998, "incomplete": True}
 
 
 def test_every_argument_is_named_in_capitals(offline: Pinlater) -> None:
