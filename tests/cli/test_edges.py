@@ -53,6 +53,20 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(offline: Pinlater, arg
     assert done.err.startswith("error: ")
 
 
+@pytest.mark.parametrize(
+    ("timeout", "seconds"), [("5s", 5.0), ("500ms", 0.5), ("2m", 120.0), ("1.5", 1.5), ("3", 3.0), ("1e1", 10.0)]
+)
+def test_a_timeout_is_a_duration_or_a_number_of_seconds(timeout: str, seconds: float) -> None:
+    assert options.timeout_s(timeout) == seconds
+
+
+@pytest.mark.parametrize("timeout", ["soon", "0", "-1", "inf", "nan", "5 weeks"])
+def test_a_timeout_that_is_none_is_a_wrong_command_line(offline: Pinlater, timeout: str) -> None:
+    done = offline("count", "q", "--timeout", timeout)
+    assert (done.code, done.out) == (exits.USAGE, "")
+    assert done.err.startswith("error: Invalid value for '--timeout': ")
+
+
 def test_a_near_miss_is_said(offline: Pinlater) -> None:
     assert "Did you mean 'enqueue'?" in offline("enque").err
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from pinlater.client import Client
+from pinlater.client import AsyncClient, AsyncEnqueueBatcher, Client
 from pinlater.client.errors import InvalidArgument, PriorityNotSupported
 from pinlater.client.values import ClaimedJob, Job, UniqueKey, UniqueScope
 from pinlater.testing import InProcessService
-from pinlater.worker import Reject, Retry, Snooze, Worker, by_error, constant, exponential, linear
+from pinlater.worker import Reject, Retry, Snooze, Worker, WorkerSettings, by_error, constant, exponential, linear
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.durations import as_duration_ms
@@ -97,6 +98,57 @@ async def test_what_a_worker_is_made_or_run_with_is_checked(given: Any, kind: ty
     worker.task("q", name="look")(lambda: None)
     with pytest.raises(kind, match=re.escape(text)):
         await worker.run_until_idle(client=given)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "kind", "text"),
+    [
+        (WorkerSettings, {"grace_ms": "10m"}, TypeError, "grace_ms must be an integer of milliseconds, not '10m'"),
+        (WorkerSettings, {"wait_ms": None}, TypeError, "wait_ms must be an integer of milliseconds, not NoneType"),
+        (WorkerSettings, {"stuck_ms": 0}, ValueError, "stuck_ms must be at least 1, not 0"),
+        (WorkerSettings, {"recycle_jobs_max": 1.5}, TypeError, "recycle_jobs_max must be an integer, not float"),
+        (WorkerSettings, {"health_port": 65_536}, ValueError, "health_port must be at most 65535, not 65536"),
+        (WorkerSettings, {"health_host": None}, TypeError, "health_host must be an address, not NoneType"),
+        (WorkerSettings, {"create_queues": "no"}, TypeError, "create_queues must be True or False, not 'no'"),
+        (Worker, {"concurrency": "3"}, TypeError, "concurrency must be an integer, not '3'"),
+        (Worker, {"concurrency": True}, TypeError, "concurrency must be an integer, not bool"),
+        (
+            Worker().queue,
+            {"name": "emails", "concurrency": 0},
+            ValueError,
+            "queue emails: concurrency must be at least 1, not 0",
+        ),
+        (
+            Worker().queue,
+            {"name": "emails", "weight": "2"},
+            TypeError,
+            "queue emails: weight must be an integer, not '2'",
+        ),
+        (task_of, {"concurrency": 0}, ValueError, "queue q: concurrency must be at least 1, not 0"),
+        (Client, {"timeout_ms": "10s"}, TypeError, "timeout_ms must be an integer of milliseconds, not '10s'"),
+        (Client, {"retries": -1}, ValueError, "retries must be at least 0, not -1"),
+        (AsyncClient, {"connections": 0}, ValueError, "connections must be at least 1, not 0"),
+        (AsyncClient, {"source": 7}, TypeError, "source must be a text, not int"),
+        (AsyncClient, {"request_keys": "yes"}, TypeError, "request_keys must be True or False, not 'yes'"),
+        (
+            AsyncEnqueueBatcher,
+            {"client": AsyncClient(), "jobs_max": "9"},
+            TypeError,
+            "jobs_max must be an integer, not '9'",
+        ),
+        (
+            AsyncEnqueueBatcher,
+            {"client": AsyncClient(), "waiting_max": 0},
+            ValueError,
+            "waiting_max must be at least 1",
+        ),
+    ],
+)
+def test_settings_of_the_wrong_type_or_size_are_refused_at_the_construction(
+    make: Callable[..., object], options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        make(**options)
 
 
 @pytest.mark.parametrize("unique", ["", UniqueKey("")])
