@@ -17,6 +17,7 @@ from pinlater.cli.commands.queue import print_config
 from pinlater.client import (
     Ack,
     AsyncClient,
+    Checkpoint,
     Claim,
     Client,
     Job,
@@ -287,6 +288,22 @@ def test_a_job_that_waits_for_its_time_or_its_retry_says_so(pinlater: Pinlater, 
     waits = {job["descriptor"]: job["waits"] for job in shown}
     assert waits[later].startswith("due in 9m ")
     assert waits[failed].startswith("retry in 9m ")
+
+
+def test_the_progress_of_a_job_is_shown_apart_from_its_status(pinlater: Pinlater, queue: str) -> None:
+    descriptor = pinlater.ok("enqueue", queue, "--body", "x", "--status", "of tenant 7").out.strip()
+    assert "progress" not in pinlater.ok("lookup", descriptor).out
+    (job,) = pinlater.ok("lookup", descriptor, "--json").json["jobs"]
+    assert (job["progress"], job["custom_status"]) == (None, "of tenant 7")
+    with Client(pinlater.address) as client:
+        [claimed] = client.dequeue(queue, 1).jobs
+        client.checkpoint(queue, [Checkpoint(descriptor, claimed.token, prepend_status="[progress] 40 % row 2\n")])
+    rows = pinlater.ok("lookup", descriptor).out.splitlines()
+    assert "progress\t40 % row 2" in rows
+    assert "custom_status\tof tenant 7" in rows
+    for found in (("lookup", descriptor), ("scan", queue, "--state", "in_progress")):
+        (job,) = pinlater.ok(*found, "--json").json["jobs"]
+        assert (job["progress"], job["custom_status"]) == ("40 % row 2", "of tenant 7")
 
 
 def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_of_the_past(
