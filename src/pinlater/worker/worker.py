@@ -242,8 +242,9 @@ class Worker:
     def run(self) -> None:
         """Runs until SIGTERM or SIGINT; a second signal skips the grace time. Blocks. Abandoned functions end with the process.
 
-        If the program has set up no logging, the worker's own log lines go to standard error as text. Raises SystemExit with the code 75
-        if the worker was recycled, so that its supervisor starts another.
+        If the program has set up no logging, the log goes to standard error as text: the worker's lines from info on, the program's from
+        warning on unless a logger has a level of its own. Raises SystemExit with the code 75 if the worker was recycled, so that its
+        supervisor starts another.
         """
         with default_logs.shown():
             event_loop.run(self.run_async(handle_signals=True))
