@@ -492,13 +492,18 @@ def test_a_wait_that_the_server_ends_early_is_said(pinlater: Pinlater, queue: st
 
 
 def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
+    """Also if no password was given."""
     address, process = start_server(tmp_path)
+    delete = ("queue", "delete", queue, "--server", address)
     try:
-        done = pinlater("queue", "delete", queue, "--password-stdin", "--server", address, stdin=b"any\n")
+        pinlater.ok("queue", "create", queue, "--server", address)
+        refused = [pinlater(*delete, "--password-stdin", stdin=b"any\n"), pinlater(*delete)]
+        assert queue in pinlater.ok("queue", "list", "--server", address).out.split()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    assert (done.code, "has no admin password" in done.err) == (1, True)
+    for done in refused:
+        assert (done.code, "has no admin password" in done.err) == (1, True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

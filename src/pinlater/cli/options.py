@@ -110,7 +110,12 @@ class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
         return JobState[self.name]
 
 
-_STATE: Any = typer.Option("--state", case_sensitive=False, help="Jobs in this state.")
+_STATE: Any = typer.Option(
+    "--state",
+    case_sensitive=False,
+    metavar="STATE",
+    help=f"Jobs in this state: {', '.join(state.value for state in State)}.",
+)
 StateOption = Annotated[State, _STATE]
 StateIfAny = Annotated[State | None, _STATE]
 Future = Annotated[bool, typer.Option("--future", help="Pending jobs that are not due yet, instead of those that are.")]

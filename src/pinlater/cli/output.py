@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from pinlater.cli import tables
+from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import PROGRESS_MARK, JobState
@@ -48,7 +48,7 @@ def clear_screen() -> None:
 
 def warn_incomplete(reason: str = "a shard is unreachable, and its jobs are not counted") -> None:
     """Says on standard error that the answer lacks something."""
-    sys.stderr.write(f"incomplete: {reason}\n")
+    notes.write(f"incomplete: {reason}")
 
 
 def print_text(lines: Sequence[str]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, NamedTuple
 
 import typer
 
-from pinlater.cli import options, output
+from pinlater.cli import notes, options, output
 from pinlater.cli.commands.count import count_jobs
 from pinlater.cli.commands.run_now import print_runs, run_all
 from pinlater.cli.commands.scan import Request, Wanted, scan_queue
@@ -62,7 +61,7 @@ def retry_failed(
         retried, left = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
         print_changed("retried", Changed(retried, left.incomplete), json, UNREACHABLE)
         if retried < limit and left.jobs and not json:
-            sys.stderr.write(_stay_failed(left.jobs))
+            notes.write(_stay_failed(left.jobs))
     else:
         chosen = options.ask(server, timeout, lambda client: retry.chosen(client, wanted, regex, json))
         print_changed("retried", chosen, json, SCAN_ENDED)
@@ -103,7 +102,7 @@ class _Retry(NamedTuple):
 
 
 def _stay_failed(failed: int) -> str:
-    return f"{failed} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
+    return f"{failed} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key"
 
 
 async def count_left(client: AsyncClient, queue: str, state: options.State, priority: int | None) -> JobCount:
