@@ -387,6 +387,7 @@ def test_completion_knows_the_queues(pinlater: Pinlater, queue: str) -> None:
     """It asks as the shell does; a server that is away completes nothing and prints nothing."""
     assert complete(pinlater.address, f"pinlater count {queue[:10]}", 2) == [queue]
     assert complete(pinlater.address, f"pinlater queue pause {queue[:10]}", 3) == [queue]
+    assert complete(pinlater.address, f"pinlater load --queue {queue[:10]}", 3) == [queue]
     assert complete("127.0.0.1:1", f"pinlater count {queue[:10]}", 2) == []
 
 
