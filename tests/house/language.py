@@ -29,7 +29,7 @@ AREAS = {
     "src": ("src", "scripts"),
     "tests": ("tests", "bench"),
 }
-# docs/reference/glossary.md says what to write instead.
+# docs/contributing/vocabulary.md says what to write instead.
 FORBIDDEN = {
     "vague actor": r"who(?:m|so)?ever|somebody|someone|nobody|no one|so many|what is left|whom",
     "the actor's noun": r"(?:for|to|with|from|by|so that|all|only|then|those) who",

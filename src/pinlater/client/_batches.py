@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pinlater.client import values
 from pinlater.client.errors import CallerError, ClientClosed, QueueNameInvalid, QueueNameTooLong, QueueNotFound
+from pinlater.domain.setting_types import check_integer
 
 # Refusals that hold for every job of a request.
 _OF_THE_QUEUE = (QueueNotFound, QueueNameInvalid, QueueNameTooLong, ClientClosed)
@@ -58,9 +59,11 @@ class Bounds(NamedTuple):
     waiting_max: int
 
     def check(self) -> Bounds:
-        """Raises ValueError if they make no sense."""
-        if not 1 <= self.jobs_max <= _JOBS_MAX or min(self) < 1:
-            raise ValueError(f"jobs_max must be 1 to {_JOBS_MAX}; bytes_max, in_flight_max and waiting_max at least 1")
+        """Raises TypeError or ValueError that names the bound."""
+        check_integer("jobs_max", self.jobs_max, 1, _JOBS_MAX)
+        check_integer("bytes_max", self.bytes_max, 1)
+        check_integer("in_flight_max", self.in_flight_max, 1)
+        check_integer("waiting_max", self.waiting_max, 1)
         return self
 
     def another_sender(self, senders: int, waiting: int) -> bool:

@@ -160,6 +160,9 @@ class Direct:
             good = not (was_refused(error) or is_lost(error))
             if not good:
                 self._servers.failed(line.address)
+            explained = call.explained(error)
+            if explained is not error:
+                raise explained from None
             raise
         finally:
             self._give_back(line, good=good)

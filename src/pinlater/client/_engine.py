@@ -299,6 +299,9 @@ class Engine:
                 self.servers.failed(connection.address)
             elif is_lost(error):
                 self.servers.failed(connection.address)
+            explained = call.explained(error)
+            if explained is not error:
+                raise explained from None
             raise
         self.servers.worked(connection.address)
         return answer

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pinlater.cli import notes
 from pinlater.cli.exits import REFUSED
 from pinlater.cli.hide_passwords import hide_passwords
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
@@ -71,5 +72,5 @@ def serve(
     try:
         raise typer.Exit(run(loaded.settings, stop_with_stdin=stop_with_stdin))
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
+        notes.write(f"error: {error}")
         raise typer.Exit(REFUSED) from None
