@@ -143,7 +143,7 @@ async def test_an_invalid_datagram_wakes_no_waiter() -> None:
 
         assert await two.next() == ("emails", 7)
         async with asyncio.timeout(WAIT_S):
-            while two.wakes.refused < 4:  # the stranger's own may come later
+            while two.wakes.refused < 4:  # those of the unauthenticated sender may come later
                 await asyncio.sleep(0)
         assert two.heard.empty()
 
