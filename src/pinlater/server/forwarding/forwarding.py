@@ -172,7 +172,7 @@ class Forwarding:
 
     def _forget(self, address: str) -> None:
         connection = self._connections.pop(address, None)
-        self._lanes = {key: lanes for key, lanes in self._lanes.items() if key[0] is not connection}
+        self._lanes = {(over, shard): lanes for (over, shard), lanes in self._lanes.items() if over is not connection}
         self.reroute()
 
     async def _connect(self, address: str) -> PeerConnection | None:
