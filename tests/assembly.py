@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from pinlater.domain.clock import Clock
-from pinlater.server.app import thrift_server
 from pinlater.server.config.settings import Settings
-from pinlater.server.core import Core
+from pinlater.server.main.app import thrift_server
+from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.interface import Shard
 from pinlater.server.telemetry.metrics import Metrics

@@ -13,8 +13,8 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.core import Core
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.main.core import Core
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard

@@ -10,10 +10,10 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
-from pinlater.server.forwarding import handshake, messages, peer_listener
-from pinlater.server.forwarding.forward_lane import NotSent
-from pinlater.server.forwarding.forwarding import Forwarding
-from pinlater.server.forwarding.messages import CallKind, Part
+from pinlater.server.cluster.forwarding import handshake, messages, peer_listener
+from pinlater.server.cluster.forwarding.forward_lane import NotSent
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.messages import CallKind, Part
 from pinlater.server.sharding.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import NO_END_MS, Inserted

@@ -11,7 +11,7 @@ import pytest_asyncio
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
-from pinlater.server.core import Core
+from pinlater.server.main.core import Core
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import (

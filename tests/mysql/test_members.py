@@ -15,8 +15,8 @@ import pytest
 from pinlater.client import AsyncClient, Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.app import App
 from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 from tests.databases.mariadb import MariaDb
 
 Start = Callable[..., Awaitable[App]]

@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder
-from pinlater.server.core import Core
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.mysql.shard import MysqlShard

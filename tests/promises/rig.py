@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pinlater.domain.clock import ManualClock, SystemClock
-from pinlater.server.core import Core
+from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.interface import Shard

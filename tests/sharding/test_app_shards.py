@@ -11,11 +11,11 @@ import pytest
 
 from pinlater.domain.calls import Job
 from pinlater.domain.errors import StoreFull
-from pinlater.server import file_watch
-from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.http.settings import HttpSettings
+from pinlater.server.main import file_watch
+from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard

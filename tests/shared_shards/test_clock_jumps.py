@@ -15,8 +15,8 @@ import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import Outcome
-from pinlater.server.app import App
 from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer

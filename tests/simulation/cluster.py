@@ -12,10 +12,10 @@ from random import Random
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
-from pinlater.server.core import Core
+from pinlater.server.main.app import App
+from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network

@@ -12,7 +12,7 @@ from random import Random
 
 from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
-from pinlater.server.core import Core
+from pinlater.server.main.core import Core
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard

@@ -49,9 +49,9 @@ def serve(
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
     from pinlater.server.config.files import FileBroken
-    from pinlater.server.processes.child import run as run_child
-    from pinlater.server.processes.supervisor import serve as serve_many
-    from pinlater.server.run import serve as serve_alone
+    from pinlater.server.main.processes.child import run as run_child
+    from pinlater.server.main.processes.supervisor import serve as serve_many
+    from pinlater.server.main.run import serve as serve_alone
     from pinlater.supervision.logs import setup
 
     if control_channel is not None:

@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 import uvloop
 
-from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
+from pinlater.server.main.app import App
 
 logger = logging.getLogger(__name__)
 

@@ -17,14 +17,14 @@ import sys
 from collections.abc import Sequence
 
 from pinlater.domain.clock import SystemClock
-from pinlater.server.app import listening
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.server import HttpServer
-from pinlater.server.processes.combined_pages import Joined
-from pinlater.server.processes.control_channel import ProcessPlan, plan_frame
-from pinlater.server.processes.ports import reserved
-from pinlater.server.processes.server_slot import ServerSlot, Timeouts
-from pinlater.server.run import at_end_of_stdin
+from pinlater.server.main.app import listening
+from pinlater.server.main.processes.combined_pages import Joined
+from pinlater.server.main.processes.control_channel import ProcessPlan, plan_frame
+from pinlater.server.main.processes.ports import reserved
+from pinlater.server.main.processes.server_slot import ServerSlot, Timeouts
+from pinlater.server.main.run import at_end_of_stdin
 from pinlater.server.telemetry.metrics import TICK_S, Metrics
 from pinlater.supervision.process_group import ProcessGroup
 from pinlater.supervision.signals import STOP_SIGNALS, handled

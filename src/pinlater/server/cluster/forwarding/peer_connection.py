@@ -16,12 +16,20 @@ from msgspec import Raw
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import OutcomeUnknown
-from pinlater.server.forwarding import handshake, messages
-from pinlater.server.forwarding.forward_lane import Call, NotSent
-from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, GOODBYE, RUNNING, WAITS, BadMessage, Part, PartAnswer
-from pinlater.server.forwarding.traffic import Traffic
-from pinlater.server.forwarding.unconfirmed_claims import Lost
+from pinlater.server.cluster.forwarding import handshake, messages
+from pinlater.server.cluster.forwarding.forward_lane import Call, NotSent
+from pinlater.server.cluster.forwarding.frames import Frames
+from pinlater.server.cluster.forwarding.messages import (
+    FRAME_BYTES_MAX,
+    GOODBYE,
+    RUNNING,
+    WAITS,
+    BadMessage,
+    Part,
+    PartAnswer,
+)
+from pinlater.server.cluster.forwarding.traffic import Traffic
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.ownership.plan import ShardView, plan
-from pinlater.server.ownership.rivalry import Rivalry
+from pinlater.server.cluster.ownership.plan import ShardView, plan
+from pinlater.server.cluster.ownership.rivalry import Rivalry
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 

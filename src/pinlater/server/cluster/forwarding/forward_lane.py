@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed, TooManyWaiting
-from pinlater.server.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.messages import CallKind
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, cast
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.forwarding import handshake, messages
-from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, CallKind, PartAnswer
-from pinlater.server.forwarding.traffic import Traffic, TrafficByServer
-from pinlater.server.forwarding.unconfirmed_claims import (
+from pinlater.server.cluster.forwarding import handshake, messages
+from pinlater.server.cluster.forwarding.frames import Frames
+from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, CallKind, PartAnswer
+from pinlater.server.cluster.forwarding.traffic import Traffic, TrafficByServer
+from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     AnsweredClaims,
     ClaimsOfLostConnections,
     Lost,

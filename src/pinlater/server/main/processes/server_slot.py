@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from pinlater.server.processes.control_channel import Failed, ServerHello, StatusAnswer, StatusRequest, from_child
+from pinlater.server.main.processes.control_channel import Failed, ServerHello, StatusAnswer, StatusRequest, from_child
 from pinlater.supervision.channel import Order
 from pinlater.supervision.process_slot import ProcessSlot
 from pinlater.supervision.restarts import Next, next_start

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.watched import WatchedFiles
+from pinlater.server.main.stores import make_shards, sharded
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.stores import make_shards, sharded
 
 logger = logging.getLogger(__name__)
 

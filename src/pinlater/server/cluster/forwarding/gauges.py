@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pinlater.server.forwarding.forwarding import Forwarding
-from pinlater.server.forwarding.traffic import TrafficByServer
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.telemetry.metrics import Metrics
 
 

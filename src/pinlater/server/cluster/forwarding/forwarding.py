@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.domain.slices import SLICES
-from pinlater.server.forwarding.forward_lane import ForwardLane
-from pinlater.server.forwarding.messages import CallKind
-from pinlater.server.forwarding.peer_connection import PeerConnection
-from pinlater.server.forwarding.traffic import TrafficByServer
-from pinlater.server.forwarding.unconfirmed_claims import Lost
+from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
+from pinlater.server.cluster.forwarding.traffic import TrafficByServer
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.sharding.peers import Address, Peer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest

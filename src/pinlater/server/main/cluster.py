@@ -14,18 +14,18 @@ from typing import Any
 
 from pinlater.domain.calls import ClusterStatus
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.cluster.forwarding.carry_out import CarryOut
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.gauges import show_forwarding
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.peer_listener import PeerListener
+from pinlater.server.cluster.ownership.gauges import show_owners
+from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest
 from pinlater.server.dispatch.wake_datagrams import Wakes
-from pinlater.server.forwarding.carry_out import CarryOut
-from pinlater.server.forwarding.forwarding import Forwarding
-from pinlater.server.forwarding.gauges import show_forwarding
-from pinlater.server.forwarding.messages import CallKind
-from pinlater.server.forwarding.peer_listener import PeerListener
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.ownership.gauges import show_owners
-from pinlater.server.ownership.ownership import Ownership
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.peers import Peers
 from pinlater.server.sharding.shards import Shards

@@ -14,7 +14,7 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import NewJob
-from pinlater.server.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.sharding.lane import Lane
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import InsertRequest

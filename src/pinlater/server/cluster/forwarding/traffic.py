@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pinlater.server.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.messages import CallKind
 
 # The most servers with numbers of their own; beyond it, those of the server that connected longest ago are dropped.
 SERVERS_MAX = 256

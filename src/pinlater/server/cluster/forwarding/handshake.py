@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from pinlater.server.forwarding.messages import LENGTH_BYTES, VERSION, BadMessage
-from pinlater.server.forwarding.unconfirmed_claims import Lost
+from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, VERSION, BadMessage
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 
 HELLO_BYTES_MAX = 1_024
 WELCOME_BYTES_MAX = 64 * 1024  # it has a proof for each shard

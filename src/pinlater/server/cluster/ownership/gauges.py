@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.ownership.ownership import Ownership
+from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.server.telemetry.metrics import Metrics
 
 

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from pinlater.domain.clock import Clock
 from pinlater.server.http.status import Readiness
-from pinlater.server.processes.control_channel import StatusAnswer
-from pinlater.server.processes.server_slot import ServerSlot
+from pinlater.server.main.processes.control_channel import StatusAnswer
+from pinlater.server.main.processes.server_slot import ServerSlot
 from pinlater.server.telemetry.joining import join, join_readings, only_queues
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.numbers import NOTHING, Numbers, look

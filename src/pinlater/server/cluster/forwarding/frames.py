@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinlater.server.forwarding.messages import LENGTH_BYTES, BadMessage
+from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, BadMessage
 
 
 class Frames:

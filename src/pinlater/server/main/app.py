@@ -15,16 +15,16 @@ from random import Random
 
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
-from pinlater.server.clock_watch import ClockWatch
-from pinlater.server.cluster import Cluster
 from pinlater.server.config.settings import Settings
-from pinlater.server.core import Core
 from pinlater.server.dispatch.wake_datagrams import Wakes
-from pinlater.server.file_watch import FileWatch
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
+from pinlater.server.main.clock_watch import ClockWatch
+from pinlater.server.main.cluster import Cluster
+from pinlater.server.main.core import Core
+from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.periodic_work import PeriodicWork
+from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import MaintenanceRunner
-from pinlater.server.periodic_work import PeriodicWork
-from pinlater.server.readiness import ReadinessWatch
 from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.telemetry.loop_lag import LoopLag

@@ -24,10 +24,10 @@ import uvloop
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.passwords import HashMalformed
-from pinlater.server.app import App
 from pinlater.server.config.files import FileBroken
 from pinlater.server.config.settings import Settings
-from pinlater.server.processes.control_channel import (
+from pinlater.server.main.app import App
+from pinlater.server.main.processes.control_channel import (
     Failed,
     OtherVersion,
     ServerHello,
@@ -37,7 +37,7 @@ from pinlater.server.processes.control_channel import (
     from_parent,
     receive_plan,
 )
-from pinlater.server.run import StopSignals, run_until_stopped, tune
+from pinlater.server.main.run import StopSignals, run_until_stopped, tune
 from pinlater.server.telemetry.numbers import Numbers, look_in_turns
 from pinlater.supervision.channel import Order, frame, read_frame
 from pinlater.supervision.logs import setup

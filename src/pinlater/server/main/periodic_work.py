@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pinlater.server.clock_watch import ClockWatch
-from pinlater.server.cluster import Cluster
-from pinlater.server.core import Core
 from pinlater.server.dispatch.change_poller import ChangePoller
-from pinlater.server.file_watch import FileWatch
+from pinlater.server.main.clock_watch import ClockWatch
+from pinlater.server.main.cluster import Cluster
+from pinlater.server.main.core import Core
+from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import Periodic
-from pinlater.server.readiness import ReadinessWatch
 from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)
