@@ -87,6 +87,7 @@ class Terminal(io.StringIO):
 
 def test_errors_and_notes_wrap_at_words_on_a_terminal_and_stay_whole_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setitem(exits._state, "json", False)  # as another test may have left it
     text = "a shard is unreachable, and its jobs are not counted"
     for stderr, lines in (
         (io.StringIO(), [f"error: {text}"]),
