@@ -102,9 +102,10 @@ crash: ## kill the server under load, again and again: make crash ARGS="--rounds
 	$(BIN)/python -m tests.crash $(ARGS)
 
 .PHONY: faults
-faults: ## databases, networks and servers fail under load, on three MariaDBs: make faults ARGS="--kind redis --length 0.2"
+faults: ## databases, networks and servers fail under load, on each kind of database: make faults ARGS="--kind redis --length 0.2"
 	@scripts/install all
-	scripts/test-packages bench
+	scripts/test-packages
+	scripts/mysql-server
 	$(BIN)/python -m tests.faults $(ARGS)
 
 .PHONY: simulate
@@ -115,10 +116,6 @@ simulate: ## run simulated clusters on a virtual clock, a new seed each: make si
 .PHONY: soak
 soak: ## every fault in full length, then hours of mixed load, watching memory, latency and the promises
 	$(MAKE) faults ARGS=
-	scripts/test-packages
-	scripts/mysql-server
-	$(MAKE) faults ARGS="--kind mysql8"
-	$(MAKE) faults ARGS="--kind redis"
 	$(BIN)/python -m tests.soak $(ARGS)
 
 ##@ Make it

@@ -7,6 +7,7 @@
 | kind | arguments | what the region becomes |
 |---|---|---|
 | `python` | dotted names, then `given`, then `without` and names of methods | what the names take and do |
+| `metrics` | `queue-counters`, `queue-distributions` or `methods` | the table of these metrics |
 | `job-life` | | the table of the transitions of a job |
 | `file` | a path below the repository, then `from` and the text that its first shown line begins with | the file in a code block |
 """
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pinlater.domain.transitions import TRANSITIONS
+from scripts.reference import metrics
 from scripts.reference.python_names import described
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -52,6 +54,11 @@ def _python(arguments: list[str]) -> str:
     return re.sub(r"(^- [^\n]*(?:\n  [^\n]*)*)\n\n(?=- )", r"\1\n", text, flags=re.MULTILINE)
 
 
+def _metrics(arguments: list[str]) -> str:
+    [table] = arguments
+    return metrics.TABLES[table]()
+
+
 def _job_life(_arguments: list[str]) -> str:
     rows = [f"| {t.event.value} | {t.before.name} | {t.after.name} | {t.spends or '–'} |" for t in TRANSITIONS]
     return "\n".join(["| what happens | to a job that is | it becomes | attempts spent |", "|---|---|---|---|", *rows])
@@ -71,4 +78,9 @@ def _split(arguments: list[str], word: str) -> tuple[list[str], str, list[str]]:
     return arguments[:at], word, arguments[at + 1 :]
 
 
-_KINDS: dict[str, Callable[[list[str]], str]] = {"python": _python, "job-life": _job_life, "file": _file}
+_KINDS: dict[str, Callable[[list[str]], str]] = {
+    "python": _python,
+    "metrics": _metrics,
+    "job-life": _job_life,
+    "file": _file,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import subprocess
@@ -51,6 +52,62 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(offline: Pinlater, arg
     done = offline(*arguments)
     assert (done.code, done.err.count("\n"), done.out) == (exits.USAGE, 1, "")
     assert done.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds"), [("5s", 5.0), ("500ms", 0.5), ("2m", 120.0), ("1.5", 1.5), ("3", 3.0), ("1e1", 10.0)]
+)
+def test_a_timeout_is_a_duration_or_a_number_of_seconds(timeout: str, seconds: float) -> None:
+    assert options.timeout_s(timeout) == seconds
+
+
+@pytest.mark.parametrize("timeout", ["soon", "0", "-1", "inf", "nan", "5 weeks"])
+def test_a_timeout_that_is_none_is_a_wrong_command_line(offline: Pinlater, timeout: str) -> None:
+    done = offline("count", "q", "--timeout", timeout)
+    assert (done.code, done.out) == (exits.USAGE, "")
+    assert done.err.startswith("error: Invalid value for '--timeout': ")
+
+
+@pytest.mark.parametrize("command", ["scan", "delete-jobs"])
+def test_the_help_names_the_states_without_folding_a_word(
+    offline: Pinlater, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = offline.ok(command, "--help").out
+    assert "STATE" in shown
+    assert "<pending" not in shown
+    for state in options.State:
+        assert state.value in shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_errors_and_notes_wrap_at_words_on_a_terminal_and_stay_whole_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setitem(exits._state, "json", False)  # as another test may have left it
+    text = "a shard is unreachable, and its jobs are not counted"
+    for stderr, lines in (
+        (io.StringIO(), [f"error: {text}"]),
+        (Terminal(), ["error: a shard is unreachable, and its", "jobs are not counted"]),
+    ):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        exits.write_error(text, exits.BUSY)
+        assert stderr.getvalue().splitlines() == lines
+
+
+def test_errors_as_json_stay_one_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    exits.print_errors_as_json(True)
+    try:
+        exits.write_error("a shard is unreachable, and its jobs are not counted", exits.BUSY)
+    finally:
+        exits.print_errors_as_json(False)
+    assert stderr.getvalue().count("\n") == 1
 
 
 def test_a_near_miss_is_said(offline: Pinlater) -> None:
@@ -331,7 +388,7 @@ async def test_the_number_of_jobs_changed_before_an_error_is_printed(capsys: pyt
 
     with pytest.raises(errors.ShardConnectionFailed):
         await change_in_pieces("deleted", list(map(str, range(1_001))), change, as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"deleted": 998}
+    assert json.loads(capsys.readouterr().out) == {"deleted": 998, "incomplete": True}
 
 
 def test_every_argument_is_named_in_capitals(offline: Pinlater) -> None:

@@ -93,7 +93,7 @@ def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queu
     more = pinlater("scan", queue, "--state", "failed", "--limit", "1")
     assert (more.code, more.err.split()[:2]) == (0, ["more:", "--after"])
     assert pinlater.ok("retry-failed", queue, "--attempts", "5", "--limit", "1").out == "retried 1\n"
-    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--json").json == {"deleted": 2}
+    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--json").json == {"deleted": 2, "incomplete": False}
     (left,) = pinlater.ok("scan", queue, "--json").json["jobs"]
     assert left["attempts_remaining"] == 5
     assert pinlater.ok("delete-jobs", queue, "--descriptor", left["descriptor"]).out == "deleted 1\n"
@@ -120,7 +120,7 @@ def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str
     retried = pinlater("retry-failed", queue)
     assert (retried.code, retried.out) == (0, "retried 1\n")
     assert retried.err.startswith("1 stay failed: expired, cancelled (--cancelled takes these)")
-    assert pinlater.ok("retry-failed", queue, "--json").json == {"retried": 0}
+    assert pinlater.ok("retry-failed", queue, "--json").json == {"retried": 0, "incomplete": False}
     assert pinlater.ok("retry-failed", queue, "--cancelled").out == "retried 1\n"
 
 
@@ -137,7 +137,10 @@ def test_jobs_of_one_task_or_header_are_retried_and_deleted(pinlater: Pinlater, 
     pinlater.ok("cancel", descriptors[3])
     assert pinlater.ok("retry-failed", queue, "--task", "send", "--header", "tenant=acme").out == "retried 1\n"
     assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--limit", "1").out == "retried 1\n"
-    assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--json").json == {"retried": 1}
+    assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--json").json == {
+        "retried": 1,
+        "incomplete": False,
+    }
     assert pinlater("retry-failed", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
     assert pinlater("delete-jobs", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
     assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--task", "send").out == "deleted 0\n"
@@ -489,13 +492,18 @@ def test_a_wait_that_the_server_ends_early_is_said(pinlater: Pinlater, queue: st
 
 
 def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
+    """Also if no password was given."""
     address, process = start_server(tmp_path)
+    delete = ("queue", "delete", queue, "--server", address)
     try:
-        done = pinlater("queue", "delete", queue, "--password-stdin", "--server", address, stdin=b"any\n")
+        pinlater.ok("queue", "create", queue, "--server", address)
+        refused = [pinlater(*delete, "--password-stdin", stdin=b"any\n"), pinlater(*delete)]
+        assert queue in pinlater.ok("queue", "list", "--server", address).out.split()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    assert (done.code, "has no admin password" in done.err) == (1, True)
+    for done in refused:
+        assert (done.code, "has no admin password" in done.err) == (1, True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -435,7 +435,7 @@ def test_a_mysql_server_that_wants_tls(
 def test_into_several_mysql_shards_too_each_job_comes_once(
     old: OldServer, name: str, mariadb_prefix: str, pinlater: Pinlater, tmp_path: Path
 ) -> None:
-    """Beside the old tables, in the same database server. A request's jobs have a home each, so a crash may leave it half stored."""
+    """With the old tables in the same database server. A request's jobs have a home each, so a crash may leave it half stored."""
     old.make(name, numbered(600))
     entry = {"master": old.server.tcp, "user": old.server.user, "passwd": old.server.password}
     (tmp_path / "shards.json").write_text(json.dumps({"db001": entry, "db002": entry}))

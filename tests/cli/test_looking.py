@@ -17,6 +17,7 @@ from pinlater.cli.commands.queue import print_config
 from pinlater.client import (
     Ack,
     AsyncClient,
+    Checkpoint,
     Claim,
     Client,
     Job,
@@ -26,6 +27,7 @@ from pinlater.client import (
     QueueStats,
     SettingsInForce,
 )
+from pinlater.client.errors import ServerUnreachable
 from tests.cli.conftest import COMMAND, Pinlater, start_server
 
 CRON_MODULE = """\
@@ -68,8 +70,8 @@ def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     assert {job["task"] for job in pinlater.ok("scan", *of_two).json["jobs"]} == {"send", "bill"}
     claimed = pinlater.ok("dequeue", queue, "--limit", "3", "--json").json["jobs"]
     pinlater.ok("ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
-    assert pinlater.ok("retry-failed", *of_two).json == {"retried": 2}
-    assert pinlater.ok("delete-jobs", "--state", "PENDING", *of_two).json == {"deleted": 2}
+    assert pinlater.ok("retry-failed", *of_two).json == {"retried": 2, "incomplete": False}
+    assert pinlater.ok("delete-jobs", "--state", "PENDING", *of_two).json == {"deleted": 2, "incomplete": False}
     assert pinlater.ok("count", queue, "--state", "Failed", "--json").json["count"] == 1
 
 
@@ -288,6 +290,22 @@ def test_a_job_that_waits_for_its_time_or_its_retry_says_so(pinlater: Pinlater, 
     assert waits[failed].startswith("retry in 9m ")
 
 
+def test_the_progress_of_a_job_is_shown_apart_from_its_status(pinlater: Pinlater, queue: str) -> None:
+    descriptor = pinlater.ok("enqueue", queue, "--body", "x", "--status", "of tenant 7").out.strip()
+    assert "progress" not in pinlater.ok("lookup", descriptor).out
+    (job,) = pinlater.ok("lookup", descriptor, "--json").json["jobs"]
+    assert (job["progress"], job["custom_status"]) == (None, "of tenant 7")
+    with Client(pinlater.address) as client:
+        [claimed] = client.dequeue(queue, 1).jobs
+        client.checkpoint(queue, [Checkpoint(descriptor, claimed.token, prepend_status="[progress] 40 % row 2\n")])
+    rows = pinlater.ok("lookup", descriptor).out.splitlines()
+    assert "progress\t40 % row 2" in rows
+    assert "custom_status\tof tenant 7" in rows
+    for found in (("lookup", descriptor), ("scan", queue, "--state", "in_progress")):
+        (job,) = pinlater.ok(*found, "--json").json["jobs"]
+        assert (job["progress"], job["custom_status"]) == ("40 % row 2", "of tenant 7")
+
+
 def test_a_success_after_a_failure_shows_its_present_state_and_the_error_as_one_of_the_past(
     pinlater: Pinlater, queue: str
 ) -> None:
@@ -332,10 +350,44 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
     assert (found["incomplete"], found["queues"][0]["incomplete"]) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [(("retry-failed",), "retried"), (("delete-jobs", "--state", "failed"), "deleted")],
+)
+def test_changes_of_many_jobs_say_if_a_shard_was_left_out(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], what: str
+) -> None:
+    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": False}
+
+    async def count_jobs(*_: object, **__: object) -> JobCount:
+        return JobCount(0, incomplete=True)
+
+    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
+    changed = pinlater(*command, queue)
+    assert (changed.code, changed.out) == (0, f"{what} 0\n")
+    assert changed.err.startswith("incomplete: a shard is unreachable, and its jobs stay as they are")
+    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True}
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [(("retry-failed",), "retried"), (("delete-jobs", "--state", "failed"), "deleted")],
+)
+def test_the_number_of_changed_jobs_is_printed_if_the_server_fails_right_after(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], what: str
+) -> None:
+    async def count_jobs(*_: object, **__: object) -> JobCount:
+        raise ServerUnreachable("gone")
+
+    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
+    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True}
+
+
 def test_completion_knows_the_queues(pinlater: Pinlater, queue: str) -> None:
     """It asks as the shell does; a server that is away completes nothing and prints nothing."""
     assert complete(pinlater.address, f"pinlater count {queue[:10]}", 2) == [queue]
     assert complete(pinlater.address, f"pinlater queue pause {queue[:10]}", 3) == [queue]
+    assert complete(pinlater.address, f"pinlater load --queue {queue[:10]}", 3) == [queue]
     assert complete("127.0.0.1:1", f"pinlater count {queue[:10]}", 2) == []
 
 

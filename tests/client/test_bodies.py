@@ -87,7 +87,7 @@ def test_a_task_that_takes_bytes_takes_nothing_else(body: Any) -> None:
     @worker.task("q")
     def store(data: bytes) -> None: ...
 
-    with pytest.raises(TypeError, match=r"store\(\) argument 'data' must be bytes, not "):
+    with pytest.raises(TypeError, match="task store: argument 'data' must be bytes, not "):
         store.enqueue(body)
     alike: list[Any] = [b"x", bytearray(b"x"), memoryview(b"x")]
     assert [store.job(same).body for same in alike] == [b"x"] * 3

@@ -35,7 +35,7 @@ def test_nothing_given_means_every_default_and_no_file_is_needed() -> None:
     assert loaded.warnings == ()
 
 
-def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path: Path) -> None:
+def test_a_flag_overrides_a_variable_which_overrides_the_file_and_the_default(tmp_path: Path) -> None:
     path = toml(tmp_path, "[http]\nport = 1\nmax_connections = 1\nmax_body_bytes = 1\n")
     env = {"PINLATER_HTTP_PORT": "2", "PINLATER_HTTP_MAX_CONNECTIONS": "2"}
     loaded = load(path, env, {"http_port": 3})

@@ -141,7 +141,7 @@ def test_with_a_prefix_its_keys_must_have_a_number(path: Path, text: str, compla
     assert complaint in str(caught.value)
 
 
-def test_words_of_other_programs_are_let_be(path: Path) -> None:
+def test_words_of_other_programs_are_ignored(path: Path) -> None:
     path.write_text(entry(comment="ours", weight=3))
     assert [place.name for place in find_shards(settings(path))] == ["1"]
 

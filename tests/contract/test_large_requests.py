@@ -37,7 +37,7 @@ def with_unique_key(desk: Desk, number: int) -> NewJob:
 async def test_as_many_jobs_as_a_request_may_have_are_stored_and_answered_again_alike(
     desk: Desk, make: Callable[[Desk, int], NewJob]
 ) -> None:
-    """In one request with its key: all of them or none, and the answer is kept for who asks again."""
+    """In one request with its key: all of them or none, and the answer is kept for a caller who asks again."""
     jobs = [make(desk, number) for number in range(MANY)]
     request = InsertRequest(QUEUE, jobs, request_key="r", fingerprint=b"f", max_backlog=MANY)
 

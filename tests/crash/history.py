@@ -71,7 +71,7 @@ class Ack(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A sign of life that was answered. With APPLIED the claim lasts its whole time from then on."""
+    """A heartbeat that was answered. With APPLIED the claim lasts its whole time from then on."""
 
     started_ns: int
     descriptor: str

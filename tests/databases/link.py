@@ -78,7 +78,7 @@ class Trap:
         await asyncio.shield(asyncio.wrap_future(self._sprung))
 
     def wait_in_thread(self, patience_s: float) -> None:
-        """The same for who has no loop. Raises `TimeoutError`."""
+        """The same for callers without a loop. Raises `TimeoutError`."""
         self._sprung.result(patience_s)
 
     def spring(self) -> None:

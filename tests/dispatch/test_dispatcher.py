@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -15,14 +14,13 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import Holder, NewJob
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.main.core import Core
+from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import Acked, ClaimCall, Claimed, ClaimOrder, ClaimRef, Inserted, InsertRequest
+from tests.assembly import open_core
 
 # Turns of the loop to wait before something happens: up to more than a claim takes on any of the stores.
 _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
@@ -31,18 +29,16 @@ _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
 class Stage:
     """A dispatcher on one shard with the queue `q`."""
 
-    def __init__(self, shard: Shard, limits: dict[str, float]) -> None:
+    def __init__(self, shard: Shard, core: Core) -> None:
         self.shard = shard
-        self.clock = ManualClock()
-        self._lanes = ShardLanes(shard, self.clock)
-        self.shards = Shards([self._lanes], Random(1))
-        self.limits = RateLimits(self.clock, file_limits=lambda: limits)
-        self.dispatcher = Dispatcher(self.shards, self.limits, self.clock, DispatchSettings())
-        self.dispatcher.connect(self.shards.hooks)
+        self.dispatcher = core.dispatcher
+        self.close = core.close
+        self._clock = core.clock
+        [self._lanes] = core.shards
         self._tokens = count(1)
 
     async def put(self, jobs: int = 1, *, delay_ms: int = 0) -> None:
-        now_ms = self.clock.now_ms()
+        now_ms = self._clock.now_ms()
         new = [NewJob(job_id, b"x", 1, now_ms + delay_ms, 2) for job_id in self._lanes.ids.make(jobs)]
         await self._lanes.insert.submit(InsertRequest("q", new))
 
@@ -62,11 +58,9 @@ class Stage:
 
 
 async def _open(shard: Shard, limits: dict[str, float]) -> Stage:
-    await shard.open(ManualClock().now_ms())
-    await shard.create_queues(["q"], ManualClock().now_ms())
-    stage = Stage(shard, limits)
-    stage.limits.refresh({queue.name: queue for queue in await shard.list_queues()})
-    return stage
+    core = await open_core(shard, clock=ManualClock(), file_limits=lambda: limits)
+    await core.service.queues.create_queue("q")
+    return Stage(shard, core)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -74,8 +68,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     shard: Shard = MemoryShard() if request.param == "memory" else SqliteShard(tmp_path / "jobs.db")
     stage = await _open(shard, {})
     yield stage
-    await stage.dispatcher.close()
-    await stage.shards.close()
+    await stage.close()
 
 
 def _jobs(claimed: Sequence[FromShard]) -> int:
@@ -125,8 +118,7 @@ async def test_a_claim_under_way_whose_caller_has_gone_is_given_back_also_while_
     assert await _cancelled(task) == 0
 
     async def stop() -> None:
-        await stage.dispatcher.close()
-        await stage.shards.close()
+        await stage.close()
 
     stopping = asyncio.create_task(stop())
     await _turns(10)
@@ -169,7 +161,7 @@ async def test_a_claim_that_waited_behind_another_and_was_cancelled_passes_its_w
     await ahead
     async with asyncio.timeout(30):
         assert _jobs(await waiters[1]) == 1
-    await stage.shards.close()
+    await stage.close()
 
 
 class GatedShard(MemoryShard):
@@ -210,7 +202,7 @@ async def test_a_woken_claim_that_fails_leaves_its_wake_to_the_next() -> None:
         await waiters[0]
     async with asyncio.timeout(30):
         assert _jobs(await waiters[1]) == 1
-    await stage.shards.close()
+    await stage.close()
 
 
 async def test_a_drain_answers_all_waiting_dequeues_without_a_call_to_the_store() -> None:
@@ -223,7 +215,7 @@ async def test_a_drain_answers_all_waiting_dequeues_without_a_call_to_the_store(
     stage.dispatcher.drain()
     assert await asyncio.gather(*waiters) == [[]] * 1_000
     assert shard.claims == before
-    await stage.shards.close()
+    await stage.close()
 
 
 async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> None:
@@ -236,7 +228,7 @@ async def test_a_thousand_waiters_for_a_thousand_jobs_may_all_look_again() -> No
     await stage.waiting(1_000)
     stage.dispatcher.drain()
     assert await asyncio.gather(*waiters) == [[]] * 1_000
-    await stage.shards.close()
+    await stage.close()
 
 
 async def test_a_release_whose_answer_was_lost_wakes_a_waiter() -> None:
@@ -260,8 +252,7 @@ async def test_a_release_whose_answer_was_lost_wakes_a_waiter() -> None:
     stage.dispatcher.give_back("q", part)
     async with asyncio.timeout(30):
         assert _jobs(await waiter) == 1
-    await stage.dispatcher.close()
-    await stage.shards.close()
+    await stage.close()
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------------------
@@ -282,7 +273,7 @@ async def test_claims_at_the_same_moment_overdraw_a_limit_by_one_request_at_most
     assert 5 <= sum(map(_jobs, got)) <= 6
     stage.dispatcher.drain()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await stage.shards.close()
+    await stage.close()
 
 
 async def test_jobs_given_back_are_not_charged_to_the_rate_limit() -> None:
@@ -294,8 +285,7 @@ async def test_jobs_given_back_are_not_charged_to_the_rate_limit() -> None:
         while await stage.in_progress() or stage.dispatcher.returns.under_way:
             await asyncio.sleep(0)
     assert _jobs(await stage.claim(2)) == 2
-    await stage.dispatcher.close()
-    await stage.shards.close()
+    await stage.close()
 
 
 # --- one transaction for both -------------------------------------------------------------------------------------------------
@@ -311,8 +301,7 @@ async def test_a_job_for_a_waiting_dequeue_is_stored_and_claimed_in_one_transact
     await stage.put()
     assert _jobs(await waiter) == 1
     assert shard._open.writer.commits == before + 1
-    await stage.dispatcher.close()
-    await stage.shards.close()
+    await stage.close()
 
 
 async def test_a_store_that_does_not_work_in_order_wakes_waiters_once_the_job_is_stored() -> None:
@@ -336,4 +325,4 @@ async def test_a_store_that_does_not_work_in_order_wakes_waiters_once_the_job_is
     shard.stored.set()
     await putting
     assert _jobs(await waiter) == 1
-    await stage.shards.close()
+    await stage.close()

@@ -25,8 +25,14 @@ class ListeningServer:
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-        self.wakes = Wakes(lambda queue, jobs: self.heard.put_nowait((queue, jobs)))
+        self.past_owner: list[str] = []
+        self.wakes = Wakes(self.hear)
         self.port = 0
+
+    def hear(self, queue: str, jobs: int, past_owner: bool) -> None:
+        self.heard.put_nowait((queue, jobs))
+        if past_owner:
+            self.past_owner.append(queue)
 
     async def next(self) -> tuple[str, int]:
         return await asyncio.wait_for(self.heard.get(), WAIT_S)
@@ -60,6 +66,16 @@ async def test_all_others_are_woken() -> None:
         assert await two.next() == ("emails", 2)
         assert await three.next() == ("emails", 2)
         assert one.heard.empty()
+
+
+async def test_a_wake_says_whether_the_owner_knows_of_the_jobs() -> None:
+    async with servers(2) as (one, two):
+        one.wakes.tell("first", 1)  # sent at once; the others share a datagram
+        one.wakes.tell("known", 1)
+        one.wakes.tell("mixed", 1)
+        one.wakes.tell("mixed", 2, past_owner=True)
+        assert await two.total(5) == {"first": 1, "known": 1, "mixed": 3}
+        assert two.past_owner == ["mixed"]
 
 
 async def test_a_server_is_woken_only_for_queues_that_its_dequeues_wait_for() -> None:
@@ -143,7 +159,7 @@ async def test_an_invalid_datagram_wakes_no_waiter() -> None:
 
         assert await two.next() == ("emails", 7)
         async with asyncio.timeout(WAIT_S):
-            while two.wakes.refused < 4:  # the stranger's own may come later
+            while two.wakes.refused < 4:  # those of the unauthenticated sender may come later
                 await asyncio.sleep(0)
         assert two.heard.empty()
 

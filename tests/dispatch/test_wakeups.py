@@ -17,7 +17,7 @@ DUE, LATER = NewJob(1, b"due", 1, NOW_MS, 1), NewJob(2, b"later", 1, NOW_MS + 60
 def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
     told: list[tuple[str, int]] = []
     wakeups = Wakeups(ManualClock(NOW_MS))
-    wakeups.join_others(lambda queue, jobs: told.append((queue, jobs)), lambda _: None)
+    wakeups.join_others(lambda queue, jobs, past_owner: told.append((queue, jobs)), lambda _: None)
     if waited:
         wakeups.waiters_of("q")
     for jobs in ([DUE, DUE], [DUE, LATER], [LATER]):
@@ -25,11 +25,26 @@ def test_other_servers_are_told_of_due_jobs_only(waited: bool) -> None:
     assert told == [("q", 2), ("q", 1)]
 
 
+def test_after_jobs_past_the_owner_the_next_claim_searches() -> None:
+    told: list[bool] = []
+    wakeups = Wakeups(ManualClock(NOW_MS))
+    wakeups.join_others(lambda _queue, _jobs, past_owner: told.append(past_owner), lambda _: None)
+    for past_owner in (False, True):
+        wakeups.inserting("1", InsertRequest("q", [DUE]), NOW_MS, past_owner)
+    assert told == [False, True]
+    waiters = wakeups.waiters_of("q")
+    wakeups.wake_from_peer("q", 1, past_owner=False)
+    assert not waiters.search
+    wakeups.wake_from_peer("q", 1, past_owner=True)
+    wakeups.wake_from_peer("q", 1, past_owner=False)
+    assert waiters.search
+
+
 def test_other_servers_are_told_before_a_dequeue_waits() -> None:
     begun: list[str] = []
     wakeups = Wakeups(ManualClock(NOW_MS))
     wakeups.waiters_of("before there were others")
-    wakeups.join_others(lambda _queue, _jobs: None, begun.append)
+    wakeups.join_others(lambda _queue, _jobs, _past_owner: None, begun.append)
     for _ in range(2):
         wakeups.waiters_of("q")
     assert begun == ["q", "q"]

@@ -1,4 +1,7 @@
-"""`make soak`: every fault in full length, on three databases of one kind; ends with 1 at the first broken promise and keeps all logs."""
+"""`make faults`: every fault in full length, on three databases of each kind in turn.
+
+Ends with 1 at the first kind with a broken promise, and keeps all its logs.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ _NORMAL_S = 15.0
 _SHARDS = 3
 
 
-async def run(options: argparse.Namespace, seed: int, folder: Path) -> list[Verdict]:
-    """All chosen faults, `rounds` times, on one stage; what each showed."""
-    faults = faults_of(options.kind)
-    names = options.fault or list(faults)
+async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -> list[Verdict]:
+    """The chosen faults that there are for this kind, `rounds` times, on one stage; what each showed."""
+    faults = faults_of(kind)
+    names = [name for name in options.fault or faults if name in faults]
     verdicts: list[Verdict] = []
     with ServerFarm() as farm:
-        store = STORES[options.kind]
+        store = STORES[kind]
         databases = [await asyncio.to_thread(store.start, farm) for _ in range(_SHARDS)]
         async with Stage(
             folder,
@@ -66,35 +69,47 @@ def _keep(stage: Stage, folder: Path) -> None:
 
 
 def main() -> None:
-    """Says the seed, runs, and tells what is broken or slow."""
+    """Says the seed, and runs on each kind."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--fault", action="append", help="only this one; may be repeated")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--length", type=float, default=1.0, help="0.2: everything lasts a fifth of its time")
     parser.add_argument("--rate", type=float, default=Pace().requests_per_s, help="enqueue requests a second")
     parser.add_argument("--servers", type=int, default=2, help="servers of ours")
-    parser.add_argument("--kind", choices=list(STORES), default="mariadb")
+    parser.add_argument(
+        "--kind", action="append", choices=list(STORES), help="only databases of this kind; may be repeated"
+    )
     parser.add_argument("--seed", type=int, default=None, help="the seed a failed run printed")
     parser.add_argument("--dir", type=Path, default=Path("var/faults"))
     options = parser.parse_args()
-    if unknown := set(options.fault or ()) - faults_of(options.kind).keys():
-        parser.error(
-            f"no fault of {options.kind}: {', '.join(sorted(unknown))}; there are {', '.join(faults_of(options.kind))}"
-        )
+    kinds = options.kind or list(STORES)
+    known = {name: None for kind in kinds for name in faults_of(kind)}
+    if unknown := set(options.fault or ()) - known.keys():
+        parser.error(f"no fault of {', '.join(kinds)}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
-    folder = options.dir / f"seed-{seed}"
+    print(f"seed {seed}", flush=True)
+    for kind in kinds:
+        if not options.fault or faults_of(kind).keys() & set(options.fault):
+            print(f"on {kind}", flush=True)
+            on_one_kind(options, kind, seed)
+
+
+def on_one_kind(options: argparse.Namespace, kind: str, seed: int) -> None:
+    """Runs, and tells what is broken or slow. Raises SystemExit if anything is."""
+    folder = options.dir / f"seed-{seed}-{kind}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    print(f"seed {seed}", flush=True)
-    verdicts = asyncio.run(run(options, seed, folder.resolve()))
+    verdicts = asyncio.run(run(options, kind, seed, folder.resolve()))
     broken = [f"{verdict.name}: {each}" for verdict in verdicts for each in verdict.broken]
     slow = [f"{verdict.name}: {each}" for verdict in verdicts for each in verdict.slow]
     if broken or slow:
         raise SystemExit(
-            "\n".join(["BROKEN:", *broken[:50], *slow, f"repeat with --seed {seed}; logs are in {folder}"])
+            "\n".join(
+                ["BROKEN:", *broken[:50], *slow, f"repeat with --kind {kind} --seed {seed}; logs are in {folder}"]
+            )
         )
     shutil.rmtree(folder)
-    print(f"{len(verdicts) - 1} faults, every promise kept")
+    print(f"{len(verdicts) - 1} faults on {kind}, every promise kept")
 
 
 if __name__ == "__main__":

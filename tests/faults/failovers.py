@@ -25,7 +25,7 @@ from tests.faults.stores import RedisStore
 async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:
     """It was cut off for a while before the master died, and now has its address; what was answered meanwhile is lost, and nothing else.
 
-    So are signs of life of our servers, and that one had come meanwhile: it has to take another place, or one that seems to be free.
+    So are heartbeats of our servers, and that one had come meanwhile: it has to take another place, or one that seems to be free.
     """
     place = stage.places[HARMED]
     master: RedisServer = place.database

@@ -25,7 +25,7 @@ from tests.crash.history import Recorder
 from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 
 QUEUE = "faults"
-POLLED = "polled"  # has few jobs, so that who waits for them waits for long
+POLLED = "polled"  # has few jobs, so that a worker that waits for them waits for long
 # A worker that can't ack for so long lets the job go; its claim has timed out long before.
 _ACK_PATIENCE_S = 15.0
 _OUTSTANDING_MAX = 2_000
@@ -232,7 +232,7 @@ class Load:
             except PinLaterError as error:
                 self._count("repeated enqueue" if repeat else "enqueue", error)
                 repeat, failures = repeat or not is_unsent(error), failures + 1
-                # All who were refused at once must not come back at the same moment.
+                # All clients that were refused at once must not come back at the same moment.
                 await self._pause(dice.uniform(0.02, min(0.1 * 2**failures, _PAUSE_S_MAX)))
             else:
                 break
@@ -306,7 +306,7 @@ class Load:
             self._start(self._ack(acks))
 
     async def _hold(self, job: ClaimedJob) -> None:
-        """Works on it for longer than its claim lasts, with signs of life; lets it go once it is told that it is not its own."""
+        """Works on it for longer than its claim lasts, with heartbeats; lets it go once it is told that it is not its own."""
         ends_at = time.monotonic() + 1.5 * self._pace.claim_timeout_ms / 1000
         while time.monotonic() < ends_at:
             await self._pause(self._pace.claim_timeout_ms / 5_000)

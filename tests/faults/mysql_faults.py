@@ -1,4 +1,4 @@
-"""What goes wrong with MySQL's shards only: strangers who hold row locks."""
+"""What goes wrong with MySQL's shards only: other clients that hold row locks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tests.faults.stage import Stage
 
 
 async def other_clients_hold_row_locks(stage: Stage) -> None:
-    """Strangers lock rows in any order and hold them, so that there are deadlocks and waits; some change so much that we are sent away."""
+    """Other clients lock rows in any order and hold them, so that there are deadlocks and waits; some change so much that the database
+    refuses us."""
     database, name = stage.places[HARMED].database, f"{stage.prefix}_{HARMED}"
     over = asyncio.Event()
-    strangers = [
+    others = [
         asyncio.ensure_future(_lock_again_and_again(database, name, over, Random(f"{stage.dice.random()} {number}")))
         for number in range(4)
     ]
     await stage.lasts(20, without=HARMED)
     over.set()
-    await asyncio.gather(*strangers)
+    await asyncio.gather(*others)
     await stage.back(HARMED)
 
 
@@ -43,7 +44,7 @@ _LOCKS = (
 async def _lock_again_and_again(database: DatabaseServer, name: str, over: asyncio.Event, dice: Random) -> None:
     from asyncmy.errors import OperationalError
 
-    async with _stranger(database, name) as (connection, cursor):
+    async with _other_client(database, name) as (connection, cursor):
         while not over.is_set():
             try:
                 for statement in dice.sample(_LOCKS, 3):
@@ -62,7 +63,7 @@ async def _lock_again_and_again(database: DatabaseServer, name: str, over: async
 
 
 @contextlib.asynccontextmanager
-async def _stranger(database: DatabaseServer, name: str) -> AsyncIterator[tuple[Any, Any]]:
+async def _other_client(database: DatabaseServer, name: str) -> AsyncIterator[tuple[Any, Any]]:
     async with database.connect(database=name, autocommit=False) as connection, connection.cursor() as cursor:
         await cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         await cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")

@@ -1,4 +1,4 @@
-"""What goes wrong with Redis' shards only: the server says no, strangers keep it busy, connections don't last."""
+"""What goes wrong with Redis' shards only: the server says no, other clients keep it busy, connections don't last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.faults.stage import Stage
 
 # A server's connections to one shard: four to write, `reader_connections` (2) to read.
 CONNECTIONS = 6
-_STRANGERS_KEYS = 100_000
+_OTHER_KEYS = 100_000
 
 
 async def a_redis_that_flushes_each_answer_is_killed(stage: Stage) -> None:
@@ -37,7 +37,7 @@ async def a_redis_that_flushes_each_answer_is_killed(stage: Stage) -> None:
     await asyncio.to_thread(database.execute, "CONFIG", "SET", "appendfsync", "everysec")
 
 
-async def a_strangers_script_never_ends(stage: Stage) -> None:
+async def a_script_of_another_client_never_ends(stage: Stage) -> None:
     """First it says nothing, then BUSY, until the script is killed."""
     database: RedisServer = stage.places[HARMED].database
     for silent_ms in (5_000, 100):
@@ -81,7 +81,7 @@ def _fill(database: RedisServer) -> list[str]:
             contextlib.suppress(redis.OutOfMemoryError),
         ):  # a large one's buffers end with its connection
             while True:
-                key = f"stranger:{len(keys)}"
+                key = f"other:{len(keys)}"
                 ask("SET", key, bytes(size))
                 keys.append(key)
     return keys
@@ -102,16 +102,16 @@ async def a_clusters_other_node_answers(stage: Stage) -> None:
     database: RedisServer = place.database
     await stage.store.kill(database)
     await asyncio.to_thread(database.start, **_OF_A_CLUSTER)
-    stranger = await asyncio.to_thread(stage.farm.start_redis, **WITH_USERS, **_OF_A_CLUSTER)
+    other = await asyncio.to_thread(stage.farm.start_redis, **WITH_USERS, **_OF_A_CLUSTER)
     await stage.back(HARMED)  # one node with all the keys is as good as no cluster
-    await asyncio.to_thread(stranger.execute, "CLUSTER", "MEET", database.host, database.port)
+    await asyncio.to_thread(other.execute, "CLUSTER", "MEET", database.host, database.port)
     key = f"{stage.prefix}{{{HARMED}}}:"
 
     async def knows() -> bool:
-        return await asyncio.to_thread(_sends_on, stranger, key)
+        return await asyncio.to_thread(_sends_on, other, key)
 
     await stage.until(knows, "the other node knows who has the keys")
-    place.proxy.target = stranger.address
+    place.proxy.target = other.address
     place.proxy.cut()
     await stage.until(lambda: _none_in_use(stage), f"no server uses shard {HARMED}")
     await stage.lasts(15, without=HARMED)
@@ -122,7 +122,7 @@ async def a_clusters_other_node_answers(stage: Stage) -> None:
     await stage.back(HARMED)
     await stage.store.kill(database)
     await asyncio.to_thread(database.start, cluster_enabled=False)
-    await asyncio.to_thread(stranger.remove)
+    await asyncio.to_thread(other.remove)
     await stage.back(HARMED)
 
 
@@ -206,8 +206,8 @@ async def another_client_blocks_redis(stage: Stage) -> None:
 def _hog(database: RedisServer, over: threading.Event) -> None:
     """Loops of some tenths of a second, and lists of all keys, of which there are many."""
     with database.session() as ask:
-        for first in range(0, _STRANGERS_KEYS, 1_000):
-            pairs = [word for number in range(first, first + 1_000) for word in (f"stranger:{number}", "x")]
+        for first in range(0, _OTHER_KEYS, 1_000):
+            pairs = [word for number in range(first, first + 1_000) for word in (f"other:{number}", "x")]
             ask("MSET", *pairs)
         began = time.monotonic()
         ask("EVAL", _LOOP, 0, 1_000_000)
@@ -215,17 +215,17 @@ def _hog(database: RedisServer, over: threading.Event) -> None:
         seconds = 0.1
         while not over.is_set():
             ask("EVAL", _LOOP, 0, round(turns_a_second * seconds))
-            ask("KEYS", "stranger:*")
+            ask("KEYS", "other:*")
             seconds = seconds * 2 if seconds < 0.7 else 0.1
             over.wait(0.05)
-        ask("EVAL", "for i = 0, ARGV[1] - 1 do redis.call('UNLINK', 'stranger:' .. i) end", 0, _STRANGERS_KEYS)
+        ask("EVAL", "for i = 0, ARGV[1] - 1 do redis.call('UNLINK', 'other:' .. i) end", 0, _OTHER_KEYS)
 
 
 _LOOP = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i end return 0"
 
 ON_REDIS = (
     Fault(a_redis_that_flushes_each_answer_is_killed),
-    Fault(a_strangers_script_never_ends),
+    Fault(a_script_of_another_client_never_ends),
     Fault(another_client_fills_the_memory, errors=False),
     Fault(a_master_becomes_a_replica_for_a_while),
     Fault(a_clusters_other_node_answers),

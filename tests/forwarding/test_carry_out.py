@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.server.forwarding.carry_out import CarryOut
-from pinlater.server.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.carry_out import CarryOut
+from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.storage.values import NO_END_MS
 
 

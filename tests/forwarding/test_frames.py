@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.server.forwarding.frames import Frames
-from pinlater.server.forwarding.messages import BadMessage
+from pinlater.server.cluster.forwarding.frames import Frames
+from pinlater.server.cluster.forwarding.messages import BadMessage
 
 
 def framed(*messages: bytes) -> bytes:

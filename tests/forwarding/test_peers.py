@@ -10,10 +10,10 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
-from pinlater.server.forwarding import handshake, messages, peer_listener
-from pinlater.server.forwarding.forward_lane import NotSent
-from pinlater.server.forwarding.forwarding import Forwarding
-from pinlater.server.forwarding.messages import CallKind, Part
+from pinlater.server.cluster.forwarding import handshake, messages, peer_listener
+from pinlater.server.cluster.forwarding.forward_lane import NotSent
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.messages import CallKind, Part
 from pinlater.server.sharding.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import NO_END_MS, Inserted
@@ -278,7 +278,7 @@ async def test_a_server_that_does_not_know_the_secret_is_not_heard(owner: Owner)
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_a_stranger_is_disconnected(owner: Owner, sent: bytes) -> None:
+async def test_a_connection_without_proof_is_closed(owner: Owner, sent: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
     writer.write(sent)
     async with asyncio.timeout(20):
@@ -288,7 +288,7 @@ async def test_a_stranger_is_disconnected(owner: Owner, sent: bytes) -> None:
     assert owner.asked == []
 
 
-async def test_a_stranger_that_says_nothing_is_disconnected(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_says_nothing_is_closed(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_listener, "HANDSHAKE_S", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
     async with asyncio.timeout(20):
@@ -297,7 +297,7 @@ async def test_a_stranger_that_says_nothing_is_disconnected(owner: Owner, monkey
     writer.close()
 
 
-async def test_strangers_are_bounded_and_keep_no_server_out(owner: Owner) -> None:
+async def test_connections_without_proof_are_bounded_and_keep_no_server_out(owner: Owner) -> None:
     opened = [await asyncio.open_connection("127.0.0.1", owner.port) for _ in range(peer_listener.STRANGERS_MAX + 20)]
     assert len(owner.listener.connections) <= peer_listener.STRANGERS_MAX
     link = await Asker().connect(owner)

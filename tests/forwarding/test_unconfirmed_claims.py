@@ -10,10 +10,10 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.domain.job import HandedOutJob, Holder
-from pinlater.server.forwarding import messages
-from pinlater.server.forwarding.forward_lane import ForwardLane
-from pinlater.server.forwarding.messages import CallKind
-from pinlater.server.forwarding.unconfirmed_claims import (
+from pinlater.server.cluster.forwarding import messages
+from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     KEPT_S,
     AnsweredClaims,
     ClaimsOfLostConnections,

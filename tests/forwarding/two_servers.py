@@ -8,13 +8,13 @@ from typing import Any
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
-from pinlater.server.forwarding import handshake, messages
-from pinlater.server.forwarding.forward_lane import ForwardLane
-from pinlater.server.forwarding.messages import CallKind
-from pinlater.server.forwarding.peer_connection import PeerConnection
-from pinlater.server.forwarding.peer_listener import PeerListener
-from pinlater.server.forwarding.traffic import Traffic
-from pinlater.server.forwarding.unconfirmed_claims import Lost
+from pinlater.server.cluster.forwarding import handshake, messages
+from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
+from pinlater.server.cluster.forwarding.peer_listener import PeerListener
+from pinlater.server.cluster.forwarding.traffic import Traffic
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.storage.values import Inserted, InsertRequest
 
 SECRET = b"the secret of shard 1"

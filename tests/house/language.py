@@ -29,11 +29,23 @@ AREAS = {
     "src": ("src", "scripts"),
     "tests": ("tests", "bench"),
 }
-# docs/reference/glossary.md says what to write instead.
+# docs/contributing/vocabulary.md says what to write instead.
 FORBIDDEN = {
     "vague actor": r"who(?:m|so)?ever|somebody|someone|nobody|no one|so many|what is left|whom",
+    "the actor's noun": r"(?:for|to|with|from|by|so that|all|only|then|those) who",
+    "plain order of words": r"so (?:is|are) then|should we|however often",
     "package": r"rooms?|house|workplace|meeting(?! point)",
-    "heartbeat": r"heart(?:s)?|ears?|mouth",
+    "heartbeat": r"heart(?:s)?|ears?|mouth|beats?|signs? of life",
+    "background loop": r"(?-i:Beside)",
+    "lock file or server row": r"presence",
+    "idle or suspended": r"slept",
+    "unauthenticated sender": r"strangers?",
+    "all waiters": r"herd",
+    "kill and reap": r"bur(?:y|ies|ied|ying)",
+    "scan": r"walk(?:s|ed|ing)? over",
+    "close": r"hears no more|politely",
+    "status request": r"how are you",
+    "ignore": r"let be",
     "cache or counters": r"books?|ledgers?|tall(?:y|ies)",
     "peers": r"neighbou?rs?",
     "snapshot or watchdog": r"pulses?",

@@ -1,4 +1,7 @@
-"""Tests wait for events, or poll with a deadline; they do not sleep."""
+"""Tests wait for events, or poll with a deadline; they do not sleep.
+
+Only the bodies of tests are checked: not the helper functions that they call, where processes, load and fakes take time on purpose.
+"""
 
 from __future__ import annotations
 

@@ -146,3 +146,21 @@ def test_a_record_is_made_of_a_row_in_the_order_of_its_fields(repository: Path) 
     for value, field in zip(call.args, JobRecord.__struct_fields__, strict=False):
         name = ast.unparse(value)
         assert _OTHER_NAMES.get(name, name).removeprefix("p_") == field or not name.isidentifier(), field
+
+
+_VALUES = {"ack", "call", "checkpoint", "claim", "holder", "job", "key", "order", "request"}
+
+
+def test_parts_of_values_have_names_and_no_positions() -> None:
+    """As `job.unique`, not `job[7]`: a reader, and a search for a field, find it."""
+    by_position = [
+        f"{path}:{node.lineno}: {ast.unparse(node)}"
+        for path in sorted((SOURCE / "pinlater/server").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in _VALUES
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, int)
+    ]
+    assert by_position == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from random import Random
 from typing import NoReturn
 
 import pytest
@@ -12,13 +11,8 @@ import pytest_asyncio
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.maintenance.rates import RateSampler
-from pinlater.server.maintenance.settings import MaintenanceSettings
-from pinlater.server.maintenance.sweeps import Sweeps
-from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.main.core import Core
+from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import (
     ClaimCall,
@@ -28,32 +22,29 @@ from pinlater.server.storage.values import (
     JobKey,
     Page,
     PageRow,
-    TimeToLive,
     raise_error,
 )
-from pinlater.server.telemetry.metrics import Metrics
+from tests.assembly import open_core
 
 HOLDER = Holder("h:1:2:worker:1", "worker", "t1")
 
 
 class Fixture:
-    """A shard with the sweeps around it."""
+    """A shard with the sweeps around it, and with other shards before it."""
 
-    def __init__(self, shard: MemoryShard, clock: ManualClock) -> None:
+    def __init__(self, shard: MemoryShard, core: Core, clock: ManualClock) -> None:
         self.shard = shard
         self.clock = clock
-        self.lanes = ShardLanes(shard, clock)
-        self.shards = Shards([self.lanes], Random(1))
-        self.metrics = Metrics()
-        self.dispatcher = Dispatcher(self.shards, RateLimits(clock), clock, DispatchSettings())
-        self.dispatcher.connect(self.shards.hooks)
-        ttls = [TimeToLive("q", 1_000, 5_000)]
-        self.sweeps = Sweeps(self.shards, self.dispatcher, lambda: ttls, self.metrics, clock, MaintenanceSettings())
+        self.rates = core.rates
+        self.metrics = core.metrics
+        self.sweeps = core.sweeps
+        self.close = core.close
+        *_, self._lanes = core.shards
 
     async def insert(self, count: int, **more: int) -> list[int]:
         now = self.clock.now_ms()
         fields = {"attempts_allowed": 2, **more}
-        jobs = [NewJob(job_id, b"x", 1, now, **fields) for job_id in self.lanes.ids.make(count)]  # type: ignore[arg-type]
+        jobs = [NewJob(job_id, b"x", 1, now, **fields) for job_id in self._lanes.ids.make(count)]  # type: ignore[arg-type]
         await self.shard.insert_jobs([InsertRequest("q", jobs)], now)
         return [job.id for job in jobs]
 
@@ -66,14 +57,19 @@ class Fixture:
         return list(raise_error(await self.shard.scan_jobs(page)))
 
 
+async def _open(*before: MemoryShard) -> Fixture:
+    clock, shard = ManualClock(), MemoryShard()
+    jobs = ServiceSettings(succeeded_ttl_ms=1_000, failed_ttl_ms=5_000)
+    core = await open_core(*before, shard, clock=clock, jobs=jobs)
+    await core.service.queues.create_queue("q")
+    return Fixture(shard, core, clock)
+
+
 @pytest_asyncio.fixture
 async def store() -> AsyncIterator[Fixture]:
-    clock = ManualClock()
-    shard = MemoryShard()
-    await shard.open(clock.now_ms())
-    await shard.create_queues(["q"], clock.now_ms())
-    yield Fixture(shard, clock)
-    await shard.close()
+    store = await _open()
+    yield store
+    await store.close()
 
 
 async def test_a_dead_workers_thousand_jobs_come_back_in_growing_batches(store: Fixture) -> None:
@@ -130,27 +126,25 @@ async def test_waiting_jobs_past_their_expiry_fail(store: Fixture) -> None:
     assert [row.job.custom_status for row in failed] == ["expired"] * 3
 
 
-async def test_a_shard_that_fails_keeps_no_other_from_being_swept(store: Fixture) -> None:
+async def test_a_shard_that_fails_keeps_no_other_from_being_swept() -> None:
     """Otherwise the jobs of a dead worker on the others would never come back."""
 
     class Broken(MemoryShard):
         async def time_out_claims(self, now_ms: int, limit: int) -> NoReturn:
             raise ShardConnectionFailed("gone")
 
+    store = await _open(Broken("2"))
     await store.insert(1)
     await store.claim(1)
     store.clock.advance(seconds=11)
-    broken = Broken("2")
-    await broken.open(store.clock.now_ms())
-    shards = Shards([ShardLanes(broken, store.clock), store.lanes], Random(1))
-    sweeps = Sweeps(shards, store.dispatcher, list, store.metrics, store.clock, MaintenanceSettings())
     with pytest.raises(ShardConnectionFailed):
-        await sweeps.time_out_claims()
+        await store.sweeps.time_out_claims()
     assert len(await store.in_state(JobState.PENDING)) == 1
+    await store.close()
 
 
 async def test_rates_come_from_the_stores_totals(store: Fixture) -> None:
-    sampler = RateSampler(store.shards, store.clock)
+    sampler = store.rates
     await sampler.sample()
     assert sampler.per_second("q").enqueued == 0
     await store.insert(50)

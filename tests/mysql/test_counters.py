@@ -34,7 +34,7 @@ class Hand:
             *[self.insert] * 4,
             *[self.claim] * 4,
             *[self.finish] * 4,
-            *(self.checkpoint, self.beat, self.release, self.cancel),
+            *(self.checkpoint, self.renew, self.release, self.cancel),
             *(self.purge, self.retry, self.delete, self.sweep),
         ]
         try:
@@ -77,7 +77,7 @@ class Hand:
             back = self.dice.random() < 0.3
             await self.desk.checkpoint(JobCheckpoint(held.key, "worker", held.holder.token, b"so far", back))
 
-    async def beat(self) -> None:
+    async def renew(self) -> None:
         if held := self.pick():
             await self.desk.heartbeat(held.ref)
             self.held.append(held)

@@ -25,7 +25,7 @@ SELECT seq.n, 1 FROM (SELECT ROW_NUMBER() OVER () AS n FROM information_schema.c
 """
 
 
-class Stranger:
+class OtherClient:
     """A second client with a transaction open."""
 
     def __init__(self, cursor: Any) -> None:
@@ -37,13 +37,13 @@ class Stranger:
 
 
 @asynccontextmanager
-async def stranger(rig: Rig, *statements: str) -> AsyncIterator[Stranger]:
+async def other_client(rig: Rig, *statements: str) -> AsyncIterator[OtherClient]:
     """Its transaction is rolled back at the end."""
     async with (
         rig.server.connect(database=rig.database, autocommit=False) as connection,
         connection.cursor() as cursor,
     ):
-        found = Stranger(cursor)
+        found = OtherClient(cursor)
         await found.does("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")  # locks what it meets, and no more
         for statement in statements:
             await found.does(statement)
@@ -80,7 +80,7 @@ async def clear(call: Awaitable[object]) -> ShardConnectionFailed:
 
 async def test_a_claim_skips_jobs_that_another_transaction_has_locked(rig: Rig, desk: Desk) -> None:
     held, free = await desk.put(b"held"), await desk.put(b"free")
-    async with stranger(rig, f"SELECT * FROM ready WHERE id = {held.id} FOR UPDATE"):
+    async with other_client(rig, f"SELECT * FROM ready WHERE id = {held.id} FOR UPDATE"):
         assert [job.key for job in await desk.claim(2)] == [free]
     assert stats_of(desk).lock_waits == 0
     assert [job.key for job in await desk.claim(2)] == [held]
@@ -89,7 +89,7 @@ async def test_a_claim_skips_jobs_that_another_transaction_has_locked(rig: Rig, 
 
 async def test_an_ack_waits_for_the_row_of_its_claim(rig: Rig, desk: Desk) -> None:
     held = await desk.put_and_take()
-    async with stranger(rig, "SELECT * FROM claims FOR UPDATE"):
+    async with other_client(rig, "SELECT * FROM claims FOR UPDATE"):
         ack = asyncio.ensure_future(desk.succeed(held.key, token=held.holder.token))
         await waits_for_a_lock(rig)
     assert (await ack).outcome is Outcome.APPLIED
@@ -104,7 +104,7 @@ async def test_a_wait_that_lasts_ends_in_an_error_and_nothing_is_changed(rig: Ri
     held = await desk.put_and_take()
     before = await desk.counts()
     job = desk.job(b"new", priority=2 if table == "queues" else 1)
-    async with stranger(rig, f"SELECT * FROM {table} FOR UPDATE"):
+    async with other_client(rig, f"SELECT * FROM {table} FOR UPDATE"):
         await clear(desk.succeed(held.key, token=held.holder.token) if word == "ack" else desk.insert(job))
     assert stats_of(desk).lock_waits == 1 + retries
     assert await desk.counts() == before
@@ -121,7 +121,7 @@ async def test_the_loser_of_a_deadlock_does_it_again(rig: Rig, retries: int) -> 
     desk = await rig.desk(statement_timeout_ms=20_000, lock_wait_ms=10_000, retries=retries)
     await desk.succeed((await desk.put_and_take()).key)  # from now on the writer has a row of counters
     held = await desk.put_and_take()
-    async with stranger(rig, MUCH, "UPDATE counters SET pending = pending + 1") as other:
+    async with other_client(rig, MUCH, "UPDATE counters SET pending = pending + 1") as other:
         ack = asyncio.ensure_future(desk.succeed(held.key, token=held.holder.token))
         await waits_for_a_lock(rig)
         await other.does("SELECT * FROM claims FOR UPDATE")
@@ -141,7 +141,7 @@ async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: 
         writer = shard._connections.inserting
         old, new = [await connect(rig.endpoint(direct=True), MysqlSettings(), autocommit=False) for _ in range(2)]
         try:
-            async with stranger(rig, "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT") as backup:
+            async with other_client(rig, "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT") as backup:
                 commit = asyncio.ensure_future(old.run([b"INSERT INTO expiries VALUES (1, 1)", b"COMMIT"]))
 
                 async def hangs() -> bool:
@@ -171,7 +171,7 @@ async def test_a_storm_of_deadlocks_loses_nothing(rig: Rig) -> None:
 
     async def storm() -> None:
         while not over.is_set():
-            async with stranger(
+            async with other_client(
                 rig, MUCH, "UPDATE counters SET pending = pending + 1", "UPDATE writers SET newest = newest"
             ) as other:
                 await gathered([other.does("SELECT * FROM claims ORDER BY id DESC FOR UPDATE")])

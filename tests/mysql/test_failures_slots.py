@@ -1,4 +1,4 @@
-"""A server that slept past its lease asks for the outcome of a transaction. Slots in general: tests/shared_shards."""
+"""A server that was suspended past its lease asks for the outcome of a transaction. Slots in general: tests/shared_shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.shared_shards.rig import until
 
 
 async def test_an_outcome_that_the_heir_has_written_over_is_unknown(rig: Rig) -> None:
-    """Carried out, and then the server slept past its lease before it could ask. It must not say that nothing was done."""
+    """Carried out, and then the server was suspended past its lease before it could ask. It must not say that nothing was done."""
     sleeper = await rig.desk(statement_timeout_ms=700)
     held = await sleeper.put_and_take(b"sleeper's")
     await sleeper.succeed(held.key, token="not that of the claim")  # connects

@@ -15,8 +15,8 @@ import pytest
 from pinlater.client import AsyncClient, Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.app import App
 from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 from tests.databases.mariadb import MariaDb
 
 Start = Callable[..., Awaitable[App]]
@@ -51,7 +51,7 @@ async def test_a_limit_is_divided_by_the_servers_that_the_store_knows(start: Sta
     assert rate(one) == 10.0
     other = await start()
     assert rate(other) == 5.0
-    await one.periodic_work.look_at_members()
+    await one.cluster.look()
     assert rate(one) == 5.0
     info = one.server_info()["members"]
     assert isinstance(info, list)
@@ -62,7 +62,7 @@ async def test_a_server_that_stops_is_no_longer_counted(start: Start) -> None:
     one, other = await start(), await start()
     assert other._servers() == 2
     await one.stop(1.0)
-    await other.periodic_work.look_at_members()
+    await other.cluster.look()
     assert other._servers() == 1
 
 
@@ -71,7 +71,7 @@ async def test_a_file_of_servers_goes_before_the_store(start: Start, tmp_path: P
     file.write_text("a:1\nb:1\nc:1\nd:1\n")
     one = await start(server_set_file=str(file))
     await start()
-    await one.periodic_work.look_at_members()
+    await one.cluster.look()
     assert one._servers() == 4
 
 
@@ -79,7 +79,7 @@ async def test_a_dequeue_that_waits_here_gets_a_job_enqueued_there(start: Start)
     """The wake alone brings it: the next look for changes of other servers is far off."""
     hour = {"maintenance.others_interval_ms": 3_600_000}
     one, other = await start(**hour), await start(**hour)
-    await one.periodic_work.look_at_members()  # learns of the second; as every few seconds
+    await one.cluster.look()  # learns of the second; as every few seconds
     async with (
         AsyncClient([f"127.0.0.1:{one.thrift.port}"]) as producer,
         AsyncClient([f"127.0.0.1:{other.thrift.port}"]) as worker,
@@ -114,7 +114,7 @@ async def test_each_server_says_in_the_store_where_it_can_be_woken(
 ) -> None:
     """At its advertised address, where it has one; a server that signs with another secret than the store's wakes none."""
     one, other = await start(), await start(advertised_address="localhost")
-    await one.periodic_work.look_at_members()
+    await one.cluster.look()
     [first, second] = [member.address for member in one.members.known]
     assert re.fullmatch(r"127\.0\.0\.1:\d+", first)
     assert re.fullmatch(r"localhost:\d+", second)

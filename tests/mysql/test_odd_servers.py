@@ -77,7 +77,7 @@ async def test_nothing_depends_on_the_servers_own_settings(odd_server: DatabaseS
         assert isinstance(refused, QueueNotFound)
 
 
-async def test_signs_of_life_are_committed_on_a_server_that_commits_nothing_by_itself(
+async def test_heartbeats_are_committed_on_a_server_that_commits_nothing_by_itself(
     odd_server: DatabaseServer,
 ) -> None:
     """They are written on connections for reading, each statement by itself: uncommitted, all servers would count as gone."""

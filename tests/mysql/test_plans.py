@@ -241,7 +241,7 @@ async def test_a_claim_reads_in_the_order_of_the_key(filled: Rig) -> None:
 
 @pytest.mark.parametrize("table", ["claims", "done", "progress", "jobs", "kept_jobs"])
 async def test_rows_are_deleted_by_their_keys(filled: Rig, table: str) -> None:
-    """Also where they are most of the table: a walk over the others would wait for their locks."""
+    """Also where they are most of the table: a scan of the others would wait for their locks."""
     for ids in (FEW[:1], FEW, MANY):
         steps = await plan(filled, delete_rows(table.encode(), ids))
         assert [(step.table, step.key) for step in steps] == [(table, "PRIMARY")], steps

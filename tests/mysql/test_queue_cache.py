@@ -30,7 +30,7 @@ def test_a_claim_begins_where_the_last_one_ended_for_a_second_and_then_at_the_st
 
 
 def test_where_the_look_from_the_start_is_dear_it_is_rare_and_others_look_a_little_back() -> None:
-    """A long read of another client keeps the database from purging what was claimed: millions of rows to walk over."""
+    """A long read of another client keeps the database from purging what was claimed: millions of rows to scan."""
     clock = ManualClock()
     queue_cache, queue = cache_with_a_floor(clock)
     clock.advance(ms=1_000)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import ClaimedJob, Holder, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, Holder, UniqueKey, UniqueScope
 from pinlater.server.storage.mysql.ready_jobs import BYTES_MAX, JOB_BYTES, TRUSTED_S, ReadyBytes, ReadyJob, ReadyJobs
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
 from tests.contract.desk import Desk
@@ -61,7 +61,7 @@ async def test_a_remembered_job_is_handed_out_as_a_searched_one(rig: Rig) -> Non
         {"expires_in_ms": 90_000},
     ]
 
-    async def found(*, alone: bool) -> list[ClaimedJob]:
+    async def found(*, alone: bool) -> list[HandedOutJob]:
         await claim(desk, 1, alone=alone)
         for place, kind in enumerate(kinds):
             await desk.put(b"%d" % place, **kind)  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a
     assert bodies(await claim(here, 1, alone=False)) == [b"there"]
     await claim(here, 1)
     await there.put(b"later")
-    await here.shard.changed_queues()
+    await here.shared.changed_queues()
     assert bodies(await claim(here, 1)) == [b"later"]
 
 

@@ -12,7 +12,7 @@ from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.values import JobAck, TimeToLive
 from tests.contract.desk import Desk
 from tests.mysql.rig import Rig
-from tests.mysql.test_failures_locks import stranger
+from tests.mysql.test_failures_locks import other_client
 from tests.shared_shards.rig import QUEUE
 
 WAITING = 3_000
@@ -57,7 +57,7 @@ async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(rig: Rig, 
     key = await desk.put(delay_ms=1000)
     await desk.put(delay_ms=1000)
     desk.clock.advance(ms=1000)
-    async with stranger(rig, f"SELECT * FROM ready WHERE id = {key.id} FOR UPDATE"):
+    async with other_client(rig, f"SELECT * FROM ready WHERE id = {key.id} FOR UPDATE"):
         assert await desk.shard.advance_due(desk.now, 100) == 1
         assert await desk.shard.advance_due(desk.now, 100) == 0
     assert await desk.shard.advance_due(desk.now, 100) == 1
@@ -75,7 +75,7 @@ async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go
     select = Transaction.select
     async with AsyncExitStack() as until_found:
         await until_found.enter_async_context(
-            stranger(rig, f"SELECT * FROM future WHERE id = {let_go.id} AND run_after_ms <= {desk.now} FOR UPDATE")
+            other_client(rig, f"SELECT * FROM future WHERE id = {let_go.id} AND run_after_ms <= {desk.now} FOR UPDATE")
         )
 
         async def select_and_let_go(transaction: Transaction, *statements: bytes) -> list[Result]:
@@ -84,7 +84,7 @@ async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go
             return found
 
         monkeypatch.setattr(Transaction, "select", select_and_let_go)
-        async with stranger(rig, f"SELECT * FROM ready WHERE id = {in_hand.id} FOR UPDATE"):
+        async with other_client(rig, f"SELECT * FROM ready WHERE id = {in_hand.id} FOR UPDATE"):
             assert await desk.shard.advance_due(desk.now, 100) == 1
             await rig.assert_consistent()
     assert await desk.shard.advance_due(desk.now, 100) == 1

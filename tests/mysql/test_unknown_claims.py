@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from random import Random
 
 import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import Holder
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
-from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.main.core import Core
+from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import ClaimCall, InsertRequest
-from tests.contract.desk import QUEUE, Desk
+from tests.assembly import open_core
+from tests.contract.desk import QUEUE
 from tests.mysql.rig import Rig, rig_on
 from tests.shared_shards.rig import until
 
@@ -29,9 +28,9 @@ _WAIT_MS = 60_000
 class Polls:
     """A server's dispatcher on shard `1`, behind the rig's proxy, and shard `2`, which only drains."""
 
-    def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
-        self.shards = shards
-        self.dispatcher = dispatcher
+    def __init__(self, core: Core) -> None:
+        self.shards = core.shards
+        self.dispatcher = core.dispatcher
         self._polls = 0
 
     def poll(self, limit: int = 1, wait_ms: int = _WAIT_MS) -> asyncio.Task[list[FromShard]]:
@@ -50,19 +49,13 @@ async def second(rig: Rig) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 async def polls(rig: Rig, second: Rig) -> AsyncIterator[Polls]:
-    clock = SystemClock()
     first = rig.shard(connect_timeout_ms=300, statement_timeout_ms=1_000)
     other = MysqlShard(second.endpoint(direct=True), name="2")
-    for shard in (first, other):
-        await shard.open(clock.now_ms())
-        await shard.create_queues([QUEUE], clock.now_ms())
-    shards = Shards([ShardLanes(first, clock), ShardLanes(other, clock, takes_enqueues=False)], Random(1))
-    dispatcher = Dispatcher(shards, RateLimits(clock), clock, DispatchSettings())
-    dispatcher.connect(shards.hooks)
-    yield Polls(shards, dispatcher)
+    core = await open_core(first, DesiredShard("2", lambda: other, takes_enqueues=False), clock=SystemClock())
+    await core.service.queues.create_queue(QUEUE)
+    yield Polls(core)
     rig.proxy.heal()
-    await dispatcher.close()
-    await shards.close()
+    await core.close()
 
 
 async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along(rig: Rig, polls: Polls) -> None:
@@ -92,25 +85,4 @@ async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along
     assert list(await shard.time_out_claims(operator.now, 10)) == []
     again = [job for part in await polls.poll(10, wait_ms=0) for job in part.jobs]
     assert [(job.id, job.body, job.attempt) for job in again] == [(lost.id, b"lost", 1)]
-    await rig.assert_consistent()
-
-
-async def test_a_cancelled_claim_that_was_committed_is_given_back(rig: Rig, desk: Desk) -> None:
-    """As where a lane gives a call up for good: its COMMIT may have got there."""
-    await desk.put(b"old")
-    await desk.claim(0)  # connects
-    trap = rig.proxy.lose_answer(COMMIT, hang=True)
-    call = asyncio.ensure_future(desk.claim())
-    await trap.wait()
-
-    async def committed() -> bool:
-        return (await desk.counts()).in_progress == 1
-
-    await until(committed)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
-    again = await desk.take()
-    assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
     await rig.assert_consistent()

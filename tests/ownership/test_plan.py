@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinlater.domain.slices import SLICES
-from pinlater.server.ownership.plan import ShardView, plan
+from pinlater.server.cluster.ownership.plan import ShardView, plan
 from pinlater.server.storage.values import NO_OWNER
 
 FREE = [NO_OWNER] * SLICES

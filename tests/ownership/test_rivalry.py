@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.ownership.rivalry import Rivalry
+from pinlater.server.cluster.ownership.rivalry import Rivalry
 
 
 class Time:

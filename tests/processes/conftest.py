@@ -19,8 +19,8 @@ import pytest
 
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.settings import HttpSettings
-from pinlater.server.processes.server_slot import Timeouts
-from pinlater.server.processes.supervisor import ServerSupervisor
+from pinlater.server.main.processes.server_slot import Timeouts
+from pinlater.server.main.processes.supervisor import ServerSupervisor
 from pinlater.server.thrift.settings import ThriftSettings
 
 FAKE = Path(__file__).with_name("fake_child.py")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from pinlater.server.processes.control_channel import (
+from pinlater.server.main.processes.control_channel import (
     Failed,
     ServerHello,
     StatusAnswer,

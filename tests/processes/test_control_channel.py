@@ -11,8 +11,8 @@ import pytest
 
 from pinlater.server.config.load import load
 from pinlater.server.config.settings import Settings
-from pinlater.server.processes import child
-from pinlater.server.processes.control_channel import (
+from pinlater.server.main.processes import child
+from pinlater.server.main.processes.control_channel import (
     Failed,
     OtherVersion,
     ProcessPlan,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pinlater.server.processes.ports import reserved
+from pinlater.server.main.processes.ports import reserved
 from tests.processes.conftest import PATIENCE_S, Many
 
 Make = Callable[..., Many]

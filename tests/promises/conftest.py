@@ -14,8 +14,8 @@ import pytest
 from bench.servers import Server, pinlater_server
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.passwords import hash_password
-from pinlater.server.app import App
 from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 from tests.promises.rig import Rig, start_rig
 from tests.promises.wire import Wire
 

@@ -6,20 +6,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from pinlater.domain.clock import ManualClock, SystemClock
-from pinlater.server.core import Core
-from pinlater.server.sharding.reload import DesiredShard, open_shards
+from pinlater.server.main.core import Core
+from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.server import ThriftServer
+from tests.assembly import listen, open_core
 from tests.promises.wire import PATIENCE_S, Wire
-from tests.turned import turned
 
 
 @dataclass
@@ -67,7 +65,6 @@ async def start_rig(
     `settings`: tables and keys that differ from the defaults.
     """
     clock, file_limits = ManualClock(), dict[str, float]()
-    chosen = turned(**settings)
 
     def desired(name: str) -> DesiredShard:
         def make() -> Shard:
@@ -76,13 +73,8 @@ async def start_rig(
         return DesiredShard(name, make, takes_enqueues=name not in draining)
 
     names = [str(number) for number in range(1, shards + 1)]
-    opened = await open_shards([desired(name) for name in names], clock, Random(1), chosen.sharding)
-    core = Core(opened, chosen, Metrics(), file_limits=lambda: file_limits)
-    server = ThriftServer(core.service, chosen.thrift, core.metrics, clock, standstill=core.standstill)
-    await core.catch_up()
-    await server.start()
-    core.service.identity.port = server.port
-    return Rig(clock, core, server, file_limits)
+    core = await open_core(*map(desired, names), clock=clock, file_limits=lambda: file_limits, **settings)
+    return Rig(clock, core, await listen(core), file_limits)
 
 
 class Turned:

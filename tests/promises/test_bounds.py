@@ -59,8 +59,8 @@ async def test_a_request_about_very_many_jobs_takes_effect_for_each(here: Wire) 
     names = await here.enqueue("q", *[b"%d" % number for number in range(2_500)])
     claimed = [pair for _ in range(3) for pair in await here.claim("q", 1_000)]
     assert sorted(name for name, _ in claimed) == sorted(names)
-    strangers = [f"q:s1:p1:{number}" for number in range(1_500)]
-    named = [*strangers, *names, *names]
+    others = [f"q:s1:p1:{number}" for number in range(1_500)]
+    named = [*others, *names, *names]
     request = ttypes.ClaimsRequest("q", [ttypes.ClaimRef(*pair) for pair in claimed])
     assert {each.outcome for each in await here.call("heartbeatClaims", request=request)} == {APPLIED}
     assert await here.ack("q", *named) == [NOT_FOUND] * 1_500 + [APPLIED] * 2_500 + [ALREADY_FINAL] * 2_500

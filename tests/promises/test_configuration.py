@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.servers import Server, pinlater_server
-from pinlater.server.app import App
+from pinlater.server.main.app import App
 from tests.promises.conftest import PASSWORD
 from tests.promises.rig import Turned
 from tests.promises.test_queues import SALT_OF_THE_ORIGINAL, refused

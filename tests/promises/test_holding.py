@@ -182,8 +182,8 @@ async def test_with_a_token_only_the_present_holder_counts_and_others_learn_its_
 
 async def test_without_a_token_any_caller_may_ack_a_job_in_progress(here: Wire, rig: Rig) -> None:
     descriptor, _ = await in_hand(here)
-    stranger = await rig.connect("stranger")
-    assert await stranger.ack("q", descriptor) == [APPLIED]
+    other = await rig.connect("other")
+    assert await other.ack("q", descriptor) == [APPLIED]
     assert await here.state(descriptor) == SUCCEEDED
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pinlater.server.app import App
+from pinlater.server.main.app import App
 from tests.promises.rig import Turned
 from tests.promises.test_queues import refused
 from tests.promises.wire import PATIENCE_S, Wire, connected, ttypes

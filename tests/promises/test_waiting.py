@@ -52,7 +52,7 @@ async def test_a_long_poll_is_answered_as_soon_as_a_job_becomes_due(start: Start
     assert await waiting == [b"x"]
 
 
-async def test_one_waiter_is_woken_for_one_job_and_no_herd(here: Wire, rig: Rig) -> None:
+async def test_one_job_wakes_one_waiter_and_no_other(here: Wire, rig: Rig) -> None:
     made = await waiters(rig, 5)
     await here.enqueue("q", b"x")
     await asyncio.wait([task for _, task in made], return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +20,25 @@ def keys_of(server: RedisServer) -> list[bytes]:
     return sorted(server.execute("KEYS", "*"))
 
 
+class _Changed(Exception):
+    """A key is gone that was there when the look began: a server is freeing keys of a deleted queue."""
+
+
 def inconsistencies(server: RedisServer, front: bytes = b"pinlater{1}:", *, lost: bool = False) -> list[str]:
-    """What is wrong, in words. `lost`: jobs' records were deleted behind our back; what they left isn't complained of."""
+    """What is wrong, in words. `lost`: jobs' records were deleted behind our back; what they left isn't complained of.
+
+    Servers change keys by whole scripts, but a look takes many commands. So what looks wrong is looked at again for a while.
+    """
     with server.session() as ask:
-        return _inconsistencies(ask, front, lost)
+        for pause_s in (*[0.1] * 10, 0.0):
+            try:
+                wrong = _inconsistencies(ask, front, lost)
+            except _Changed as error:
+                wrong = [str(error)]
+            if not wrong:
+                break
+            time.sleep(pause_s)
+    return wrong
 
 
 def _inconsistencies(ask: Callable[..., Any], front: bytes, lost: bool) -> list[str]:
@@ -40,6 +56,8 @@ def _inconsistencies(ask: Callable[..., Any], front: bytes, lost: bool) -> list[
     finished_bytes = 0
     for ref in jobs:
         record = ask("GET", front + _JOB + ref)
+        if record is None:
+            raise _Changed(f"{ref!r} is gone since the look began")
         claim, stored = read_claim(claims.get(ref, b"")), read_job(record)
         state = JobState.PENDING if claim is None else claim.state
         if places.get(ref) != {INDEX_OF[state]}:

@@ -49,7 +49,7 @@ async def test_a_jump_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
-async def test_a_sign_of_life_from_another_time_counts_for_nothing_until_the_next(rig: Rig, by_ms: int) -> None:
+async def test_a_heartbeat_from_another_time_counts_for_nothing_until_the_next(rig: Rig, by_ms: int) -> None:
     """From the past it is old; from the future it is from before the clock was set back."""
     one, other = await rig.open(), await rig.open()
     shift_seen(rig, one.slot, by_ms)

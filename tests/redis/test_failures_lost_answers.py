@@ -45,21 +45,6 @@ async def test_a_request_that_arrives_after_its_caller_was_told_that_it_failed_d
     await rig.assert_consistent()
 
 
-async def test_a_cancelled_claim_is_given_back(rig: Rig, desk: Desk) -> None:
-    """A caller that gives a call up cancels it; Redis may have carried it out."""
-    await desk.put(b"old")
-    trap = rig.proxy.lose_answer(rig.packet_of("claim"), hang=True)
-    call = asyncio.ensure_future(desk.claim())
-    await trap.wait()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
-    again = await desk.take()
-    assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
-    await rig.assert_consistent()
-
-
 async def test_an_insert_that_sends_nothing_still_settles_the_one_before(rig: Rig, desk: Desk) -> None:
     """Its good end tells the lane that nothing before it can be carried out any more."""
     await desk.insert()  # connects

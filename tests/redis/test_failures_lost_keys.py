@@ -222,7 +222,7 @@ async def test_keys_of_unknown_queues_are_freed(
 
 
 async def test_priorities_are_known_again_at_the_next_look_though_the_totals_are_gone_too(rig: Rig, desk: Desk) -> None:
-    """From the indexes; without the walk over all jobs."""
+    """From the indexes; without the scan of all jobs."""
     await desk.put(b"first", priority=1)
     await desk.put(b"second", priority=200)
     delete(rig, "pr")
@@ -238,7 +238,7 @@ async def test_priorities_are_known_again_at_the_next_look_though_the_totals_are
 async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_next_count(
     rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not only by the walk over all jobs, which may come to them hours later. The index is there again, with those that came since."""
+    """Not only by the scan of all jobs, which may come to them hours later. The index is there again, with those that came since."""
     for _ in range(3):
         await desk.put(b"old", priority=2)
     await desk.shard.count_jobs()

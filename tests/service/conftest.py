@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from random import Random
 
 import pytest_asyncio
 
 from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
-from pinlater.server.core import Core
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import Caller, DequeueCommand
-from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
+from tests.assembly import open_core
 from tests.handed_out import Answer, answer_of
-from tests.turned import turned
 
 CALLER = Caller("tests")
 HASH = hash_password("open sesame")
@@ -51,13 +48,14 @@ class World:
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[World]:
     clock, file_limits = ManualClock(), dict[str, float]()
-    settings = turned(
+    core = await open_core(
+        MemoryShard(),
+        clock=clock,
+        file_limits=lambda: file_limits,
         admin_password_hash=HASH,
         jobs=ServiceSettings(max_body_bytes=1000),
         dispatch=DispatchSettings(max_waiting_dequeues=5),
     )
-    shards = await open_shards([DesiredShard("1", MemoryShard)], clock, Random(1))
-    core = Core(shards, settings, Metrics(), file_limits=lambda: file_limits)
     await core.service.queues.create_queue("q")
     yield World(clock, core.service, core.dispatcher, core.metrics, file_limits)
     await core.close()

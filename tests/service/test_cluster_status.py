@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from pinlater.domain.calls import ClusterStatus
 from pinlater.domain.slices import SLICES
-from pinlater.server.forwarding.messages import CallKind
-from pinlater.server.forwarding.traffic import SERVERS_MAX as COUNTED_MAX
-from pinlater.server.forwarding.traffic import TrafficByServer
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.traffic import SERVERS_MAX as COUNTED_MAX
+from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.operations.cluster_status import SERVERS_MAX, SHARDS_MAX, status_alone, status_of
 from pinlater.server.storage.values import Member
 

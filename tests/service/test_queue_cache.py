@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 
 import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.domain.queue import Queue
-from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.memory import MemoryShard
+from tests.assembly import open_core
 from tests.sharding.faulty import FaultyShard
 
 
 async def cache_on(store: FaultyShard) -> QueueCache:
-    clock = SystemClock()
-    shards = await open_shards([DesiredShard("1", store.as_shard)], clock, Random(0))
-    limits = RateLimits(clock, file_limits=dict, servers=lambda: 1)
-    return QueueCache(shards, Dispatcher(shards, limits, clock, DispatchSettings()), clock)
+    core = await open_core(store.as_shard(), clock=SystemClock())
+    return core.service.queue_cache
 
 
 async def test_a_queue_that_another_server_has_just_made_is_there() -> None:

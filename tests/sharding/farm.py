@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from random import Random
 from typing import Any, TypeVar
 
 from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.passwords import hash_password
-from pinlater.server.core import Core
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import Caller, DequeueCommand
-from pinlater.server.sharding.reload import DesiredShard, MapChange, open_shards
+from pinlater.server.sharding.reload import DesiredShard, MapChange
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.telemetry.metrics import Metrics
 from pinlater.testing._loop import TurnedLoop
+from tests.assembly import open_core
 from tests.handed_out import Answer, answer_of
 from tests.sharding.faulty import FaultyShard
-from tests.turned import turned
 
 T = TypeVar("T")
 CALLER = Caller("tests")
@@ -40,7 +37,7 @@ class Farm:
         self.clock = clock
         self.settings = sharding or ShardingSettings()
         self.stores: dict[str, FaultyShard] = {}
-        self._all_settings = turned(admin_password_hash=_HASH, sharding=self.settings, jobs=jobs or ServiceSettings())
+        self._jobs = jobs or ServiceSettings()
         self.turning: asyncio.Future[None] | None = None  # another task that advances the clock
 
     def store(self, name: str) -> FaultyShard:
@@ -51,9 +48,10 @@ class Farm:
         return DesiredShard(name, lambda: self.store(name).as_shard(), address, takes_enqueues)
 
     async def open(self, desired: Sequence[DesiredShard]) -> None:
-        self.shards = await open_shards(desired, self.clock, Random(1), self.settings)
-        self.core = Core(self.shards, self._all_settings, Metrics())
-        self.service = self.core.service
+        self.core = await open_core(
+            *desired, clock=self.clock, admin_password_hash=_HASH, sharding=self.settings, jobs=self._jobs
+        )
+        self.shards, self.service = self.core.shards, self.core.service
 
     async def close(self) -> None:
         closing = asyncio.ensure_future(self.core.close())

@@ -11,11 +11,11 @@ import pytest
 
 from pinlater.domain.calls import Job
 from pinlater.domain.errors import StoreFull
-from pinlater.server import file_watch
-from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.http.settings import HttpSettings
+from pinlater.server.main import file_watch
+from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
@@ -124,13 +124,14 @@ async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores
     assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]
 
 
+@pytest.mark.parametrize("part", ["core.Service", "app.Cluster", "app.thrift_server"])
 async def test_a_server_that_can_not_be_assembled_closes_its_shards(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+    part: str, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ValueError("no tracing")
 
-    monkeypatch.setattr("pinlater.server.app.Core", broken)
+    monkeypatch.setattr(f"pinlater.server.{part}", broken)
     with pytest.raises(ValueError, match="no tracing"):
         await App(SETTINGS).start()
     assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]

@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueScope
-from pinlater.server.sharding.placement import rendezvous_order
+from pinlater.server.sharding.placement import rendezvous_home
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sharding.farm import Farm, on_farm, shard_of, shards_of
 
@@ -297,7 +297,7 @@ async def test_enqueues_of_one_key_before_and_after_a_change_make_one_job(farm: 
 
 
 def _moves(farm: Farm, key: str) -> bool:
-    return rendezvous_order(key, ["1", "2"])[0] == "1" and rendezvous_order(key, ["1", "2", "3"])[0] == "3"
+    return rendezvous_home(key, ["1", "2"]) == "1" and rendezvous_home(key, ["1", "2", "3"]) == "3"
 
 
 @on_farm(shards=("1", "2"))

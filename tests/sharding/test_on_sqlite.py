@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -13,16 +12,14 @@ from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState, UniqueKey
-from pinlater.server.core import Core
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
-from pinlater.server.sharding.reload import DesiredShard, open_shards
+from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
-from pinlater.server.telemetry.metrics import Metrics
+from tests.assembly import open_core
 from tests.handed_out import Answer, answer_of
 from tests.sharding.farm import shard_of, shards_of
 from tests.sharding.faulty import FaultyShard
-from tests.turned import turned
 
 CALLER = Caller("tests")
 
@@ -44,9 +41,8 @@ class Files:
         return DesiredShard(name, make, takes_enqueues=takes_enqueues)
 
     async def open(self, *names: str) -> None:
-        self.shards = await open_shards([self.desired(name) for name in names], self.clock, Random(1))
-        self.core = Core(self.shards, turned(), Metrics())
-        self.service = self.core.service
+        self.core = await open_core(*map(self.desired, names), clock=self.clock)
+        self.shards, self.service = self.core.shards, self.core.service
         await self.service.queues.create_queue("q")
         await self.learn()
 

@@ -15,8 +15,8 @@ import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import Outcome
-from pinlater.server.app import App
 from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer
@@ -164,7 +164,7 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
     for app in (one, other):
         await assert_nothing_overdue(app)
         assert await claimed(app) == []
-        await app.periodic_work.look_at_members()
+        await app.cluster.look()
         assert app._servers() == 2
     assert abs(other.clock.now_ms() - one.clock.now_ms()) < 5_000
     [acked] = await other.core.service.claimed_jobs.acknowledge(

@@ -139,6 +139,27 @@ async def test_a_job_deleted_between_a_claim_and_its_second_answer_is_left_out(r
     await rig.assert_consistent(deleted=True)
 
 
+async def test_a_cancelled_claim_that_was_carried_out_is_given_back(rig: AnyRig, desk: Desk) -> None:
+    """A lane that gives up a call cancels it. The next sweep releases the claim unspent."""
+    await desk.put(b"old")
+    await desk.claim(0)  # connects
+    trap = rig.proxy.lose_answer(rig.packet_of("claim"), hang=True)
+    call = asyncio.ensure_future(desk.claim())
+    await trap.wait()
+
+    async def carried_out() -> bool:
+        return (await desk.counts()).in_progress == 1
+
+    await until(carried_out)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
+    again = await desk.take()
+    assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
+    await rig.assert_consistent()
+
+
 async def test_idle_connections_that_broke_are_replaced_without_an_error(rig: AnyRig, desk: Desk) -> None:
     """As after a restart of the database. No change was in flight, so the server asks for no outcome."""
     held = await desk.put_and_take()

@@ -30,7 +30,7 @@ async def test_a_server_that_has_not_read_the_newest_owners_changes_nothing(rig:
     assert await one.owners() == FIRST
 
 
-async def test_a_server_that_gave_no_sign_of_life_is_silent(rig: AnyRig) -> None:
+async def test_a_server_without_a_heartbeat_is_silent(rig: AnyRig) -> None:
     desk = await rig.desk()
     await desk.shard.ping()
     [member] = await desk.shared.members()

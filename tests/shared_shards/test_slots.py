@@ -1,4 +1,4 @@
-"""Servers lease slots in a shard: no two servers have the same slot, and a server that slept past its lease harms no other."""
+"""Servers lease slots in a shard: no two servers have the same slot, and a server that was suspended past its lease harms no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.shared_shards.rig import QUEUE, stats_of
 
 
 async def asleep(rig: AnyRig) -> tuple[Desk, Desk]:
-    """A server that slept past its lease and does not know it, and the server that has its slot now."""
+    """A server that was suspended past its lease and does not know it, and the server that has its slot now."""
     sleeper = await rig.desk()
     await rig.expire_leases()
     heir = await rig.desk()
@@ -46,7 +46,7 @@ async def test_the_slot_of_a_killed_server_is_free_after_its_lease_and_not_befor
     assert (await rig.open()).slot == 0
 
 
-async def test_a_sign_of_life_keeps_the_slot(rig: AnyRig) -> None:
+async def test_a_heartbeat_keeps_the_slot(rig: AnyRig) -> None:
     shard = await rig.open()
     await rig.expire_leases()
     await shard.ping()
@@ -55,14 +55,14 @@ async def test_a_sign_of_life_keeps_the_slot(rig: AnyRig) -> None:
     assert shard.slot == 0
 
 
-async def test_a_server_that_slept_takes_another_slot_at_its_next_sign_of_life(rig: AnyRig) -> None:
+async def test_a_server_that_was_suspended_takes_another_slot_at_its_next_heartbeat(rig: AnyRig) -> None:
     sleeper, heir = await asleep(rig)
     await sleeper.shard.ping()
     assert (sleeper.shard.slot, heir.shard.slot) == (1, 0)
     assert [member.slot for member in await heir.shared.members()] == [0, 1]
 
 
-async def test_a_server_that_slept_takes_another_slot_at_its_next_change(rig: AnyRig) -> None:
+async def test_a_server_that_was_suspended_takes_another_slot_at_its_next_change(rig: AnyRig) -> None:
     """Its claims and acks succeed."""
     sleeper, heir = await asleep(rig)
     key = await heir.put(b"heir's")

@@ -12,11 +12,11 @@ from random import Random
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.app import App
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
+from pinlater.server.main.app import App
+from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
-from pinlater.server.sharding.shards import Shards
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.store import SharedStore
@@ -48,10 +48,11 @@ class SimulatedApp(App):
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
 
-    def _assemble(self, shards: Shards) -> None:
-        super()._assemble(shards)
-        self.core.passwords.check = check_password  # type: ignore[method-assign]
-        self.core.service.searches = Searches()  # type: ignore[assignment]
+    async def _open_core(self) -> Core:
+        core = await super()._open_core()
+        core.passwords.check = check_password  # type: ignore[method-assign]
+        core.service.searches = Searches()  # type: ignore[assignment]
+        return core
 
     def _desired(self) -> Sequence[DesiredShard]:
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]

@@ -245,7 +245,7 @@ class SharedStore:
         return self.wall_ms() + self.ahead_ms
 
     def alive(self, lease: Lease) -> bool:
-        """Whether its server has given a sign of life lately."""
+        """Whether its server has sent a heartbeat lately."""
         return self.timeline.now_s - lease.seen_s < self.lease_s
 
     def join(self, session: Session) -> int:

@@ -11,9 +11,9 @@ import pytest
 
 from pinlater.client import Job
 from pinlater.domain.slices import SLICES, slice_of
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
-from pinlater.server.forwarding.messages import CallKind
-from pinlater.server.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.storage.values import NO_OWNER
 from tests.simulation.cluster import Cluster, Server, settings_of
 from tests.simulation.loop import ProcessState, Timeline, new_process

@@ -294,7 +294,7 @@ class Process:
         await self.ack(Ack(job.descriptor, token=job.token))
 
     async def _hold(self, job: ClaimedJob) -> None:
-        """Longer than the claim lasts, with signs of life."""
+        """Longer than the claim lasts, with heartbeats."""
         timeout_s = self.load.claim_timeout_ms / 1000
         for _ in range(5):
             await asyncio.sleep(timeout_s / 3)

@@ -36,7 +36,7 @@ class Window:
     slowest_ms: float
 
     def text(self, number: int) -> str:
-        """A line for who watches."""
+        """A line for the person who watches."""
         return (
             f"{number:5}  {self.jobs:10} jobs  {self.memory_mb:6.0f} MB memory  {self.store_mb:8.1f} MB store  "
             f"{self.wal_mb:6.1f} MB WAL  slowest enqueue {self.slowest_ms:6.1f} ms"

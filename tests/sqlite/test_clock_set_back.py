@@ -11,8 +11,8 @@ import pytest
 from pinlater.client import Ack, AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
-from pinlater.server.app import App
 from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 
 
 @pytest.mark.parametrize("how", ["delete", "collect"])

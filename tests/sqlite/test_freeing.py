@@ -30,7 +30,7 @@ async def test_rows_of_a_deleted_queue_are_counted_as_they_go(bench: Bench) -> N
 async def test_claims_that_end_while_they_are_purged_are_passed_over(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The walk over all claims is a reader's, so a worker's ack may come between; it stands, and the purge continues."""
+    """The scan of all claims is a reader's, so a worker's ack may come between; it stands, and the purge continues."""
     keys = await bench.insert(6)
     await bench.claim(5)
     look = reading.oldest_claims

@@ -15,6 +15,7 @@ from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.telemetry.tracing import extract
 from pinlater.supervision.logs import setup
+from pinlater.supervision.repeated_warnings import RepeatedWarnings
 
 log = logging.getLogger("pinlater.tests.logging")
 
@@ -193,14 +194,71 @@ def test_a_malformed_trace_of_many_jobs_is_warned_of_once_then_counted(monkeypat
     assert ("again" in last["event"], last["repeated"]) == (True, 49)
 
 
-def test_other_warnings_are_all_shown() -> None:
+def test_a_warning_that_says_the_same_again_is_shown_once_a_minute_with_the_number_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page that asks for statistics each second would else fill the log while a shard is unreachable."""
+    stream = io.StringIO()
+    setup("json", "info", stream)
+    for _ in range(50):
+        left_out(Metrics(), "getQueueStats", ["2"])
+    assert "repeated" not in logged_json(stream)
+    later = time.time() + 61
+    monkeypatch.setattr(time, "time", lambda: later)
+    monkeypatch.setattr(time, "time_ns", lambda: int(later * 1e9))
+    for _ in range(3):
+        left_out(Metrics(), "getQueueStats", ["2"])
+    _, last = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert (last["shards"], last["repeated"]) == (["2"], 49)
+
+
+def test_warnings_that_say_something_else_and_errors_are_all_shown() -> None:
+    stream = io.StringIO()
+    setup("json", "info", stream)
+    for number in range(3):
+        log.warning("store slow", extra={"shard": number})
+        log.warning("queue %s: can't claim", f"emails-{number}")
+        log.error("gave up")
+        log.info("claims timed out")
+        logging.getLogger("opentelemetrical").warning("odd")
+        logging.getLogger("opentelemetry.sdk").error("export failed")
+    assert len(stream.getvalue().splitlines()) == 18
+
+
+def test_the_warnings_of_jobs_are_all_shown() -> None:
+    """Two attempts of one job may fail in the same way at the same speed."""
     stream = io.StringIO()
     setup("json", "info", stream)
     for _ in range(3):
-        log.warning("store slow")
-        logging.getLogger("opentelemetrical").warning("odd")
-        logging.getLogger("opentelemetry.sdk").error("export failed")
-    assert len(stream.getvalue().splitlines()) == 9
+        log.warning("ship failed in 1ms, again in 1s", extra={"job": "orders:s1:p1:1", "task": "ship"})
+    assert len(stream.getvalue().splitlines()) == 3
+
+
+def test_a_warning_is_shown_again_after_its_logger_said_that_the_state_is_over() -> None:
+    stream = io.StringIO()
+    setup("text", "info", stream)
+    for _ in range(2):
+        log.warning("a shard is full")
+        log.warning("a shard is full")
+        log.info("a shard takes enqueues again")
+    assert [line.split(" ", 1)[1].strip() for line in stream.getvalue().splitlines()] == [
+        "WARNING a shard is full",
+        "INFO    a shard takes enqueues again",
+        "WARNING a shard is full repeated=1",
+        "INFO    a shard takes enqueues again",
+    ]
+
+
+def test_the_memory_of_repeated_warnings_is_bounded_and_forgets_the_oldest() -> None:
+    stream = io.StringIO()
+    setup("json", "info", stream)
+    (handler,) = [one for one in logging.getLogger().handlers if one.get_name() == "pinlater"]
+    for number in range(1_000):
+        log.warning("queue %d", number)
+    log.warning("queue 999")
+    log.warning("queue 0")
+    assert len(stream.getvalue().splitlines()) == 1_001
+    assert max(len(one._kinds) for one in handler.filters if isinstance(one, RepeatedWarnings)) == 100
 
 
 def test_a_second_setup_replaces_the_first() -> None:

@@ -85,7 +85,7 @@ def test_every_method_is_administrative_or_known_not_to_be() -> None:
 
 
 @pytest.mark.parametrize("method", AUDITED)
-async def test_an_administrative_call_is_one_line_with_who_what_and_outcome(
+async def test_an_administrative_call_is_one_line_with_caller_method_and_outcome(
     desk: Desk, lines: Lines, method: str
 ) -> None:
     client = await desk.connect()

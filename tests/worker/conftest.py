@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient
-from pinlater.server.app import App
 from pinlater.server.config.load import load
+from pinlater.server.main.app import App
 
 
 @pytest.fixture

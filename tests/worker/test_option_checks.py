@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from pinlater.client import Client
-from pinlater.client.errors import InvalidArgument, PriorityNotSupported
+from pinlater.client import AsyncClient, AsyncEnqueueBatcher, Client
+from pinlater.client.errors import InvalidArgument, PriorityNotSupported, QueueNotFound
 from pinlater.client.values import ClaimedJob, Job, UniqueKey, UniqueScope
 from pinlater.testing import InProcessService
-from pinlater.worker import Reject, Retry, Snooze, Worker, by_error, constant, exponential, linear
+from pinlater.worker import (
+    JsonCodec,
+    MessagePackCodec,
+    Reject,
+    Retry,
+    Snooze,
+    UnusableHandler,
+    Worker,
+    WorkerSettings,
+    by_error,
+    constant,
+    exponential,
+    linear,
+)
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.durations import as_duration_ms
@@ -99,6 +117,57 @@ async def test_clients_given_to_a_worker_are_checked(given: Any, kind: type[Exce
     worker.task("q", name="look")(lambda: None)
     with pytest.raises(kind, match=re.escape(text)):
         await worker.run_until_idle(client=given)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "kind", "text"),
+    [
+        (WorkerSettings, {"grace_ms": "10m"}, TypeError, "grace_ms must be an integer of milliseconds, not '10m'"),
+        (WorkerSettings, {"wait_ms": None}, TypeError, "wait_ms must be an integer of milliseconds, not NoneType"),
+        (WorkerSettings, {"stuck_ms": 0}, ValueError, "stuck_ms must be at least 1, not 0"),
+        (WorkerSettings, {"recycle_jobs_max": 1.5}, TypeError, "recycle_jobs_max must be an integer, not float"),
+        (WorkerSettings, {"health_port": 65_536}, ValueError, "health_port must be at most 65535, not 65536"),
+        (WorkerSettings, {"health_host": None}, TypeError, "health_host must be an address, not NoneType"),
+        (WorkerSettings, {"create_queues": "no"}, TypeError, "create_queues must be True or False, not 'no'"),
+        (Worker, {"concurrency": "3"}, TypeError, "concurrency must be an integer, not '3'"),
+        (Worker, {"concurrency": True}, TypeError, "concurrency must be an integer, not bool"),
+        (
+            Worker().queue,
+            {"name": "emails", "concurrency": 0},
+            ValueError,
+            "queue emails: concurrency must be at least 1, not 0",
+        ),
+        (
+            Worker().queue,
+            {"name": "emails", "weight": "2"},
+            TypeError,
+            "queue emails: weight must be an integer, not '2'",
+        ),
+        (task_of, {"concurrency": 0}, ValueError, "queue q: concurrency must be at least 1, not 0"),
+        (Client, {"timeout_ms": "10s"}, TypeError, "timeout_ms must be an integer of milliseconds, not '10s'"),
+        (Client, {"retries": -1}, ValueError, "retries must be at least 0, not -1"),
+        (AsyncClient, {"connections": 0}, ValueError, "connections must be at least 1, not 0"),
+        (AsyncClient, {"source": 7}, TypeError, "source must be a text, not int"),
+        (AsyncClient, {"request_keys": "yes"}, TypeError, "request_keys must be True or False, not 'yes'"),
+        (
+            AsyncEnqueueBatcher,
+            {"client": AsyncClient(), "jobs_max": "9"},
+            TypeError,
+            "jobs_max must be an integer, not '9'",
+        ),
+        (
+            AsyncEnqueueBatcher,
+            {"client": AsyncClient(), "waiting_max": 0},
+            ValueError,
+            "waiting_max must be at least 1",
+        ),
+    ],
+)
+def test_settings_of_the_wrong_type_or_size_are_refused_at_the_construction(
+    make: Callable[..., object], options: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        make(**options)
 
 
 @pytest.mark.parametrize("unique", ["", UniqueKey("")])
@@ -232,15 +301,68 @@ def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_
     @worker.task("q")
     def send() -> None: ...
 
+    @worker.task("q", name="shout", priority=7)
+    def send_loud() -> None: ...
+
     with InProcessService() as service, service.serving(worker):
-        with pytest.raises(PriorityNotSupported) as raised:
+        told = re.escape("Priority 9 is not supported: priorities run from 1 to 3 (task send: priority=9)")
+        with pytest.raises(PriorityNotSupported, match=told):
             send.using(priority=9).enqueue()
-        assert raised.value.__notes__ == ["task send: priority=9"]
+        with pytest.raises(PriorityNotSupported, match=told):
+            asyncio.run(send.using(priority=9).enqueue_async())
+        jobs = [send.job(), send_loud.job(), send.job()]
+        with pytest.raises(PriorityNotSupported, match=re.escape("(task shout: priority=7)")):
+            send.enqueue_many(jobs)
+        with pytest.raises(PriorityNotSupported, match=re.escape("(task shout: priority=7)")):
+            asyncio.run(send.enqueue_many_async(jobs))
+        with pytest.raises(PriorityNotSupported, match=re.escape("(a job for queue q: priority=5)")):
+            send.enqueue_many([send.job(), Job(b"", priority=5)])
 
 
 def test_an_argument_that_cant_be_encoded_is_named() -> None:
-    with pytest.raises(TypeError, match=r"send\(\) argument 'to' can't be encoded: .*object"):
+    with pytest.raises(TypeError, match=r"task send: argument 'to' can't be encoded: .*object"):
         task_of().job(object(), count=2)
+    with pytest.raises(TypeError, match=r"task mail\.send: argument 'to' can't be encoded: .*object"):
+        task_of(name="mail.send").job(object())
+
+
+class Smtp: ...
+
+
+def test_a_parameter_of_a_class_that_no_job_can_carry_is_refused_at_the_registration() -> None:
+    def save(path: Path) -> None: ...
+    def send(to: str, server: Smtp) -> None: ...
+
+    told = re.escape("task archive: argument 'path': no job can carry a Path; write a type of JSON, a date")
+    with pytest.raises(UnusableHandler, match=told):
+        Worker().task("q", name="archive")(save)
+    with pytest.raises(UnusableHandler, match="task send: argument 'server': no job can carry a Smtp"):
+        Worker().task("q", codec=MessagePackCodec())(send)
+
+
+def test_a_parameter_that_some_job_may_carry_is_accepted() -> None:
+    """A default is a value that no job carries, and a codec of the user may know more types."""
+
+    class Pickles(JsonCodec):
+        def decode(self, body: bytes, into: Any) -> Any: ...
+
+    def anything(one, two: Any, three: object) -> None: ...  # type: ignore[no-untyped-def]
+    def in_containers(one: Smtp | None, two: list[Smtp], three: Smtp = Smtp()) -> None: ...  # noqa: B008
+    def known(one: UUID, two: Decimal, three: Kind, four: UniqueKey) -> None: ...
+    def own(one: Smtp) -> None: ...
+
+    for function in (anything, in_containers, known):
+        Worker().task("q")(function)
+    Worker().task("q", codec=Pickles())(own)
+
+
+@pytest.mark.parametrize("name", ["a-b", "", "x" * 65])
+def test_a_queue_that_can_not_exist_is_refused_with_the_rule_for_names(name: str) -> None:
+    with InProcessService() as service:
+        with pytest.raises(QueueNotFound, match=r"; a queue's name is 1 to 64 ASCII letters, digits and underscores$"):
+            service.client.enqueue(name, [Job(b"")])
+        with pytest.raises(QueueNotFound, match=r"^Queue not found: unknown$"):
+            service.client.enqueue("unknown", [Job(b"")])
 
 
 def test_tasks_have_five_attempts_and_a_claim_of_a_minute_and_the_wire_leaves_both_to_the_queue() -> None:

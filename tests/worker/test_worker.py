@@ -322,7 +322,7 @@ def test_invalid_tasks_are_refused_at_registration() -> None:
         worker.check(["other"])
     with pytest.raises(ValueError, match="concurrency"):
         WorkerSettings(concurrency=0)
-    with pytest.raises(ValueError, match="concurrency"):
+    with pytest.raises(TypeError, match="concurrency"):
         WorkerSettings(concurrency=False)
 
 

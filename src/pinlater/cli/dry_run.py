@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
+from pinlater.cli import notes
 from pinlater.client import AsyncClient, Dequeued
 from pinlater.client.errors import UnknownMethod
 
@@ -28,4 +28,4 @@ async def dry_run(client: AsyncClient, queue: str, limit: int) -> DryRun:
 
 def warn_paused() -> None:
     """On standard error."""
-    sys.stderr.write("paused: a dequeue gets no jobs until `pinlater queue resume`\n")
+    notes.write("paused: a dequeue gets no jobs until `pinlater queue resume`")

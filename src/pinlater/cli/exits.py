@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from pinlater.cli import notes
 from pinlater.client.errors import (
     CallerError,
     ConnectionLost,
@@ -100,7 +101,7 @@ def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = F
     if _state["json"]:
         sys.stderr.write(json.dumps({"error": text, "detail": detail or None, "exit_code": code}) + "\n")
     else:
-        sys.stderr.write(f"error: {text}\n")
+        notes.write(f"error: {text}")
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from pinlater.cli import exits
+from pinlater.cli import exits, notes
 from pinlater.version import __version__
 
 JOBS, QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
@@ -194,7 +194,7 @@ def _reader_is_gone(error: str = "") -> NoReturn:
     """The reader of our output has stopped, as `head` does: that is no error, and the rest of the output goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error:
-        sys.stderr.write(f"error: {error}\n")
+        notes.write(f"error: {error}")
     sys.exit(exits.REFUSED if error else exits.OK)
 
 

@@ -33,7 +33,32 @@ Server = Annotated[
         "--server", "-s", envvar=SERVERS_VARIABLE, metavar="HOST:PORT", help="Server, or several with commas between."
     ),
 ]
-TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
+_TIMEOUT_S_MIN = 0.001
+
+
+def timeout_s(given: str | float) -> float:
+    """Seconds of a duration such as `500ms` or `5s`, or of a number without a unit."""
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = duration_ms(str(given)) / 1000
+        except ValueError as error:
+            raise typer.BadParameter(f"{given!r} {error}") from None
+    if not _TIMEOUT_S_MIN <= seconds < float("inf"):
+        raise typer.BadParameter(f"{given} is not in the range of 1ms or more")
+    return seconds
+
+
+TimeoutSeconds = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        parser=timeout_s,
+        metavar="DURATION",
+        help="How long to wait for an answer: 500ms, 5s, 2m; without a unit in seconds.",
+    ),
+]
 
 
 def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
@@ -85,7 +110,12 @@ class State(str, Enum):  # noqa: UP042 - the option's words, not the enum's
         return JobState[self.name]
 
 
-_STATE: Any = typer.Option("--state", case_sensitive=False, help="Jobs in this state.")
+_STATE: Any = typer.Option(
+    "--state",
+    case_sensitive=False,
+    metavar="STATE",
+    help=f"Jobs in this state: {', '.join(state.value for state in State)}.",
+)
 StateOption = Annotated[State, _STATE]
 StateIfAny = Annotated[State | None, _STATE]
 Future = Annotated[bool, typer.Option("--future", help="Pending jobs that are not due yet, instead of those that are.")]

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from pinlater.cli import tables
+from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import JobState
+from pinlater.domain.job import PROGRESS_MARK, JobState
 
 Row = Sequence[object]
 # As `pinlater.worker.envelope` writes it; importing that would load all of the worker.
@@ -48,7 +48,7 @@ def clear_screen() -> None:
 
 def warn_incomplete(reason: str = "a shard is unreachable, and its jobs are not counted") -> None:
     """Says on standard error that the answer lacks something."""
-    sys.stderr.write(f"incomplete: {reason}\n")
+    notes.write(f"incomplete: {reason}")
 
 
 def print_text(lines: Sequence[str]) -> None:
@@ -210,6 +210,13 @@ def first_line(error_type: str, error_text: str) -> str | None:
     return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None
 
 
+def status_without_progress(job: JobInfo) -> str:
+    """The custom status without the line that `JobInfo.progress` reads."""
+    lines = job.custom_status.splitlines(keepends=True)
+    shown = next((number for number, line in enumerate(lines) if line.startswith(PROGRESS_MARK)), None)
+    return job.custom_status if shown is None else "".join(lines[:shown] + lines[shown + 1 :])
+
+
 def info_json(job: JobInfo) -> dict[str, Any]:
     """All that is known of a job."""
     known = job._asdict()
@@ -218,6 +225,8 @@ def info_json(job: JobInfo) -> dict[str, Any]:
     known["task"] = task_of(job)
     known["holder"] = holder_of(job)
     known["waits"] = waits_for(job)
+    known["progress"] = job.progress or None
+    known["custom_status"] = status_without_progress(job)
     known["headers"] = dict(job.headers)
     known["attempts"] = [attempt._asdict() for attempt in job.attempts]
     return {**known, **body_json(job.body)}

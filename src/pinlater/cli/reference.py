@@ -71,7 +71,7 @@ def _names(param: Any) -> str:
 def _meaning(param: Any) -> str:
     meaning = (param.help or "").strip()
     kind = param.type_descriptor.annotation
-    if isinstance(kind, type) and issubclass(kind, Enum):
+    if isinstance(kind, type) and issubclass(kind, Enum) and not param.metavar:
         meaning += f" One of {', '.join(f'`{choice.value}`' for choice in kind)}."
     default = getattr(param.default, "value", param.default)
     if param.envvar:

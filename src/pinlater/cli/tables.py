@@ -43,6 +43,16 @@ def screen() -> Screen:
     return Screen(shutil.get_terminal_size().columns, colour)
 
 
+def error_columns() -> int | None:
+    """The width of standard error; None if it is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+    try:
+        return int(os.environ.get("COLUMNS", "")) or None
+    except ValueError:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
     """The lines of a table; one that is too wide goes on below. Without a terminal, cells with tabs between."""
     if screen.columns is None:

@@ -57,7 +57,7 @@ class Background:
                 raise ClientClosed("The client is closed; open() it, or make another one")
             if self._running is None:
                 self._running = running = _Running(self._new_engine(), self._dial, self._monotonic)
-                # A client that is dropped without `close` takes its thread and connections along.
+                # The thread and the connections of a client that is dropped without `close` end with it.
                 self._dropped = finalize(self, running.begin_to_stop)
                 self._dropped.atexit = False
             return self._running
@@ -86,7 +86,7 @@ class Background:
 
 
 class _Running:
-    """A thread that runs a loop with an engine on it, and the connections of those who need neither."""
+    """A thread that runs a loop with an engine on it, and the connections of calls that need neither."""
 
     def __init__(self, engine: Engine, dial: Dial | None, monotonic: Callable[[], float]) -> None:
         self.loop = asyncio.new_event_loop()
@@ -133,7 +133,7 @@ class _Running:
     ) -> T:
         began = time.monotonic()
         try:
-            return direct.once(call, self.engine.patience(call, deadline) or deadline, meanwhile)
+            return direct.once(call, self.engine.try_deadline(call, deadline) or deadline, meanwhile)
         except DeadlineExceeded as error:
             if time.monotonic() < deadline:
                 raise
@@ -147,7 +147,7 @@ class _Running:
             raise
 
     def _renew(self, direct: Direct) -> None:
-        direct.renew()  # at once, for who calls next
+        direct.renew()  # at once, so that the next call uses a new connection
         self._tell(self.engine.renew)
 
     def submit(

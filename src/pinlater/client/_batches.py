@@ -1,6 +1,6 @@
-"""What the batchers, async and sync, decide alike: which jobs ride together, and what a refused request says of its jobs.
+"""The decisions that both batchers, async and sync, share: which jobs share a request, and what a refused request says of its jobs.
 
-No I/O, no locks, no event loop: those are the faces' business. `F` is whichever kind of future a caller waits for.
+No I/O, no locks, no event loop: those are in the batchers. `F` is whichever kind of future a caller waits for.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pinlater.client import values
 from pinlater.client.errors import CallerError, ClientClosed, QueueNameInvalid, QueueNameTooLong, QueueNotFound
+from pinlater.domain.setting_types import check_integer
 
 # Refusals that hold for every job of a request.
 _OF_THE_QUEUE = (QueueNotFound, QueueNameInvalid, QueueNameTooLong, ClientClosed)
@@ -19,7 +20,7 @@ _OVERHEAD_BYTES = 100  # what a job takes on the wire beside its body, about
 
 
 class Placed(NamedTuple):
-    """What became of one job. `existing`: it was there already under its unique key."""
+    """The outcome of one job. `existing`: it was stored already under its unique key."""
 
     descriptor: str
     existing: bool = False
@@ -50,7 +51,7 @@ class BatchedJob(NamedTuple, Generic[F]):
 
 
 class Bounds(NamedTuple):
-    """How much rides in a request, how many requests of a queue are under way at once, how many jobs may wait."""
+    """The bounds on the size of a request, on the requests of a queue at a time, and on the waiting jobs."""
 
     jobs_max: int
     bytes_max: int
@@ -58,9 +59,11 @@ class Bounds(NamedTuple):
     waiting_max: int
 
     def check(self) -> Bounds:
-        """Raises ValueError if they make no sense."""
-        if not 1 <= self.jobs_max <= _JOBS_MAX or min(self) < 1:
-            raise ValueError(f"jobs_max must be 1 to {_JOBS_MAX}; bytes_max, in_flight_max and waiting_max at least 1")
+        """Raises TypeError or ValueError that names the bound."""
+        check_integer("jobs_max", self.jobs_max, 1, _JOBS_MAX)
+        check_integer("bytes_max", self.bytes_max, 1)
+        check_integer("in_flight_max", self.in_flight_max, 1)
+        check_integer("waiting_max", self.waiting_max, 1)
         return self
 
     def another_sender(self, senders: int, waiting: int) -> bool:
@@ -81,22 +84,22 @@ class UnsentJobs(Generic[F]):
         return queue in self._queues
 
     def add(self, queue: str, entry: BatchedJob[F]) -> int:
-        """How many wait for that queue now."""
+        """How many jobs wait for that queue now."""
         waiting = self._queues.setdefault(queue, deque())
         waiting.append(entry)
         self.count += 1
         return len(waiting)
 
     def next_batch(self, queue: str) -> list[BatchedJob[F]]:
-        """What the next request takes along; nothing if nothing waits."""
+        """The jobs of the next request; empty if no job waits."""
         waiting = self._queues.get(queue, ())
         batch: list[BatchedJob[F]] = []
-        room = self._bounds.bytes_max
-        while waiting and len(batch) < self._bounds.jobs_max and (not batch or waiting[0].size <= room):
+        bytes_left = self._bounds.bytes_max
+        while waiting and len(batch) < self._bounds.jobs_max and (not batch or waiting[0].size <= bytes_left):
             entry = waiting.popleft()
             self.count -= 1
             if self._wanted(entry.done):
-                room -= entry.size
+                bytes_left -= entry.size
                 batch.append(entry)
         if not waiting:
             self._queues.pop(queue, None)
@@ -116,7 +119,7 @@ def halves(batch: list[BatchedJob[F]], error: Exception, *, unsent: bool = False
 
 
 def settle(batch: list[BatchedJob[F]], outcome: values.Enqueued | BaseException) -> None:
-    """Tells those who still wait."""
+    """Gives the outcome to every entry whose caller still waits."""
     if isinstance(outcome, BaseException):
         for entry in batch:
             if not entry.done.done():

@@ -16,9 +16,10 @@ from pinlater.client import _parsing, values
 from pinlater.client._bodies import body_of, check_type
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
-from pinlater.client.errors import InvalidArgument
+from pinlater.client.errors import InvalidArgument, PinLaterError, QueueNotFound
+from pinlater.domain.errors import adding
 from pinlater.domain.job import PROGRESS_MARK, JobState
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.queue import QUEUE_NAME_RULE, QueueConfig, is_queue_name
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
@@ -68,8 +69,20 @@ class ClientCall(NamedTuple, Generic[T]):
         if self.made_for:
             return self.made_for
         name = _CLIENT_NAMES.get(self.method) or _CAPITAL.sub(lambda found: "_" + found[0].lower(), self.method)
+        return on_queue(name, self._queue or "")
+
+    @property
+    def _queue(self) -> str | None:
+        """None if the call names no queue, or several."""
         first = self.args[0] if self.args else None
-        return on_queue(name, first if isinstance(first, str) else getattr(first, "queueName", ""))
+        return first if isinstance(first, str) else getattr(first, "queueName", None)
+
+    def explained(self, error: PinLaterError) -> PinLaterError:
+        """The server's error, with the rule for names if no queue can be called so: servers answer only that there is none."""
+        queue = self._queue
+        if isinstance(error, QueueNotFound) and queue is not None and not is_queue_name(queue):
+            return adding(error, f"; {QUEUE_NAME_RULE}")
+        return error
 
     def as_repeat(self) -> ClientCall[T]:
         """The same enqueue, said to be a resend."""

@@ -71,10 +71,6 @@ class ClientConnection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._lost is None and not self._retired
 
-    @property
-    def in_flight(self) -> int:
-        return len(self._waiting)
-
     async def call(self, method: str, source: str, args: tuple[Any, ...]) -> Any:
         """Sends a call and waits for its answer. Raises the server's error, or ConnectionLost. Cancel it to give up."""
         if not self._writable.is_set():

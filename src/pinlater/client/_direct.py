@@ -1,6 +1,6 @@
 """Calls in the caller's own thread, over blocking connections: how a sync client makes all calls but long polls.
 
-One try of one call; what follows a failure is the engine's. Must never hand an answer to the wrong call: a connection on which a
+Makes one try of one call; the engine handles a failure. Must never hand an answer to the wrong call: a connection on which a
 call was given up is closed. Weakness: threads that call at the same time hold a connection each; beyond a bound they are sent to
 the engine, whose connections they share.
 """
@@ -75,7 +75,7 @@ class DirectConnection:
     ) -> Any:
         """The answer, an exception if that is what came. Raises ConnectionLost, and TimeoutError at `until`.
 
-        `meanwhile` is called between the two.
+        `meanwhile` is called once the request is sent.
         """
         self._sequence = self._sequence % _SEQUENCE_MAX + 1
         frame = encode_request(method, self._sequence, source, args)
@@ -120,7 +120,7 @@ class DirectConnection:
 
 
 class AllTaken(Exception):
-    """As many threads call as there may be connections."""
+    """Every connection that there may be is taken by another thread's call."""
 
 
 class Direct:
@@ -142,7 +142,7 @@ class Direct:
     def once(self, call: ClientCall[T], until: float, meanwhile: Callable[[], None] | None = None) -> T:
         """The call's value. Raises what the server said, ServerUnreachable, ConnectionLost, DeadlineExceeded, and AllTaken.
 
-        `meanwhile` is called while the server is at it.
+        `meanwhile` is called once the request is sent, while the server works on it.
         """
         line = self._take(until)
         good = False
@@ -160,6 +160,9 @@ class Direct:
             good = not (was_refused(error) or is_lost(error))
             if not good:
                 self._servers.failed(line.address)
+            explained = call.explained(error)
+            if explained is not error:
+                raise explained from None
             raise
         finally:
             self._give_back(line, good=good)
@@ -231,7 +234,7 @@ class Direct:
         line.close()
 
     def renew(self) -> None:
-        """Makes no new call over any connection of now: one of them does not answer, and who knows about the others."""
+        """Makes no new call over any connection that is open now: one of them does not answer, and the others may be broken, too."""
         with self._lock:
             self._renewals += 1
             idle, self._idle = self._idle, []

@@ -47,7 +47,7 @@ T = TypeVar("T")
 _SUSPICIOUS_S = 0.5
 _NAMED_MAX = 5
 _log = logging.getLogger("pinlater.client")
-# Errors that say of the try that got them that nothing was done, and nothing of earlier ones.
+# Errors that prove that their own try did nothing, but prove nothing of earlier tries.
 _OF_ITS_OWN_TRY = (TooManyWaiting, RequestTooOld, ClientClosed)
 
 
@@ -60,7 +60,7 @@ def _nothing() -> None: ...
 
 
 class _Tries:
-    """What became of one call's tries so far."""
+    """The outcomes of one call's tries so far."""
 
     __slots__ = ("counted", "failures", "lost", "unsent")
 
@@ -97,7 +97,7 @@ class LongPolls:
             connection.hang_up()
 
     def unread(self) -> list[Any]:
-        """What they would return, had the event loop got to their answers. From another thread, while the loop is blocked."""
+        """The answers that have arrived but that the event loop has not read yet. From another thread, while the loop is blocked."""
         answers = [(call, connection.unread()) for connection, call in list(self._under_way.items())]
         return [call.read(answer) for call, answer in answers if answer is not None]
 
@@ -121,7 +121,7 @@ class Engine:
     ) -> None:
         """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread."""
         self.name = name
-        self.renewed: Callable[[], None] = _nothing  # called when connections of now are given up
+        self.renewed: Callable[[], None] = _nothing  # called when the open connections are given up
         self._timeout_s = timeout_s
         self._retries = retries
         self._wait_for_servers = wait_for_servers and retries > 0
@@ -147,7 +147,7 @@ class Engine:
         await self._pool.close()
 
     def renew(self) -> None:
-        """Makes no new call over connections of now."""
+        """Makes no new call over connections that are open now."""
         self._pool.renew()
         self.renewed()
 
@@ -183,7 +183,7 @@ class Engine:
             raise self.too_late(call) from error
 
     def _not_sent(self, call: ClientCall[T], last: PinLaterError) -> PinLaterError:
-        """What a call raises that found no server until its deadline. `last`: how its last try ended."""
+        """The error of a call that reached no server before its deadline. `last`: the error of its last try."""
         if not isinstance(last, ServerUnreachable):
             return copy(last)
         addresses = self._source.addresses()
@@ -197,7 +197,7 @@ class Engine:
         return self._timeout_s + call.wait_ms / 1000
 
     def too_late(self, call: ClientCall[T]) -> DeadlineExceeded:
-        """What a call raises that was not answered in time."""
+        """The error of a call without an answer in time."""
         return DeadlineExceeded(f"No answer to {call.shown} within {self._seconds(call):g} s")
 
     def gives_up(self, call: ClientCall[T], error: PinLaterError) -> bool:
@@ -225,8 +225,8 @@ class Engine:
                 if lost is not None and (self._loop_time() >= repeats_end or not await self._honours_keys()):
                     raise lost
                 if lost is None:
-                    return await self._once(call, self.patience(call, deadline), polls, tries)
-                return await self._once(call, self._patience_for_repeat(call, deadline, tries.counted), polls, tries)
+                    return await self._once(call, self.try_deadline(call, deadline), polls, tries)
+                return await self._once(call, self._repeat_deadline(call, deadline, tries.counted), polls, tries)
             except PinLaterError as error:
                 unsent, lost = is_unsent(error), tries.lost
                 tries.failures += 1
@@ -245,7 +245,7 @@ class Engine:
                 others = len(self._source.addresses()) > 1
                 await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
 
-    async def _once(self, call: ClientCall[T], patient_until: float | None, polls: LongPolls, tries: _Tries) -> T:
+    async def _once(self, call: ClientCall[T], give_up_at_s: float | None, polls: LongPolls, tries: _Tries) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
                 tries.unsent = None
@@ -255,7 +255,7 @@ class Engine:
         tries.unsent = None
         began = self._loop_time()
         try:
-            async with asyncio.timeout_at(patient_until) as patience:
+            async with asyncio.timeout_at(give_up_at_s) as limit:
                 answer = await self._ask(connection, call)
         except asyncio.CancelledError:
             connection.retire()
@@ -263,7 +263,7 @@ class Engine:
                 self.renew()
             raise
         except TimeoutError:
-            if not patience.expired():
+            if not limit.expired():
                 raise
             connection.retire()
             self.servers.failed(connection.address)
@@ -272,15 +272,15 @@ class Engine:
             self.learn(connection)
         return answer
 
-    def patience(self, call: ClientCall[T], deadline: float) -> float | None:
-        """If another server could still be asked, this one gets half of the time that is left. From any thread."""
+    def try_deadline(self, call: ClientCall[T], deadline: float) -> float | None:
+        """When to give this try up: halfway to the deadline if another server can be asked then, else None. From any thread."""
         if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
             return None
         now = self._loop_time()
         end = deadline if call.resend is Resend.SAFE else min(deadline, self._repeats_end(call, deadline))
         return give_up_at(now, end) if now < end else None
 
-    def _patience_for_repeat(self, call: ClientCall[T], deadline: float, failures: int) -> float:
+    def _repeat_deadline(self, call: ClientCall[T], deadline: float, failures: int) -> float:
         """A repeat that can't be sent in time must not be sent later, so it has no longer than repeats may be made."""
         end = min(deadline, self._repeats_end(call, deadline))
         if failures >= self._retries or len(self._source.addresses()) < 2:
@@ -299,6 +299,9 @@ class Engine:
                 self.servers.failed(connection.address)
             elif is_lost(error):
                 self.servers.failed(connection.address)
+            explained = call.explained(error)
+            if explained is not error:
+                raise explained from None
             raise
         self.servers.worked(connection.address)
         return answer

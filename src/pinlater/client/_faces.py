@@ -26,6 +26,7 @@ from pinlater.client._engine import Engine, LongPolls
 from pinlater.client._servers import ServerAddress, server_source, servers_by_default
 from pinlater.client.errors import ClientClosed
 from pinlater.domain.clock import Clock, SystemClock
+from pinlater.domain.setting_types import check_integer, check_yes_or_no
 
 T = TypeVar("T")
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -53,10 +54,14 @@ class Face:
         clock: Clock | None = None,
         connect: Connect | None = None,
     ) -> None:
-        if timeout_ms < 1 or connect_timeout_ms < 1 or connections < 1 or retries < 0:
-            raise ValueError(
-                "timeout_ms, connect_timeout_ms and connections must be at least 1, and retries at least 0"
-            )
+        check_integer("timeout_ms", timeout_ms, 1)
+        check_integer("connect_timeout_ms", connect_timeout_ms, 1)
+        check_integer("connections", connections, 1)
+        check_integer("retries", retries, 0)
+        check_yes_or_no("wait_for_servers", wait_for_servers)
+        check_yes_or_no("request_keys", request_keys)
+        if not isinstance(source, str | None):
+            raise TypeError(f"source must be a text, not {type(source).__name__}")
         self._clock = clock or SystemClock()
         given = servers or servers_by_default()
         self._servers = server_source(given, self._clock.monotonic)

@@ -1,4 +1,4 @@
-"""Many enqueues of many tasks in few requests: whatever comes while a request is under way rides in the next.
+"""Many enqueues of many tasks in few requests: jobs that come while a request is under way go into the next one.
 
 No timer: a lone job goes out at once, and batches grow with the load. A job that can't be sent, or that the server refuses, must harm
 no other: what no request could carry is refused as it is handed in, and a refused batch is sent once more in halves, each under a key of
@@ -102,7 +102,7 @@ class AsyncEnqueueBatcher:
         parts: list[list[_Entry]] = []
         try:
             call = self._client.enqueue_call(queue, [entry.job for entry in batch])
-        except Exception as error:  # noqa: BLE001 - of a job that has changed since it was handed in: for who waits for it
+        except Exception as error:  # noqa: BLE001 - a job may have changed since it was handed in: its caller gets the error
             refused: Exception = error
             parts = halves(batch, error, unsent=True)
         else:

@@ -1,8 +1,8 @@
 """What a call can raise, by code and by whose fault it was: the classes of `pinlater.domain.errors` that a client can get.
 
-`CallerError`: the request can't be carried out as it is, so sending it again won't help. `WorldError`: a network, a server or a
-store failed or is busy, and the same call may succeed later (`retryable` says so). Everything derives from `PinLaterError`.
-An answer with a code that this client doesn't know becomes the plain class of its side; `detail` keeps the server's own word.
+A `CallerError` is a mistake in the request, a `WorldError` a failure of a network, a server or a store; both derive from
+`PinLaterError`, whose `retryable` says whether the same call may succeed later. An answer with a code that this client doesn't know becomes
+the plain class of its side; `detail` keeps the server's own word.
 """
 
 from __future__ import annotations

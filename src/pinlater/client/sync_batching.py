@@ -1,4 +1,4 @@
-"""`batching` for plain code: what many threads enqueue, or one thread hands in without waiting, rides in few requests.
+"""`batching` for plain code: jobs that many threads enqueue, or that one thread hands in without waiting, share few requests.
 
 It has no thread of its own: the answer to a request, in the client's thread, sends the next. Jobs handed in are never dropped in
 silence: leaving the batcher waits for them, and so does the process's end, a child's of multiprocessing as well, but for one that is
@@ -50,9 +50,9 @@ class EnqueueBatcher:
         self._flush_at_the_end()
 
     def _begin(self) -> None:
-        """With nothing in hand; in a forked child too, where what waits is the parent's to send."""
+        """Starts without jobs; also in a forked child, since the parent sends the jobs that wait in it."""
         self._is_flushed_at_the_end = False
-        self._room = threading.Condition()
+        self._changed = threading.Condition()
         self._waiting: UnsentJobs[Future[Placed]] = UnsentJobs(self._bounds, _begins)
         self._senders: dict[str, set[_Sender]] = {}
         self._open: set[Future[Placed]] = set()
@@ -90,8 +90,8 @@ class EnqueueBatcher:
         done: Future[Placed] = Future()
         sender: _Sender | None = None
         try:
-            with self._room:
-                self._wait_for_room()
+            with self._changed:
+                self._wait_for_space()
                 self._open.add(done)
                 done.add_done_callback(self._open.discard)
                 waiting = self._waiting.add(queue, BatchedJob(job, done))
@@ -102,36 +102,38 @@ class EnqueueBatcher:
                     sender.batch = self._next_batch(queue)
             if sender is not None:
                 self._send(sender)
-        except BaseException as error:  # Ctrl-C, say: others whose jobs ride along must not wait for ever
+        except (
+            BaseException
+        ) as error:  # Ctrl-C, for example: callers whose jobs share the request must not wait for ever
             if sender is not None:
                 self._give_up(sender, error)
             raise
         return done
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_space(self) -> None:
         while self._waiting.count >= self._bounds.waiting_max and not self._closed:
             if _on_a_loop():
                 raise TooManyWaiting(f"{self._waiting.count} jobs wait to be enqueued already")
-            self._room.wait()
+            self._changed.wait()
         if self._closed:
             raise ClientClosed("The batcher is closed")
 
     def flush(self) -> None:
         """Returns when all that was handed in before is stored or refused."""
-        with self._room:
+        with self._changed:
             before = list(self._open)
         concurrent.futures.wait(before)
 
     def close(self) -> None:
-        """`flush`, and nothing more is taken. May be called twice."""
-        with self._room:
+        """Calls `flush`, and refuses further jobs. May be called twice."""
+        with self._changed:
             self._closed = True
-            self._room.notify_all()
+            self._changed.notify_all()
         self.flush()
 
     def _next_batch(self, queue: str) -> list[BatchedJob[Future[Placed]]]:
         batch = self._waiting.next_batch(queue)
-        self._room.notify_all()
+        self._changed.notify_all()
         return batch
 
     # --- in the caller's thread for the first request, then in the client's -------------------------------------------------
@@ -140,7 +142,7 @@ class EnqueueBatcher:
             try:
                 call = self._client.enqueue_call(sender.queue, [entry.job for entry in sender.batch])
                 answer = self._client.submit(call)
-            except Exception as error:  # noqa: BLE001 - a closed client's, or of a job that has changed: for those who wait
+            except Exception as error:  # noqa: BLE001 - the client is closed or a job has changed: the callers get it
                 self._refused(sender, error, unsent=True)
             else:
                 answer.add_done_callback(partial(self._answered, sender))
@@ -149,7 +151,7 @@ class EnqueueBatcher:
     def _answered(self, sender: _Sender, answer: Future[values.Enqueued]) -> None:
         try:
             outcome = answer.result()
-        except Exception as error:  # noqa: BLE001 - for those who wait
+        except Exception as error:  # noqa: BLE001 - the callers get it
             self._refused(sender, error)
         except CancelledError:
             self._refused(sender, ConnectionLost("The request was given up before its answer came"))
@@ -170,7 +172,7 @@ class EnqueueBatcher:
         if sender.rest:
             sender.batch = sender.rest.pop()
             return
-        with self._room:
+        with self._changed:
             senders = self._senders.get(sender.queue, set())
             sender.batch = self._next_batch(sender.queue) if sender in senders else []
             if not sender.batch:
@@ -183,7 +185,7 @@ class EnqueueBatcher:
         unknown = ConnectionLost("Interrupted while it was sent: it may be stored or not")
         unknown.__cause__ = error
         another = _Sender(sender.queue)
-        with self._room:
+        with self._changed:
             senders = self._senders.setdefault(sender.queue, set())
             senders.discard(sender)
             senders.add(another)

@@ -1,10 +1,7 @@
 """What goes into a client's calls and what comes out: plain frozen values that know no Thrift.
 
-Most are the service's own (`domain.calls`). Those defined here are what a client makes of the wire's answers: by descriptor if the
-service has ids, and with a default for what an original server does not say.
-
-Times are integer milliseconds since the epoch, durations integer milliseconds, bodies bytes. None means: not said, so that the
-queue's or the server's default holds.
+Most are the service's own (`domain.calls`, which gives the units and the meaning of None). Those defined here are what a client makes
+of the wire's answers: by descriptor if the service has ids, and with a default for what an original server does not say.
 """
 
 from __future__ import annotations

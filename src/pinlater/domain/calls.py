@@ -181,7 +181,7 @@ class ClusterStatus(NamedTuple):
 
 
 class ServerInfo(NamedTuple):
-    """What a client may want to know before it talks. `now_ms` is the server's clock."""
+    """The server's version, features and limits, for a client to read before its first call. `now_ms` is the server's clock."""
 
     version: str
     features: Sequence[str]

@@ -21,7 +21,7 @@ class Clock(Protocol):
 class SystemClock:
     """Wall time at the start, carried on by the monotonic clock, so that a jump of the wall clock moves no claim.
 
-    Weakness: a machine that slept, or whose clock is corrected later, stays off by that much until the server restarts;
+    Weakness: the time of a machine that was suspended, or whose clock is corrected later, stays off by that much until the server restarts;
     `drift_ms` says by how much, and the maintenance runner logs it.
     """
 
@@ -48,7 +48,7 @@ def thread_cpu_s() -> float:
 
 
 class WallClock(SystemClock):
-    """Wall time as it is now, wherever it is set: for those who say when something is to happen, and whose process may live for months.
+    """Wall time as it is now, even after a change of the clock: for processes that run for months and plan by calendar time.
 
     Weakness: it jumps; nothing may measure with its `now_ms`.
     """

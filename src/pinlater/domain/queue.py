@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
 
 QUEUE_NAME_CHARS_MAX = 64
+QUEUE_NAME_RULE = f"a queue's name is 1 to {QUEUE_NAME_CHARS_MAX} ASCII letters, digits and underscores"
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 
 
@@ -20,6 +21,11 @@ def check_queue_name(name: str) -> str:
     if len(name) > QUEUE_NAME_CHARS_MAX:
         raise QueueNameTooLong.of(name, QUEUE_NAME_CHARS_MAX)
     return name
+
+
+def is_queue_name(name: str) -> bool:
+    """Whether a queue may be called so."""
+    return len(name) <= QUEUE_NAME_CHARS_MAX and _NAME.fullmatch(name) is not None
 
 
 class QueueConfig(NamedTuple):

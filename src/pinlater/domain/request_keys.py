@@ -1,4 +1,4 @@
-"""How long request keys tell a repeated enqueue from a new one, and what follows for those who carry one out or repeat it.
+"""How long request keys tell a repeated enqueue from a new one, and how late a client may repeat, and a server begin, an enqueue.
 
 A store remembers a key for `REQUEST_KEY_KEPT_MS` after it has carried the enqueue out. An enqueue that is carried out later than that
 after its repeat (or the other way round) is stored twice. So each side stays within a share of that time: a client sends no repeat

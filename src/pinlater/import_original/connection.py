@@ -50,7 +50,7 @@ class OldConnection:
             self._raw.close()
 
     async def quit(self) -> None:
-        """Ends the connection politely."""
+        """Tells the database that the connection ends, and closes it."""
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._raw.ensure_closed(), 1)
 

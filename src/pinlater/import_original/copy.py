@@ -1,10 +1,10 @@
-"""Copies waiting jobs of an original PinLater into a running server, each of them once however often it is begun anew.
+"""Copies waiting jobs of an original PinLater into a running server, each of them once, even if the copy is started again.
 
-What makes it exact is kept by the new server and nowhere else: every job carries a unique key of scope TIME, made of where it comes
-from. A job that is offered again, after a crash or a lost answer or in a second run, is answered with the one that is there, also
-when that has long been done. So there is no state to lose: a run always begins at the beginning.
+The new server alone keeps the state: every job has a unique key of scope TIME, made of its place in the original. If a job is sent
+again, after a crash or a lost answer or in a second run, the server answers with the stored job, even if that finished long ago.
+So a run always begins at the beginning.
 
-Weakness: a run that goes on after a crash sends again what is there already; and after `remember_ms` a job would be new.
+Weakness: a run after a crash sends jobs again that are stored already; and after `remember_ms` a job counts as new.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CopyPlan(NamedTuple):
 
 @dataclass
 class CopyCounts:
-    """What became of one queue's jobs of one priority. `found` are those wanted; `left` the others, by their state."""
+    """Counts of one queue's jobs of one priority. `found`: the jobs to copy; `left`: the others, by their state."""
 
     found: int = 0
     copied: int = 0
@@ -76,7 +76,7 @@ class Copy:
         self.counts: dict[tuple[str, int], CopyCounts] = {}
 
     async def run(self, originals: Sequence[Original]) -> None:
-        """Copies table after table. Raises `SourceFailed`, and the client's errors; what was copied until then stays."""
+        """Copies table after table. Raises `SourceFailed` and the client's errors; jobs copied until then stay."""
         info = None if self._client is None else await _ask_who_it_is(self._client)
         found = [(original, table) for original in originals for table in await original.tables()]
         wanted = self._plan.queues
@@ -113,7 +113,7 @@ class Copy:
         self._told([Imported(old, new) for old, new in zip(names, stored.descriptors, strict=True)])
 
     def _job(self, table: Table, old: OldJob) -> Job:
-        """An enqueue says one number of attempts: those that are left. When it was made is in the key, as ids may be used again."""
+        """The job to enqueue, with its remaining attempts. Its key contains its creation time, as the original may reuse ids."""
         name = f"original:{self._plan.origin}:{table.descriptor(old.local_id)}:{old.created_at_s}"
         return Job(
             old.body,
@@ -125,7 +125,7 @@ class Copy:
         )
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
-        """Again and again while it fails in a way that passes, for as long as the plan says. Only for what may be done twice."""
+        """Repeats `action` while its error is temporary, for at most `retry_for_s`. Only for an action that may take effect twice."""
         started, pause_s = self._monotonic(), _PAUSE_S
         while True:
             try:
@@ -158,7 +158,7 @@ def _check_queues(wanted: Sequence[str], there: set[str]) -> None:
 
 
 def _check_jobs(table: Table, jobs: Sequence[OldJob], info: ServerInfo) -> None:
-    """What the new server would refuse, said with the setting that helps."""
+    """Raises for jobs that the new server would refuse, with the setting that helps."""
     if jobs and table.priority > info.priority_levels:
         raise CallerError(
             f"{table.name} has priority {table.priority}, but the server's lowest is {info.priority_levels}: "
@@ -173,7 +173,7 @@ def _check_jobs(table: Table, jobs: Sequence[OldJob], info: ServerInfo) -> None:
 
 
 def _batches(jobs: Sequence[OldJob], info: ServerInfo) -> Iterator[list[OldJob]]:
-    """In requests that the server takes, by number and by bytes."""
+    """The jobs in batches, each within the server's limits on jobs and bytes per request."""
     jobs_max = min(_JOBS_PER_REQUEST, info.max_jobs_per_request)
     bytes_max = min(_BYTES_PER_REQUEST, info.max_frame_bytes // 2)
     batch: list[OldJob] = []

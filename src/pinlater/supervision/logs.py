@@ -37,7 +37,7 @@ def setup(
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name(_HANDLER_NAME)
-    handler.addFilter(RepeatedWarnings("opentelemetry"))
+    count_repeats(handler)
     if process_number is not None:
         handler.addFilter(partial(_mark, process_number))
     as_text = format == "text" or (format == "auto" and handler.stream.isatty())
@@ -48,6 +48,17 @@ def setup(
     root.addHandler(handler)
     logging.getLogger("pinlater").setLevel(level.upper())
     return handler
+
+
+def count_repeats(handler: logging.Handler) -> None:
+    """Lets the handler show a warning that says the same again once a minute at most; OpenTelemetry's also if its values differ."""
+    handler.addFilter(RepeatedWarnings("pinlater", _shown))
+    handler.addFilter(RepeatedWarnings("opentelemetry", lambda record: str(record.msg)))
+
+
+def _shown(record: logging.LogRecord) -> str:
+    """What the line of a record says."""
+    return repr((_showable(record.getMessage()), list(fields(record))))
 
 
 def _mark(number: int, record: logging.LogRecord) -> bool:

@@ -54,27 +54,27 @@ class ProcessSlot(ABC, Generic[A]):
 
     @property
     def process_id(self) -> int | None:
-        """Of the running process."""
+        """The id of the running process; None if there is none."""
         return None if self._process is None else self._process.pid
 
     # --- what subclasses know ---------------------------------------------------------------------------------------------
     @abstractmethod
     def _channel_option(self, descriptor: int) -> str:
-        """The value of the option `--line`: how the process finds its end of the channel."""
+        """The value of the option `--control-channel`: how the process finds its end of the channel."""
 
     @abstractmethod
     def _received(self, body: bytes) -> None:
-        """A message came."""
+        """Handles a message of the process."""
 
     @abstractmethod
     def _next_start(self, code: int, lived_s: float, crashes: int, spread: float) -> Next | None:
         """When to start the next process; None to give up."""
 
     def _started(self) -> None:
-        """A process was started."""
+        """Called when a process was started."""
 
     def _ended(self) -> None:
-        """Its process has ended."""
+        """Called when the process has ended."""
 
     # --- keeping a process running ----------------------------------------------------------------------------------------
     async def keep(self) -> int | None:
@@ -134,7 +134,7 @@ class ProcessSlot(ABC, Generic[A]):
             unstarted.callback(ours.close)
             end = theirs.fileno()
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, "--line", self._channel_option(end),
+                *self._command, "--control-channel", self._channel_option(end),
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=(end,), process_group=0,
             )  # fmt: skip
             unstarted.pop_all()

@@ -1,45 +1,80 @@
-"""Shows a library's warning once, then counts it.
+"""Shows a warning once, then counts its repeats.
 
-OpenTelemetry warns of each malformed `tracestate` of a job, so one wrong producer could fill the log.
+A status page asks for statistics every second, and one wrong client connects again and again: each would fill the log with the same line.
+OpenTelemetry warns of each malformed `tracestate` of a job.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from threading import Lock
 
 _EVERY_S = 60.0
 _KINDS_MAX = 100
 
 
+class _Kind:
+    """Equal warnings. `shown_at_s` is None if the next one must be shown."""
+
+    __slots__ = ("left_out", "shown_at_s")
+
+    def __init__(self) -> None:
+        self.shown_at_s: float | None = None
+        self.left_out = 0
+
+
 class RepeatedWarnings(logging.Filter):
     """For a handler. Of equal warnings of `library` it passes the first one, then one a minute at most, with the number that it left out
-    before as the field `repeated`. Warnings are equal if their texts are, before values are put in.
+    before as the field `repeated`. Warnings are equal if they have the same logger and `content`.
 
+    It passes all warnings that name a job, and all lines of other levels. After such a line at info or above, it passes the next warning
+    of that logger: the line may have said that the state is over.
     Weakness: what came after the last line that it passed is never counted in the log.
     """
 
-    def __init__(self, library: str) -> None:
+    def __init__(self, library: str, content: Callable[[logging.LogRecord], str]) -> None:
         super().__init__()
         self._library = library
-        self._shown_at_s: dict[tuple[str, str], float] = {}
-        self._left_out: dict[tuple[str, str], int] = {}
+        self._content = content
+        self._kinds: dict[tuple[str, str], _Kind] = {}  # those shown longest ago first
+        self._loggers: set[str] = set()  # the loggers of the kinds, and perhaps others
+        self._lock = Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno > logging.WARNING or not self._is_of_the_library(record.name):
+        if record.levelno != logging.WARNING:
+            if record.name in self._loggers and record.levelno >= logging.INFO:
+                self._show_next(record.name)
             return True
-        kind = (record.name, str(record.msg))
-        shown_at_s = self._shown_at_s.get(kind)
-        if shown_at_s is not None and 0 <= record.created - shown_at_s < _EVERY_S:
-            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+        if hasattr(record, "job") or not self._is_of_the_library(record.name):
+            return True
+        with self._lock:
+            return self._passes(record)
+
+    def _passes(self, record: logging.LogRecord) -> bool:
+        key = (record.name, self._content(record))
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = _Kind()
+        elif kind.shown_at_s is not None and 0 <= record.created - kind.shown_at_s < _EVERY_S:
+            kind.left_out += 1
             return False
-        if shown_at_s is None and len(self._shown_at_s) >= _KINDS_MAX:
-            self._shown_at_s.clear()
-            self._left_out.clear()
-        self._shown_at_s[kind] = record.created
-        left_out = self._left_out.pop(kind, 0)
-        if left_out:
-            record.repeated = left_out
+        if kind.left_out:
+            record.repeated = kind.left_out
+        kind.shown_at_s, kind.left_out = record.created, 0
+        self._kinds.pop(key, None)
+        if len(self._kinds) >= _KINDS_MAX:
+            del self._kinds[next(iter(self._kinds))]
+            self._loggers = {name for name, _ in self._kinds}
+        self._kinds[key] = kind
+        self._loggers.add(record.name)
         return True
+
+    def _show_next(self, logger: str) -> None:
+        with self._lock:
+            for (name, _), kind in self._kinds.items():
+                if name == logger:
+                    kind.shown_at_s = None
 
     def _is_of_the_library(self, logger: str) -> bool:
         return logger == self._library or logger.startswith(f"{self._library}.")

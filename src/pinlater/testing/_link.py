@@ -71,7 +71,7 @@ class InProcessLink:
     async def _reply(self, answering: asyncio.Future[bytes], caller: _Caller) -> bytes:
         self._under_way.add(answering)
         try:
-            # Waited for, not awaited: who cancels the answer (`abort`, the service's end) must not seem to cancel the caller.
+            # Waited for, not awaited: code that cancels the answer (`abort`, the service's end) must not seem to cancel the caller.
             await asyncio.wait([answering])
         except asyncio.CancelledError:
             caller.gone = True

@@ -12,9 +12,9 @@ from random import Random
 
 from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
-from pinlater.server.core import Core
+from pinlater.server.main.core import Core
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.sharding.reload import DesiredShard, open_shards
+from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
@@ -51,8 +51,8 @@ class MemoryServer:
     async def open(self) -> None:
         """Opens the store and creates the parts of the server."""
         random = Random(1)  # noqa: S311 - the same in each run, and guards nothing
-        shards = await open_shards([DesiredShard("1", MemoryShard)], self._clock, random, self._settings.sharding)
-        self._core = core = Core(shards, self._settings, Metrics())
+        shards = [DesiredShard("1", MemoryShard)]
+        self._core = core = await Core.open(shards, self._settings, Metrics(), self._clock, random)
         self.answering = Answering(
             core.service, self._settings.thrift, core.metrics, self._clock, handlers=self._handlers
         )

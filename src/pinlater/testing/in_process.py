@@ -6,8 +6,8 @@
         await service.run_until_idle(worker)         # the worker's tasks run, on the test's event loop
         service.clock.advance(hours=1)               # delays, retries, expiry, claims, cron
 
-It is the server's own operations on the memory store, behind the real codec; only listeners and sockets are missing. Weakness: a clock
-that is turned jumps over the moments between; `run_for` stops at those at which something is due.
+It consists of the server's own operations on the memory store, behind the real codec; only listeners and sockets are missing.
+Weakness: a clock that is turned skips the moments in between; `run_for` stops at those at which something is due.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class InProcessService:
         return AsyncClient(str(ADDRESS), source=source, clock=self.clock, connect=self._connect)
 
     def close(self) -> None:
-        """Ends it, with all its jobs. May be called twice."""
+        """Stops the service, and drops all its jobs. May be called twice."""
         if self._connect.closed:
             return
         self._connect.closed = True
@@ -116,7 +116,8 @@ class InProcessService:
     # --- running ----------------------------------------------------------------------------------------------------------
     @contextmanager
     def serving(self, *workers: Worker) -> Iterator[Self]:
-        """In `with service.serving(worker):` the worker's tasks enqueue here, from wherever, by this clock. Makes the workers' queues."""
+        """Within `with service.serving(worker):` the worker's tasks enqueue in this service and use its clock, in any thread. Creates the
+        workers' queues."""
         with ExitStack() as stack:
             for worker in workers:
                 for queue in worker.queues:
@@ -144,10 +145,10 @@ class InProcessService:
         processes: bool = False,
         jobs_max: int = 10_000,
     ) -> list[Ran]:
-        """Runs what is due, and what that enqueues for now, on this event loop; returns the attempts in the order of their ends.
+        """Runs all due jobs, and the due jobs that these enqueue, on this event loop; returns the attempts in the order of their ends.
 
-        By `workers`, or else by those that are being served. One job at a time unless `concurrency` says more. What is due later waits
-        until the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
+        `workers` run them, or else the workers of `serving`. One job at a time unless `concurrency` says more. Later jobs wait until
+        the clock is turned. Cron entries of `queues` fire for the time since these last ran (at first: since the service began),
         as if the worker had been there; more than ten thousand firings of one are a ValueError. Tasks that ask for a process run in
         a thread, where they see what the test has put in place, unless `processes` says so. The first error of a task is raised when
         all is done, but for `raise_errors=False`; `failures` has them all. `Retry` and `Snooze` are planned and are not raised; `Reject`
@@ -205,8 +206,8 @@ class InProcessService:
         processes: bool = False,
         jobs_max: int = 10_000,
     ) -> list[Ran]:
-        """Lets that much time pass with the workers at work, or those that are being served: the clock stops wherever something is due,
-        and they run until idle there.
+        """Turns the clock forward by that much, step by step: at each moment at which something is due, `workers` (or else those of
+        `serving`) run until idle.
 
         The other arguments are those of `run_until_idle`; `jobs_max` holds for all attempts together. Jobs of other queues than `queues`
         wait, and their cron entries fire when they run next. An error that is raised leaves the clock where it happened.
@@ -257,7 +258,7 @@ class InProcessService:
 
     @property
     def failures(self) -> list[Ran]:
-        """Those that failed."""
+        """The attempts that failed, of all runs so far."""
         return [one for one in self._ran if one.failed]
 
     def enqueued(self, task: Task[P, Any]) -> list[EnqueuedCall]:
@@ -284,7 +285,7 @@ class InProcessService:
         self._record.clear()
 
     def jobs(self, queue: str, state: JobState | None = None) -> list[JobInfo]:
-        """The queue's jobs as they are now, with their bodies, in the order in which they were enqueued; of one state if that is said."""
+        """The queue's jobs as they are now, with their bodies, in the order of their enqueues; only those in `state` if it is given."""
         found: list[JobInfo] = []
         for one in JobState if state is None else (state,):
             for future in (False, True) if one is JobState.PENDING else (False,):

@@ -1,7 +1,7 @@
 """Fixtures for pytest. Ask for them by one line in the top `conftest.py`: `pytest_plugins = ["pinlater.testing.plugin"]`.
 
-They don't offer themselves through an entry point: who runs PinLater in production has it installed, and would then load this, and
-have pytest rewrite every module of PinLater, in each run of any tests.
+They are not an entry point: PinLater is installed where it runs in production, and pytest would then load this module, and rewrite
+every module of PinLater, in each run of any tests.
 
 While it is loaded, clients connect to an `InProcessService` or a `RealServer` of the test run, and to no other server: a test that forgot
 to redirect its worker would else enqueue in production. A test marked `pinlater_real_server` may connect to any.

@@ -64,3 +64,19 @@ class MessagePackCodec(_MsgspecCodec):
 
     def __init__(self) -> None:
         super().__init__("application/msgpack", msgspec.msgpack.Encoder, msgspec.msgpack.Decoder)
+
+
+CARRIED = "write a type of JSON, a date, a UUID, an enum, a dataclass, a msgspec struct or a pydantic model, or give the task a codec"
+
+
+def cant_carry(codec: Codec, kind: Any) -> bool:
+    """Whether a codec of this module can decode no value of a class, so that each job with one would fail. False if that is not certain:
+    for codecs of users, for types that are no class, and for `object`."""
+    if type(codec) not in (JsonCodec, MessagePackCodec) or not isinstance(kind, type) or kind is object:
+        return False
+    if hasattr(kind, "model_validate"):
+        return False
+    try:
+        return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+    except Exception:  # noqa: BLE001 - such a type is refused or accepted elsewhere
+        return False

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pinlater.client._servers import check_servers
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.errors import PriorityNotSupported
 from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.durations import duration_text
-from pinlater.domain.errors import QueueNameInvalid, QueueNameTooLong
-from pinlater.domain.queue import QUEUE_NAME_CHARS_MAX, check_queue_name
+from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
 from pinlater.worker.context import as_time_ms
 from pinlater.worker.durations import Duration, as_duration_ms
 
@@ -47,12 +44,8 @@ def check_queue(name: object) -> None:
     """Raises TypeError or ValueError if no queue can have this name."""
     if not isinstance(name, str):
         raise TypeError(f"queue must be a name, not {type(name).__name__}: @worker.task('emails')")
-    try:
-        check_queue_name(name)
-    except (QueueNameInvalid, QueueNameTooLong):
-        raise ValueError(
-            f"queue {name!r}: a queue's name is 1 to {QUEUE_NAME_CHARS_MAX} ASCII letters, digits and underscores"
-        ) from None
+    if not is_queue_name(name):
+        raise ValueError(f"queue {name!r}: {QUEUE_NAME_RULE}")
 
 
 def check_attempts(task: str, attempts: object) -> None:
@@ -130,16 +123,6 @@ def check_expiry(task: str, options: JobOptions, times: JobTimes, now_ms: int) -
             f"task {task}: expires_in ({duration_text(times.expires_in_ms)}) ends before the job is due (at {options.at}), "
             "so that the job would never run"
         )
-
-
-@contextmanager
-def naming_the_task(task: str, priority: int) -> Iterator[None]:
-    """How many priorities there are only the server knows: its refusal gets a note with the names of task and argument."""
-    try:
-        yield
-    except PriorityNotSupported as error:
-        error.add_note(f"task {task}: priority={priority}")
-        raise
 
 
 def _check_unique(task: str, unique: object) -> None:

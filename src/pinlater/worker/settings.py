@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from pinlater.domain.setting_types import check_integer, check_yes_or_no
+
 _AT_LEAST_ONE = frozenset(
     {
         "concurrency",
@@ -55,13 +57,17 @@ class WorkerSettings:
     create_queues: bool = False
 
     def __post_init__(self) -> None:
+        """Raises TypeError or ValueError that names the field."""
         for field in fields(self):
             value = getattr(self, field.name)
-            least = 1 if field.name in _AT_LEAST_ONE else 0
-            if isinstance(value, int) and value < least:
-                raise ValueError(f"{field.name} must be at least {least}")
-        if self.health_port is not None and self.health_port > _PORT_MAX:
-            raise ValueError(f"health_port must be at most {_PORT_MAX}")
+            if field.name == "health_host":
+                if not isinstance(value, str):
+                    raise TypeError(f"health_host must be an address, not {type(value).__name__}")
+            elif field.name == "create_queues":
+                check_yes_or_no(field.name, value)
+            elif value is not None or field.default is not None:
+                least = 1 if field.name in _AT_LEAST_ONE else 0
+                check_integer(field.name, value, least, _PORT_MAX if field.name == "health_port" else None)
 
 
 def backoff_ms(settings: WorkerSettings, failures: int, spread: float) -> int:

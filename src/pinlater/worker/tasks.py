@@ -22,7 +22,7 @@ from pinlater.worker.codecs import Codec
 from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
-from pinlater.worker.option_checks import check_expiry, check_options, naming_the_task
+from pinlater.worker.option_checks import check_expiry, check_options
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
 
@@ -99,7 +99,7 @@ class Task(Generic[P, R]):
         self.queue = queue
         self.name = name
         self.options = options
-        self.parameters: Parameters = parameters_of(function)
+        self.parameters: Parameters = parameters_of(function, name, options.codec)
         self._enqueuer = enqueuer
         self._tasks_of_queue = tasks_of_queue
         self._plain: Producer[P] = Producer(self, enqueuer, JobOptions())
@@ -267,13 +267,11 @@ class Producer(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """Like `Task.enqueue`."""
-        with naming_the_task(self._task.name, self._common.priority):
-            return self._enqueuer.send(self._task.queue, [self.job(*args, **kwargs)])[0]
+        return self._enqueuer.send(self._task.queue, [self.job(*args, **kwargs)])[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Placed:
         """Like `Task.enqueue_async`."""
-        with naming_the_task(self._task.name, self._common.priority):
-            return (await self._enqueuer.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
+        return (await self._enqueuer.send_async(self._task.queue, [self.job(*args, **kwargs)]))[0]
 
 
 def runs_in(task: str, function: Callable[..., Any], in_process: bool) -> RunsIn:

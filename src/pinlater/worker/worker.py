@@ -28,6 +28,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError
 from pinlater.client.sync_client import Client
 from pinlater.domain.clock import Clock, WallClock
+from pinlater.domain.setting_types import check_integer
 from pinlater.supervision.signals import STOP_SIGNALS, handled
 from pinlater.worker._children.child import ChildSetup
 from pinlater.worker._consumer.banner import log_start, log_stop, log_stopping, warn_of_queues_without_tasks
@@ -132,10 +133,14 @@ class Worker:
 
     # --- registering ------------------------------------------------------------------------------------------------------
     def queue(self, name: str, *, concurrency: int | None = None, weight: int = 1) -> None:
-        """Sets how many jobs of a queue run at once at most, and its weight when queues compete for the worker's slots."""
+        """Sets how many jobs of a queue run at once at most, and its weight when queues compete for the worker's slots.
+
+        Raises TypeError or ValueError that names queue and argument.
+        """
         check_queue(name)
-        if (concurrency is not None and concurrency < 1) or weight < 1:
-            raise ValueError(f"concurrency and weight must be at least 1: {concurrency}, {weight}")
+        if concurrency is not None:
+            check_integer(f"queue {name}: concurrency", concurrency, 1)
+        check_integer(f"queue {name}: weight", weight, 1)
         queue = self._registry.queue(name)
         queue.concurrency, queue.weight = concurrency, weight
 
@@ -237,8 +242,9 @@ class Worker:
     def run(self) -> None:
         """Runs until SIGTERM or SIGINT; a second signal skips the grace time. Blocks. Abandoned functions end with the process.
 
-        If the program has set up no logging, the worker's own log lines go to standard error as text. Raises SystemExit with the code 75
-        if the worker was recycled, so that its supervisor starts another.
+        If the program has set up no logging, the log goes to standard error as text: the worker's lines from info on, the program's from
+        warning on unless a logger has a level of its own. Raises SystemExit with the code 75 if the worker was recycled, so that its
+        supervisor starts another.
         """
         with default_logs.shown():
             event_loop.run(self.run_async(handle_signals=True))

@@ -255,7 +255,7 @@ async def test_setting_the_clock_back_loses_no_claim(server: str, client: AsyncC
 
 
 async def test_a_delay_counts_from_the_current_time() -> None:
-    """After the machine slept, the process still knows the time."""
+    """After the machine was suspended, the process still knows the time."""
     wall = [1_000.0]
     worker = Worker("127.0.0.1:1", clock=WallClock(lambda: wall[0], lambda: 5.0))
 

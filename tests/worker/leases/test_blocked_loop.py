@@ -24,7 +24,7 @@ PATIENCE_S = 50.0
 SETTINGS = WorkerSettings(concurrency=4, prefetch_max=0, backoff_first_ms=10, backoff_max_ms=50)
 
 
-class Beside:
+class OtherLoop:
     """Another client and worker, in a thread beside the blocked loop."""
 
     def __init__(self, address: str) -> None:
@@ -65,8 +65,8 @@ def server(tmp_path: Path) -> Iterator[RealServer]:
 
 
 @pytest.fixture
-def beside(server: RealServer) -> Iterator[Beside]:
-    made = Beside(server.address)
+def beside(server: RealServer) -> Iterator[OtherLoop]:
+    made = OtherLoop(server.address)
     made.client.create_queue("q")
     yield made
     made.unblock.set()
@@ -83,7 +83,7 @@ async def run_while(worker: Worker, plain: Callable[[], None]) -> None:
 
 
 async def test_jobs_that_arrive_while_the_loop_is_blocked_go_to_other_workers_unspent(
-    server: RealServer, beside: Beside
+    server: RealServer, beside: OtherLoop
 ) -> None:
     """They are the answer to the long poll, which the loop does not read."""
     async with AsyncClient(server.address) as client:
@@ -121,7 +121,7 @@ async def test_jobs_that_arrive_while_the_loop_is_blocked_go_to_other_workers_un
 
 @pytest.mark.parametrize("prefetch_max", [0, 8], ids=["in slots", "claimed ahead"])
 async def test_jobs_that_a_blocked_loop_has_not_started_go_to_other_workers_unspent(
-    server: RealServer, beside: Beside, prefetch_max: int
+    server: RealServer, beside: OtherLoop, prefetch_max: int
 ) -> None:
     async with AsyncClient(server.address) as client:
         settings = WorkerSettings(concurrency=3, prefetch_max=prefetch_max, backoff_first_ms=10, backoff_max_ms=50)
@@ -153,9 +153,9 @@ async def test_jobs_that_a_blocked_loop_has_not_started_go_to_other_workers_unsp
 
 
 async def test_a_running_loop_is_not_taken_for_blocked(
-    server: RealServer, beside: Beside, monkeypatch: pytest.MonkeyPatch
+    server: RealServer, beside: OtherLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs that wait for slots stay, however often the watchdog looks."""
+    """Jobs that wait for slots stay, even if the watchdog looks several times."""
     signs: list[bool] = []
     sign = LoopWatchdog._called
 

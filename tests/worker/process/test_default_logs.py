@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 
 import pytest
@@ -47,6 +48,22 @@ async def test_without_logging_the_workers_own_lines_go_to_standard_error(client
     assert " INFO    once succeeded in " in succeeded
     assert " job=q:s" in succeeded
     assert " INFO    worker stopped " in stopped
+
+
+async def test_a_logger_of_the_program_with_a_level_is_shown_with_time_and_job(client: AsyncClient) -> None:
+    lines = (await stderr_of(client, "logging.getLogger('shop').setLevel('INFO')")).splitlines()
+    (line,) = [line for line in lines if "a line of the program" in line]
+    assert re.match(r"20\d\d-\S+Z INFO    a line of the program queue=q job=q:s\S+ attempt=1 task=once$", line)
+
+
+async def test_a_warning_of_the_program_is_shown_with_the_job_and_a_line_below_the_level_is_not(
+    client: AsyncClient,
+) -> None:
+    in_the_task = "logging.getLogger('shop').warning('out of stock')"
+    lines = (await stderr_of(client, in_the_task=in_the_task)).splitlines()
+    (line,) = [line for line in lines if "out of stock" in line]
+    assert re.match(r"20\d\d-\S+Z WARNING out of stock queue=q job=q:s", line)
+    assert "a line of the program" not in str(lines)
 
 
 async def test_the_banner_lists_servers_and_tasks_as_arrays_in_json(client: AsyncClient) -> None:

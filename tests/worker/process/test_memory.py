@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -117,6 +118,7 @@ async def work_through(client: AsyncClient) -> None:
 
     async def holds_no_more() -> bool:
         """Looked at again and again: what a job in flight holds goes when its report is answered, what leaks stays."""
+        await asyncio.sleep(0.1)  # a look takes as long, in which the loop does nothing else
         held.append(Held.now())
         return sum((held[-1].objects - before.objects).values()) <= JOBS * LEFT_A_JOB_MAX + FILLING_UP_MAX
 
@@ -128,7 +130,7 @@ async def work_through(client: AsyncClient) -> None:
             print(f"\n{last} jobs: {resident_bytes() / MIB:.1f} MiB", end="", flush=True)
         took_s = time.monotonic() - began
         with contextlib.suppress(TimeoutError):
-            await eventually(holds_no_more, 5)
+            await eventually(holds_no_more, PATIENCE_S)
     after = held[-1]
     grown = after.objects - before.objects
     print(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pinlater.cli import options, output
+from pinlater.cli import notes, options, output
 from pinlater.cli.cluster_answers import (
     Server,
     ServerAnswer,
@@ -76,7 +76,7 @@ def status(
             ]
             output.print_blocks(["queue", "shard", "slice", "owner"], rows, head="queue ")
     for problem in problems(answers):
-        typer.echo(f"warning: {problem}", err=True)
+        notes.write(f"warning: {problem}")
 
 
 async def _ask(address: str, timeout_s: float) -> tuple[ServerAnswer, PinLaterError | None]:

@@ -21,14 +21,9 @@ def count(
 
     Example: pinlater count emails --state failed
     """
-
-    async def ask(client: AsyncClient) -> JobCount:
-        try:
-            return await client.count_jobs(queue, state.wire, priority=priority, future=future, regex=regex)
-        except UnknownMethod:  # an original server
-            return JobCount(await client.count(queue, state.wire, priority=priority, future=future, regex=regex))
-
-    found = options.ask(server, timeout, ask)
+    found = options.ask(
+        server, timeout, lambda c: count_jobs(c, queue, state, priority=priority, future=future, regex=regex)
+    )
     if json:
         counted = {"queue": queue, "state": state.name, "future": future}
         output.print_json({**counted, "count": found.jobs, "incomplete": found.incomplete})
@@ -36,3 +31,19 @@ def count(
     output.print_lines([str(found.jobs)])
     if found.incomplete:
         output.warn_incomplete()
+
+
+async def count_jobs(
+    client: AsyncClient,
+    queue: str,
+    state: options.State,
+    *,
+    priority: int | None = None,
+    future: bool = False,
+    regex: str | None = None,
+) -> JobCount:
+    """Their number. An original server does not say if a shard is unreachable."""
+    try:
+        return await client.count_jobs(queue, state.wire, priority=priority, future=future, regex=regex)
+    except UnknownMethod:
+        return JobCount(await client.count(queue, state.wire, priority=priority, future=future, regex=regex))

@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import options
-from pinlater.cli.commands.retry_failed import Changed, Limit, change_in_pieces, print_changed, print_number
+from pinlater.cli.commands.retry_failed import (
+    SCAN_ENDED,
+    UNREACHABLE,
+    Changed,
+    Limit,
+    change_in_pieces,
+    count_left,
+    print_changed,
+)
 from pinlater.cli.commands.scan import JobCriteria, ScanFilter, scan_queue
 from pinlater.client import AsyncClient, Scanned
 
@@ -59,12 +67,14 @@ def delete_jobs(
         return Changed(await change_in_pieces("deleted", descriptors, delete, json), incomplete)
 
     if not wanted.of_any_task:
-        print_changed("deleted", options.ask(server, timeout, ask_for_some), json)
+        print_changed("deleted", options.ask(server, timeout, ask_for_some), json, SCAN_ENDED)
         return
 
-    async def ask(client: AsyncClient) -> int:
+    async def ask(client: AsyncClient) -> Changed:
         if state is None:
-            return await client.delete_jobs_by_descriptor(queue, descriptor or [])
-        return await client.delete_jobs(queue, state.wire, priority=priority, regex=regex, limit=limit)
+            return Changed(await client.delete_jobs_by_descriptor(queue, descriptor or []), incomplete=False)
+        number = await client.delete_jobs(queue, state.wire, priority=priority, regex=regex, limit=limit)
+        left = await count_left(client, queue, state, priority)
+        return Changed(number, left.incomplete)
 
-    print_number("deleted", options.ask(server, timeout, ask), json)
+    print_changed("deleted", options.ask(server, timeout, ask), json, UNREACHABLE)

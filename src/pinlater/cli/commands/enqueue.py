@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, notes, options, output
 from pinlater.client import AsyncClient, Job, UniqueKey, UniqueScope
 
 _JOBS_PER_REQUEST = 500
@@ -111,7 +111,7 @@ def _say_existing(count: int) -> None:
     """The output has the descriptors of jobs that were there, so standard error says that nothing was stored for them."""
     if count:
         found = "the job existed" if count == 1 else f"{count} jobs existed"
-        sys.stderr.write(f"exists: {found} under the unique key\n")
+        notes.write(f"exists: {found} under the unique key")
 
 
 def _expiry_ms(span: str | None, run_after_ms: int | None) -> int | None:
@@ -144,7 +144,7 @@ def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
 def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:
     if not texts and not files:
         if sys.stdin.isatty():
-            sys.stderr.write("reading from standard input up to its end (Ctrl-D); --body TEXT gives the body here\n")
+            notes.write("reading from standard input up to its end (Ctrl-D); --body TEXT gives the body here")
         content = sys.stdin.buffer.read()
         if not content and not lines:
             exits.fail("nothing to enqueue: standard input is empty (--body '' stores an empty body)", exits.USAGE)

@@ -23,7 +23,9 @@ _LOOK_S = 1.0
 
 def load(
     mode: Annotated[LoadMode, typer.Option("--mode", help="What a query is.")] = LoadMode.ENQUEUE,
-    queue: Annotated[str, typer.Option("--queue", help="Made if it isn't there.")] = "load_test",
+    queue: Annotated[
+        str, typer.Option("--queue", help="Made if it isn't there.", autocompletion=options.complete_queue)
+    ] = "load_test",
     num_queries: Annotated[int, typer.Option("--num-queries", help="Queries in all; -1: no end.")] = 1000,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Jobs a query.")] = 1,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Queries at a time.")] = 1,

@@ -72,13 +72,14 @@ def _fields(job: JobInfo) -> dict[str, object]:
         "task": output.task_of(job),
         "holder": output.holder_of(job),
         "age": output.age_of(job),
+        "progress": job.progress,
     }
     for name, value in job._asdict().items():
         if name.endswith("_ms"):
             shown[name.removesuffix("_ms")] = output.iso(value)
         elif name not in ("attempts", "body"):
             shown.setdefault(name, value)
-    shown["custom_status"] = job.custom_status.rstrip()
+    shown["custom_status"] = output.status_without_progress(job).rstrip()
     shown["error_text"] = job.error_text.partition("\n")[0]
     if job.state is JobState.SUCCEEDED:  # the attempts show the error, which is one of the past
         shown["error_type"] = shown["error_text"] = None

@@ -1,4 +1,4 @@
-"""`pinlater migrate`: takes the store's schema forward by hand, each shard's of it. `serve` does the same at its start."""
+"""`pinlater migrate`: upgrades the store's schema by hand, on each shard. `serve` does the same at its start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def migrate(
 
 
 def _migrate_shards(settings: Settings, as_json: bool) -> None:
-    """Every shard that can be reached; the others are said, and are the command's failure."""
+    """Migrates every reachable shard. Names the others, and then the command fails."""
     places = places_of(settings)
 
     async def migrate_all() -> Sequence[Migrated | BaseException]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from pinlater.cli import exits, options, output, tables
+from pinlater.cli import exits, notes, options, output, tables
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import CallerError, WorldError
+from pinlater.client.errors import CallerError, PasswordInvalid, WorldError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 
@@ -26,6 +26,7 @@ Names = Annotated[
     list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
 ]
 _WATCH_MS_MIN = 100
+_NO_ADMIN_PASSWORD = "NO_ADMIN_PASSWORD"  # noqa: S105 - the detail of an error
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
 SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
@@ -68,6 +69,7 @@ def delete(
     if password_stdin or not sys.stdin.isatty():
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
+            options.ask(server, timeout, _refuse_if_no_password_helps)
             exits.fail("no password was given: standard input holds none", exits.USAGE)
     else:
         password = typer.prompt("Admin password", hide_input=True, err=True)
@@ -144,7 +146,7 @@ async def _stats_or_complaint(client: AsyncClient, names: Sequence[str], *, said
     except WorldError as error:
         if not said:
             now = output.iso(SystemClock().now_ms())
-            sys.stderr.write(f"{now} no answer, still watching: {' '.join(error.message.split())}\n")
+            notes.write(f"{now} no answer, still watching: {' '.join(error.message.split())}")
         return None
 
 
@@ -260,6 +262,17 @@ def _for_each(
             output.print_json(done)
 
 
+async def _refuse_if_no_password_helps(client: AsyncClient) -> None:
+    """Raises the server's error if it has no admin password. Servers check the password first, and no queue has an empty name."""
+    try:
+        await client.delete_queue("", "")
+    except PasswordInvalid as error:
+        if error.detail == _NO_ADMIN_PASSWORD:
+            raise
+    except (CallerError, WorldError):
+        return
+
+
 async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) -> None:
     """On standard error. The change itself is made, so no error here is one of the command."""
     try:
@@ -267,9 +280,7 @@ async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) ->
     except (CallerError, WorldError):
         return
     if away:
-        sys.stderr.write(
-            "note: a shard is unreachable (/readyz of the server names it); it gets the change when it is back\n"
-        )
+        notes.write("note: a shard is unreachable (/readyz of the server names it); it gets the change when it is back")
 
 
 @app.command()

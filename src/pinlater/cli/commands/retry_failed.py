@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, NamedTuple
 
 import typer
 
-from pinlater.cli import options, output
+from pinlater.cli import notes, options, output
+from pinlater.cli.commands.count import count_jobs
 from pinlater.cli.commands.run_now import print_runs, run_all
 from pinlater.cli.commands.scan import JobCriteria, ScanFilter, scan_queue
-from pinlater.client import AsyncClient, JobState, Outcome
+from pinlater.client import AsyncClient, JobCount, Outcome
+from pinlater.client.errors import PinLaterError
 
+UNREACHABLE = "a shard is unreachable, and its jobs stay as they are: repeat the command when it is back"
+SCAN_ENDED = "a shard is unreachable, or one scan cannot read all jobs: repeat the command"
 _PIECE = 500
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to change.")]
 
@@ -55,12 +58,13 @@ def retry_failed(
     wanted = JobCriteria.of(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
     retry = _Retry(queue, priority, attempts, run_after_ms, limit)
     if wanted.of_any_task and regex is None:
-        retried = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
-        print_number("retried", retried, json)
-        if retried < limit and not json:
-            _tell_how_many_stay(options.ask(server, timeout, retry.count_failed))
+        retried, left = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
+        print_changed("retried", Changed(retried, left.incomplete), json, UNREACHABLE)
+        if retried < limit and left.jobs and not json:
+            notes.write(_stay_failed(left.jobs))
     else:
-        print_changed("retried", options.ask(server, timeout, lambda c: retry.chosen(c, wanted, regex, json)), json)
+        chosen = options.ask(server, timeout, lambda client: retry.chosen(client, wanted, regex, json))
+        print_changed("retried", chosen, json, SCAN_ENDED)
 
 
 class _Retry(NamedTuple):
@@ -72,9 +76,9 @@ class _Retry(NamedTuple):
     run_after_ms: int | None
     limit: int
 
-    async def all_failed(self, client: AsyncClient, *, cancelled: bool) -> int:
-        """How many went back, the oldest first."""
-        return await client.retry_failed(
+    async def all_failed(self, client: AsyncClient, *, cancelled: bool) -> tuple[int, JobCount]:
+        """Retries jobs, the oldest first; the number of retried jobs, and of those that are FAILED afterwards."""
+        retried = await client.retry_failed(
             self.queue,
             priority=self.priority,
             attempts=self.attempts,
@@ -82,13 +86,10 @@ class _Retry(NamedTuple):
             limit=self.limit,
             cancelled=cancelled,
         )
-
-    async def count_failed(self, client: AsyncClient) -> int:
-        """How many are FAILED now."""
-        return await client.count(self.queue, JobState.FAILED, priority=self.priority)
+        return retried, await count_left(client, self.queue, options.State.FAILED, self.priority)
 
     async def chosen(self, client: AsyncClient, wanted: JobCriteria, regex: str | None, as_json: bool) -> Changed:
-        """Those that `scan` shows, the newest first."""
+        """Retries the jobs that `scan` shows, the newest first."""
         request = ScanFilter(options.State.FAILED, self.priority, regex=regex)
         found = await scan_queue(client, self.queue, request, wanted, self.limit)
 
@@ -100,15 +101,20 @@ class _Retry(NamedTuple):
         return Changed(await change_in_pieces("retried", descriptors, retry, as_json), found.incomplete)
 
 
-def _tell_how_many_stay(failed: int) -> None:
-    if failed:
-        sys.stderr.write(
-            f"{failed} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
-        )
+def _stay_failed(failed: int) -> str:
+    return f"{failed} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key"
+
+
+async def count_left(client: AsyncClient, queue: str, state: options.State, priority: int | None) -> JobCount:
+    """The jobs in a state after a change of such jobs; incomplete if a shard did not take part, or the server can't say."""
+    try:
+        return await count_jobs(client, queue, state, priority=priority)
+    except PinLaterError:  # the caller must still learn how many changed
+        return JobCount(0, incomplete=True)
 
 
 class Changed(NamedTuple):
-    """How many jobs were changed; `incomplete`: not all jobs of the queue were looked at."""
+    """How many jobs were changed; `incomplete`: the server did not look at all jobs of the queue."""
 
     number: int
     incomplete: bool
@@ -124,20 +130,16 @@ async def change_in_pieces(
             number += await change(descriptors[start : start + _PIECE])
     except BaseException:
         if number:
-            print_number(what, number, as_json)
+            print_changed(what, Changed(number, incomplete=True), as_json)
         raise
     return number
 
 
-def print_changed(what: str, changed: Changed, as_json: bool) -> None:
-    """The number, and a warning if not all jobs of the queue were looked at."""
-    print_number(what, changed.number, as_json)
-    if changed.incomplete:
-        output.warn_incomplete("a shard is unreachable, or one scan cannot read all jobs: repeat the command")
-
-
-def print_number(what: str, number: int, as_json: bool) -> None:
+def print_changed(what: str, changed: Changed, as_json: bool, warning: str = "") -> None:
+    """The number, and whether the server did not look at all jobs of the queue: a key in JSON, else `warning` if there is one."""
     if as_json:
-        output.print_json({what: number})
-    else:
-        output.print_lines([f"{what} {number}"])
+        output.print_json({what: changed.number, "incomplete": changed.incomplete})
+        return
+    output.print_lines([f"{what} {changed.number}"])
+    if changed.incomplete and warning:
+        output.warn_incomplete(warning)

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from pinlater.cli import options, output
+from pinlater.cli import notes, options, output
 from pinlater.client import AsyncClient, JobInfo, Scanned
 from pinlater.domain.transitions import was_cancelled
 
@@ -116,7 +116,7 @@ def scan(
         return
     _print_jobs(found.jobs, body)
     if more:
-        typer.echo(f"more: --after {more}", err=True)
+        notes.write(f"more: --after {more}")
     if found.incomplete:
         output.warn_incomplete("a shard is unreachable, or one scan cannot read all jobs")
     elif cut:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pinlater.cli import notes
 from pinlater.cli.exits import REFUSED
 from pinlater.cli.hide_passwords import hide_passwords
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
@@ -38,7 +39,7 @@ def serve(
             help="Stop as at SIGTERM when standard input, a pipe, ends: with the process that holds it.",
         ),
     ] = False,
-    line: Annotated[int | None, typer.Option("--line", hidden=True)] = None,
+    control_channel: Annotated[int | None, typer.Option("--control-channel", hidden=True)] = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is in flight and end with status 0.
 
@@ -48,13 +49,13 @@ def serve(
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
     from pinlater.server.config.files import FileBroken
-    from pinlater.server.processes.child import run as run_child
-    from pinlater.server.processes.supervisor import serve as serve_many
-    from pinlater.server.run import serve as serve_alone
+    from pinlater.server.main.processes.child import run as run_child
+    from pinlater.server.main.processes.supervisor import serve as serve_many
+    from pinlater.server.main.run import serve as serve_alone
     from pinlater.supervision.logs import setup
 
-    if line is not None:
-        raise typer.Exit(run_child(line))
+    if control_channel is not None:
+        raise typer.Exit(run_child(control_channel))
     named = {
         "store": store_of(store, shards),
         "host": host,
@@ -71,5 +72,5 @@ def serve(
     try:
         raise typer.Exit(run(loaded.settings, stop_with_stdin=stop_with_stdin))
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
+        notes.write(f"error: {error}")
         raise typer.Exit(REFUSED) from None

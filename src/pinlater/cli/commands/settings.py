@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pinlater.cli import options, output
+from pinlater.cli import notes, options, output
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def settings(
     named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
     loaded = load_settings(config, set_, named, driver_needed=False)
     for warning in loaded.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        notes.write(f"warning: {warning}")
     rows = shown_settings(loaded)
     if as_json:
         typer.echo(_as_json(rows))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, notes, options, output
 from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_settings, settings_for, store_of
 from pinlater.cli.shard_queries import Seen, ServerView, as_json, ask_server, forget_timed_keys, look_at, places_of
 from pinlater.domain.clock import SystemClock
@@ -112,10 +112,10 @@ def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes:
     columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
     output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
     if view is not None:
-        typer.echo(view.problem or f"in use: according to {view.name} at {view.address}", err=True)
+        notes.write(view.problem or f"in use: according to {view.name} at {view.address}")
     for shard in seen:
         for line in _remarks(shard, max_body_bytes):
-            typer.echo(f"shard {shard.place.name}: {line}", err=True)
+            notes.write(f"shard {shard.place.name}: {line}")
 
 
 def _status_row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:

@@ -61,7 +61,7 @@ LogFormat = Annotated[Format, typer.Option("--log-format", help="json, text, or 
 OtherServer = Annotated[
     str | None, typer.Option("--server", "-s", metavar="HOST:PORT", help="Instead of the Worker's own.")
 ]
-ControlLine = Annotated[str | None, typer.Option("--line", hidden=True)]
+ChannelToSupervisor = Annotated[str | None, typer.Option("--control-channel", hidden=True)]
 
 
 def worker(
@@ -81,14 +81,14 @@ def worker(
     log_level: LogLevel = "info",
     log_format: LogFormat = Format.AUTO,
     server: OtherServer = None,
-    line: ControlLine = None,
+    control_channel: ChannelToSupervisor = None,
 ) -> None:
     """Run the tasks of a Worker until SIGTERM or SIGINT; a second one skips the grace time.
 
     Example: pinlater worker jobs:worker --concurrency 32
     """
     _check_level(log_level)
-    control = _control(line)
+    control = _control(control_channel)
     set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if control is None else control.number)
     set_up_logs()
     exits.print_errors_as_json(log_format is Format.JSON)

@@ -1,7 +1,7 @@
-"""Words of a shard file's entry, of either kind: taken out, checked, and complained about by the entry's name, never by what they hold.
+"""Reads and checks the words of an entry in a shard file, of either kind. Messages name the entry and the word, never its value.
 
-A misspelt word is an error if it is near a known one (a `dequeuOnly` must not be overlooked); others are let be, since such files
-also serve other programs.
+An unknown word is an error if it is similar to a known one (a `dequeuOnly` must not be overlooked). Other unknown words are ignored,
+since such files also serve other programs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pinlater.server.config.errors import did_you_mean
 def read_document(content: bytes) -> dict[str, Any]:
     """The file's object. Raises ValueError."""
     try:
-        document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_without_twins)
+        document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_without_duplicates)
     except UnicodeDecodeError:
         raise ValueError("not text in UTF-8") from None
     if not isinstance(document, dict):
@@ -48,7 +48,7 @@ def master_of(key: str, master: Any) -> tuple[str, int]:
 
 
 def optional_text(key: str, value: Mapping[str, Any], name: str) -> str | None:
-    """None if it is left out or null. Empty text is a user's or socket's absence, and a password."""
+    """None if it is left out or null. Empty text counts as left out, but is a valid password."""
     found = value.get(name)
     if found is None:
         return None
@@ -67,7 +67,7 @@ def optional_flag(key: str, value: Mapping[str, Any], name: str) -> bool | None:
     return found
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:

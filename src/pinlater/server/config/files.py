@@ -92,7 +92,7 @@ class WatchedFile(Generic[T]):
         try:
             content = read_bytes(self.path)
             if content == self._content:
-                self._mended()
+                self._valid_again()
                 return False
             value = understood(self.path, self._parse, content)
         except FileBroken as error:
@@ -100,7 +100,7 @@ class WatchedFile(Generic[T]):
             return False
         changed = value != self.value
         self._content, self.value = content, value
-        self._mended()
+        self._valid_again()
         if changed:
             log.info("%s was read again", self.path)
         return changed
@@ -110,7 +110,7 @@ class WatchedFile(Generic[T]):
             log.error("%s; the last good values stay", error)
         self.last_error = error
 
-    def _mended(self) -> None:
+    def _valid_again(self) -> None:
         if self.last_error is not None:
             log.info("%s is good again", self.path)
         self.last_error = None

@@ -1,7 +1,8 @@
 """Writes the reference page of the settings from the dataclasses: `python -m pinlater.server.config.reference`.
 
 What a key is for is read from the source, beside the field: text below it, a comment behind it, or comment lines above it;
-if there is none, `notes` has it. A test fails when the page is stale or a key is not explained.
+if there is none, `notes` has it, or `DatabaseSettings` for the stores in databases. A test fails when the page is stale or a
+key is not explained.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from pinlater.server.config.notes import NOTES
 from pinlater.server.config.original import REPLACED, SAME
 from pinlater.server.config.schema import TEN_YEARS_MS, Key, ValueKind, keys, tables
 from pinlater.server.config.settings import INHERITED, Settings
+from pinlater.server.storage.database_settings import DatabaseSettings
+from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.redis.settings import RedisSettings
 
 _HEAD = """\
 # Settings
@@ -67,7 +71,7 @@ def page() -> str:
 
 
 def _section(title: str, table: str, owner: type) -> str:
-    beside = _notes(owner)
+    beside = {**_shared_notes(owner), **{name: note for name, note in _notes(owner).items() if note}}
     rows = [
         _row(key, NOTES.get(key.path) or beside.get(key.field, "")) for key in keys().values() if key.table == table
     ]
@@ -141,6 +145,14 @@ def _notes(owner: type) -> Mapping[str, str]:
             note = _text_of(after) or _comment_behind(statement, lines) or _comment_above(statement, lines)
             found[statement.target.id] = re.sub(r"\s+", " ", note).strip()
     return found
+
+
+def _shared_notes(owner: type) -> Mapping[str, str]:
+    """What `DatabaseSettings` says of the fields of a store in databases."""
+    if owner not in (MysqlSettings, RedisSettings):
+        return {}
+    shared = {name: getattr(DatabaseSettings, name) for name in dir(DatabaseSettings)}
+    return {name: inspect.cleandoc(one.__doc__ or "") for name, one in shared.items() if isinstance(one, property)}
 
 
 def _text_of(statement: ast.stmt | None) -> str:

@@ -1,7 +1,7 @@
-"""Jobs that other servers of the same shards make ready: found by a look at what they counted, for those who wait here.
+"""Wakes dequeues for jobs that other servers of the same shards made ready: compares the counts that the servers keep in the store.
 
 This is the slow way, which needs nothing but the store: a dequeue that waits here learns of a job enqueued elsewhere within about a
-second. It costs nothing while no dequeue waits, and one shared look a second while all are idle.
+second. It costs nothing while no dequeue waits, and one shared read a second while all are idle.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pinlater.server.sharding.shards import Shards
 
 
 class ChangePoller:
-    """To be called about once a second."""
+    """Call `look` about once a second."""
 
     def __init__(self, shards: Shards, dispatcher: Dispatcher) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
 
     async def look(self) -> None:
-        """Lets those look again who wait for a queue in which another server did something.
+        """Wakes the dequeues of each queue in which another server changed something.
 
         Raises the error of a shard that failed, after the others' answers were used.
         """

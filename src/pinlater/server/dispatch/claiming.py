@@ -130,13 +130,13 @@ class Claiming:
         try:
             return await answer
         except asyncio.CancelledError:
-            # Answered and cancelled in one turn of the loop: the lane took it for delivered.
+            # Answered and cancelled in one turn of the loop: the lane counted it as delivered.
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 self.undelivered(shard.name, request, answer.result())
             raise
 
     def undelivered(self, shard: str, request: ClaimRequest, claimed: Claimed) -> None:
-        """A claim was answered, and its caller had gone or was told that it took too long: the jobs go back."""
+        """Releases the jobs of a claim whose caller had gone, or was told that the claim took too long."""
         [jobs] = claimed.jobs
         if jobs:
             self._give_back(request.queue, FromShard(shard, jobs, request.call.holder.token))

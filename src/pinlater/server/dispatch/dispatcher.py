@@ -1,4 +1,4 @@
-"""Claims: limited, and waited for. `claiming` asks the shards, `returns` releases what reached no caller.
+"""Claims jobs for dequeues, within rate limits, and lets dequeues wait. `claiming` asks the shards, `returns` releases undelivered claims.
 
 A dequeue that waits costs no store query until something happens to its queue: an enqueue, a release, a retry that becomes due, a
 change of its settings. Everything that makes a job ready tells `wakeups`.
@@ -26,7 +26,7 @@ _AFTER_FAILURE_MS = 100
 
 
 class Dispatcher:
-    """Hands out jobs. One a server."""
+    """Hands out the jobs of all queues. A server has one."""
 
     def __init__(self, shards: Shards, limits: RateLimits, clock: Clock, settings: DispatchSettings) -> None:
         self.limits = limits
@@ -93,7 +93,7 @@ class Dispatcher:
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 if next_due_ms is not None:
-                    waiters.due_at(next_due_ms)  # for those who stay
+                    waiters.due_at(next_due_ms)  # for the other waiters
                 return []
             if not self._draining:
                 await self._wait(waiters, request, left, next_due_ms)
@@ -144,7 +144,7 @@ class Dispatcher:
     def _give_back_unanswered(self, queue: str, part: FromShard) -> None:
         self.returns.give_back(queue, part, charged=False)
 
-    # --- who waits ------------------------------------------------------------------------------------------------------
+    # --- waiting dequeues -----------------------------------------------------------------------------------------------
 
     def waiting(self, queue: str | None = None) -> int:
         """How many dequeues wait, on this queue or on all."""
@@ -155,17 +155,17 @@ class Dispatcher:
         return Counter((request.queue, request.call.holder.source) for request in self._waiting_requests.values())
 
     def waiting_by_queue(self) -> dict[str, float]:
-        """How many dequeues wait on each queue where any do."""
+        """How many dequeues wait, for each queue that has any."""
         return self.wakeups.count_by_queue()
 
     def drain(self) -> None:
-        """The server is stopping: waiting dequeues are answered empty at once, and later ones don't wait."""
+        """Answers waiting dequeues empty at once, since the server stops; later ones don't wait."""
         self._draining = True
         self.returns.drain()
         self.wakeups.look_again()
 
     async def close(self) -> None:
-        """Takes no claims any more. Finishes those under way and gives back what reached no caller."""
+        """Refuses further claims, finishes those under way, and releases undelivered ones."""
         self.drain()
         await self._shards.end_claims()
         await self.returns.close()

@@ -31,7 +31,7 @@ class _Account:
     def __init__(self, bucket: TokenBucket) -> None:
         self.bucket = bucket
         self.under_way = 0
-        self.door = asyncio.Lock()  # first come, first served; only who stands in it watches `settled`
+        self.door = asyncio.Lock()  # first come, first served; only its holder watches `settled`
         self.settled = asyncio.Event()
 
 
@@ -47,7 +47,7 @@ class Permit:
         self._clock = clock
 
     def settle(self, jobs: int) -> None:
-        """`jobs` were handed out."""
+        """Charges `jobs` handed-out jobs."""
         account = self._account
         account.under_way -= self._wanted
         account.bucket.charge(jobs, self._clock.monotonic())
@@ -89,7 +89,7 @@ class RateLimits:
             account.settled.set()
 
     def add(self, queue: Queue) -> None:
-        """A queue that was just made."""
+        """Adds a queue that was just created."""
         if queue.paused:
             self._paused.add(queue.name)
         rate = effective_rate(self._file_limits().get(queue.name), queue.config.max_jobs_per_second, self._servers())
@@ -97,7 +97,7 @@ class RateLimits:
             self._accounts[queue.name] = self._account(queue.name, rate)
 
     def remove(self, queue: str) -> None:
-        """A queue that is gone."""
+        """Forgets a deleted queue."""
         self._paused.discard(queue)
         account = self._accounts.pop(queue, None)
         if account is not None:
@@ -112,7 +112,7 @@ class RateLimits:
         return account
 
     def is_open(self, queue: str) -> bool:
-        """Neither limited nor paused: claims need no permit."""
+        """Whether the queue is neither limited nor paused, so that claims need no permit."""
         return queue not in self._accounts and queue not in self._paused
 
     async def admit(self, queue: str, wanted: int) -> Permit | Block | None:
@@ -145,7 +145,7 @@ class RateLimits:
         return Block(False, account.bucket.retry_after_ms(now))
 
     def charge(self, queue: str, jobs: int) -> None:
-        """`jobs` of this queue were handed out; a negative number came back and reached no client."""
+        """Charges `jobs` jobs of this queue; a negative number refunds jobs that reached no client."""
         account = self._accounts.get(queue)
         if account is not None:
             account.bucket.charge(jobs, self._clock.monotonic())

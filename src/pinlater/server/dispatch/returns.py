@@ -1,4 +1,4 @@
-"""Claims that reached no caller go back: released unspent and due at once, in the background."""
+"""Releases claims that reached no caller, in the background. Their jobs are due at once, and the attempts count as unspent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ClaimReturns:
 
     @property
     def under_way(self) -> bool:
-        """Whether claims are on their way back."""
+        """Whether releases are under way."""
         return bool(self._under_way)
 
     def give_back(self, queue: str, part: FromShard, *, charged: bool) -> None:
@@ -44,11 +44,11 @@ class ClaimReturns:
         task.add_done_callback(self._under_way.discard)
 
     def drain(self) -> None:
-        """A release that fails from now on is not tried again."""
+        """From now on a failed release is not tried again."""
         self._draining = True
 
     async def close(self) -> None:
-        """Finishes what is under way."""
+        """Waits for the releases that are under way."""
         self.drain()
         self._closing.set()
         while self._under_way:

@@ -15,7 +15,7 @@ from pinlater.server.dispatch.waiters import Waiters
 from pinlater.server.sharding.guarded import slow_to_answer
 
 About = TypeVar("About")
-_HALF_A_MS = 0.0005  # a loop's time is in milliseconds, and a sum of floats not quite
+_HALF_A_MS = 0.0005  # the loop rounds time to milliseconds, and sums of floats are inexact
 
 
 class ShardDeadlines:
@@ -57,7 +57,7 @@ class Overdue(Generic[About]):
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, answer: asyncio.Future[Any], about: About) -> None:
-        """`answer` is awaited from now on."""
+        """Starts the deadline of `answer`."""
         waiting = self._waiting
         while waiting:  # so that answers aren't kept until the timer comes by
             _, oldest, _ = waiting[0]

@@ -1,9 +1,9 @@
 """Dequeues that wait for a job, queue by queue, and what wakes them.
 
-One waiter is woken per job that it could take, never the herd. A wake that can't be used (the waiter was cancelled in that very
-moment) goes on to the next one. `version` grows with each wake, so that a call that found nothing sees that something came in the meantime.
+Each new job wakes one waiter, never all of them. If that waiter was cancelled at the same moment, the wake goes to the next one.
+`version` grows with each wake, so that a call that found nothing sees that jobs came in the meantime.
 
-Who waits for a shard that is slow to answer waits here, too (`watch`): there may be jobs on the others before it has answered.
+A claim that waits for a slow shard waits here, too (`watch`): other shards may have jobs before that shard answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class JobsCame(Exception):
-    """Jobs have come while a shard was slow to answer. They may be anywhere."""
+    """Jobs have come while a shard was slow to answer. They may be on any shard."""
 
 
 class Waiters:
@@ -30,7 +30,7 @@ class Waiters:
         )
         self._now_ms = now_ms
         self._waiters: OrderedDict[asyncio.Future[Any], int] = OrderedDict()
-        self._watching: set[asyncio.Future[Any]] = set()  # those waiters that are a shard's answers
+        self._watching: set[asyncio.Future[Any]] = set()  # the waiters that wait for the answer of a slow shard
         self._due_at_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -67,7 +67,7 @@ class Waiters:
         answer.add_done_callback(self._leave)
 
     def wake(self, jobs: int) -> None:
-        """`jobs` became ready now: wakes as many waiters as can take them."""
+        """Wakes as many waiters as can take `jobs` jobs that became ready."""
         self.version += 1
         while jobs > 0 and self._waiters:
             waiter, limit = self._waiters.popitem(last=False)
@@ -76,7 +76,7 @@ class Waiters:
                 jobs -= limit
 
     def wake_all(self) -> None:
-        """Something else changed (resumed, deleted, draining): everyone looks again."""
+        """Wakes all waiters, to look again: the queue was resumed or deleted, or the server drains."""
         self.version += 1
         while self._waiters:
             waiter, _ = self._waiters.popitem(last=False)
@@ -84,7 +84,7 @@ class Waiters:
                 self._set(waiter)
 
     def due_at(self, due_at_ms: int) -> None:
-        """A job becomes due then: a waiting dequeue, if there is one, is woken at that time."""
+        """Wakes a waiter, if there is one, at the time at which a job becomes due."""
         if not self._waiters or (self._due_at_ms is not None and self._due_at_ms <= due_at_ms):
             return
         self._stop_timer()

@@ -3,7 +3,7 @@
 A wake says which queues got how many jobs (a negative number if a server stored them that does not own the queue), nothing of the jobs
 themselves. It is one datagram, signed with a secret that the servers
 find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`change_poller`),
-about a second. A stranger who replays a datagram can only make a server look in vain.
+about a second. A replayed datagram can only make a server look in vain.
 
 Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job. A
 server gets wakes only for queues that its dequeues wait for, as far as it has said which these are (`interest.py`).
@@ -27,9 +27,9 @@ GAP_S = 0.002
 _SIGNATURE_BYTES = 16
 # What fits into one packet of any network.
 _PAYLOAD_BYTES_MAX = 1_100
-# What is longer is no wake: nothing is hashed for it.
+# A longer datagram is no wake, and is dropped before its signature is computed.
 _DATAGRAM_BYTES_MAX = 1_500
-# What a server says of its dequeues is on its way for less than this. Jobs that came meanwhile are told after it.
+# A server's message about its dequeues arrives within this time. Jobs that came meanwhile are told after it.
 _NEW_S = 1.0
 _QUEUES_MAX = 20_000
 
@@ -37,10 +37,10 @@ Address = tuple[str, int]
 
 
 class Wakes(asyncio.DatagramProtocol):
-    """Sends and receives one server's wakes. `woken(queue, jobs, past_owner)` is called for each queue that another server named."""
+    """Sends and receives one server's wakes. `wake(queue, jobs, past_owner)` is called for each queue that another server named."""
 
-    def __init__(self, woken: Callable[[str, int, bool], None]) -> None:
-        self._woken = woken
+    def __init__(self, wake: Callable[[str, int, bool], None]) -> None:
+        self._wake = wake
         self._secrets: Sequence[bytes] = ()
         self._peers: Mapping[Address, bytes] = {}
         self._waits: dict[Address, int] = {}  # by peer: what its dequeues wait for; all queues if it has not said
@@ -69,7 +69,7 @@ class Wakes(asyncio.DatagramProtocol):
         return socket.AF_INET if self._transport is None else int(self._transport.get_extra_info("socket").family)
 
     def close(self) -> None:
-        """Says and hears no more."""
+        """Closes the socket."""
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
@@ -77,13 +77,13 @@ class Wakes(asyncio.DatagramProtocol):
             self._transport = None
 
     def know(self, secrets: Sequence[bytes], peers: Mapping[Address, bytes]) -> None:
-        """Which secrets may have signed what comes; who the others are now, this server not among them, and which secret signs for each."""
+        """Sets the secrets that may have signed a datagram, and the peers (without this server) with the secret that signs for each."""
         self._secrets = secrets
         self._peers = peers
         self._count_waits()
 
     def know_waits(self, peer: Address, bits: int | None) -> None:
-        """What the dequeues of a server wait for (None: unknown). It is woken for jobs that came while it was about to say so."""
+        """Sets what the dequeues of a server wait for (None: unknown). Sends it the wakes that it missed meanwhile."""
         begun = (EVERY_QUEUE if bits is None else bits) & ~self._waits.get(peer, EVERY_QUEUE)
         if bits is None:
             self._waits.pop(peer, None)
@@ -101,7 +101,7 @@ class Wakes(asyncio.DatagramProtocol):
         for peer in self._peers:
             self._waited_for |= self._waits.get(peer, EVERY_QUEUE)
 
-    def tell(self, queue: str, jobs: int, past_owner: bool) -> None:
+    def tell(self, queue: str, jobs: int, past_owner: bool = False) -> None:
         """`jobs` jobs of this queue can be claimed now. At once if nothing was told lately, else with what comes in the next moment.
 
         `past_owner`: a server stored them that does not own the queue, so that its owner does not know of them."""
@@ -151,15 +151,15 @@ class Wakes(asyncio.DatagramProtocol):
             return
         self.received += 1
         for queue, jobs in told.items():
-            self._woken(queue, abs(jobs), jobs < 0)
+            self._wake(queue, abs(jobs), jobs < 0)
 
     def error_received(self, exc: Exception) -> None:
-        """A peer that is gone, or can't be reached: the store will say so, or the look once a second goes on."""
+        """Called for a peer that is gone or unreachable. Nothing to do: the change poller finds the jobs."""
         logger.debug("a wake could not be sent: %s", exc)
 
 
 def _datagrams(told: dict[str, int], secret: bytes) -> list[bytes]:
-    """As few as they fit into."""
+    """The signed datagrams for these jobs, as few as they fit into."""
     if not told:
         return []
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What makes jobs ready, told to the dequeues that wait for them, here and on the other servers of the same shards."""
+"""Tells waiting dequeues, here and on the other servers of the same shards, of jobs that became ready."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.waiters import Waiters
-from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.values import InsertRequest
 
 
@@ -25,7 +24,7 @@ class Wakeups:
         self._tell_others, self._begins = tell, begins
 
     def waiters_of(self, queue: str) -> Waiters:
-        """Those of a queue, made when a dequeue is about to wait."""
+        """The waiters of a queue, created if there are none. Called when a dequeue is about to wait."""
         if self._begins is not None:
             self._begins(queue)
         waiters = self._by_queue.get(queue)
@@ -34,12 +33,12 @@ class Wakeups:
         return waiters
 
     def count(self, queue: str) -> int:
-        """How many wait for this queue."""
+        """How many dequeues wait for this queue."""
         waiters = self._by_queue.get(queue)
         return 0 if waiters is None else len(waiters)
 
     def count_by_queue(self) -> dict[str, float]:
-        """How many wait for each queue where any do."""
+        """How many dequeues wait, for each queue that has any."""
         return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
 
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
@@ -49,8 +48,8 @@ class Wakeups:
             self._tell_others(queue, jobs, past_owner)
         self._wake(queue, jobs, due_at_ms)
 
-    def woken_from_elsewhere(self, queue: str, jobs: int, past_owner: bool) -> None:
-        """Another server of the same shards says that there are jobs."""
+    def wake_from_peer(self, queue: str, jobs: int, past_owner: bool = False) -> None:
+        """Wakes dequeues for jobs that another server has announced."""
         waiters = self._by_queue.get(queue)
         if waiters is not None:
             waiters.search |= past_owner
@@ -66,34 +65,35 @@ class Wakeups:
             waiters.version += 1
             waiters.due_at(due_at_ms)
 
-    def inserting(self, shard: ShardLanes, request: InsertRequest, now_ms: int) -> bool:
+    def inserting(self, shard: str, request: InsertRequest, now_ms: int, past_owner: bool = False) -> bool:
         """Wakes the dequeues that wait for these jobs, and notes where they are. Returns whether any waits for the queue here.
 
-        Other servers are told of the jobs that are due; of the others they learn from the store.
+        The other servers are told of due jobs only; they learn of later ones from the store. `past_owner`: this server does not own the
+        queue on the shard.
         """
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:
             return False
         any_wait = bool(waiters)
         if waiters is not None:
-            waiters.newest_on = shard.name
+            waiters.newest_on = shard
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         self.jobs_ready(
             request.queue,
             len(request.jobs) - len(later),
             min(later) if later else None,
-            past_owner=not shard.owns(request.queue),
+            past_owner=past_owner,
         )
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:
-        """Something about this queue (None: about all) has changed: waiting dequeues look again."""
+        """Wakes all dequeues of this queue (None: of all queues), to look again: its settings or its shards have changed."""
         for waiters in list(self._by_queue.values()) if queue is None else filter(None, [self._by_queue.get(queue)]):
             waiters.search = True
             waiters.wake_all()
 
     def queue_gone(self, queue: str) -> None:
-        """The queue does not exist (any more): dequeues that wait on it end with that error."""
+        """Wakes all dequeues of a queue that is gone; they end with that error."""
         waiters = self._by_queue.pop(queue, None)
         if waiters is not None:
             waiters.wake_all()

@@ -3,7 +3,7 @@
 Every wait has an end: the head of a request, its body, its handler, each write. Whatever is malformed, too large or too slow ends
 this connection and no other.
 
-Weakness: a client that is too slow over its request is cut off without a word; an error answer sent while it is still
+Weakness: a client that sends its request too slowly is cut off without an answer; an error answer sent while it is still
 sending may be lost to it.
 """
 
@@ -39,7 +39,7 @@ _ANSWERABLE = (h11.IDLE, h11.SEND_RESPONSE)
 
 
 def _reason(status: int) -> str:
-    """The words beside the number, for who reads the bytes."""
+    """The reason phrase of a status code; empty for an unknown code."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -47,7 +47,7 @@ def _reason(status: int) -> str:
 
 
 class _ThriftCall(Exception):
-    """The client speaks Thrift; `answer` tells it so."""
+    """The client speaks Thrift; `answer` is an error in Thrift that says so."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__("a Thrift call on the HTTP port")
@@ -84,7 +84,7 @@ class HttpConnection:
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether it is the client that has to do something next."""
+        """Whether the connection waits for the client."""
         return self.idle or self._client_is_due
 
     def abort(self) -> None:
@@ -99,10 +99,10 @@ class HttpConnection:
 
     async def serve(self) -> None:
         """Answers requests one after the other; returns when the connection is over, and never raises what a client did."""
-        patience_s = self._settings.header_timeout_s
+        timeout_s = self._settings.header_timeout_s
         try:
-            while await self._serve_one(patience_s):
-                patience_s = self._settings.idle_timeout_s
+            while await self._serve_one(timeout_s):
+                timeout_s = self._settings.idle_timeout_s
                 await asyncio.sleep(
                     0
                 )  # of pipelined requests one is answered in a turn of the loop: reading them waits for nothing
@@ -126,11 +126,11 @@ class HttpConnection:
             self._writer.write(answer)
             await self._close()
 
-    async def _serve_one(self, patience_s: float) -> bool:
+    async def _serve_one(self, timeout_s: float) -> bool:
         """One request and its answer; whether another may follow."""
         self.idle = True
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 event = await self._next_event()
             if not isinstance(event, h11.Request):
                 return False
@@ -224,11 +224,11 @@ class HttpConnection:
                 await self._writer.drain()
 
     @asynccontextmanager
-    async def _client_is_next(self, patience_s: float) -> AsyncGenerator[None]:
-        """What is awaited inside is the client's to do, in that time."""
+    async def _client_is_next(self, timeout_s: float) -> AsyncGenerator[None]:
+        """A context that waits for the client, for at most `timeout_s`."""
         self._client_is_due = True
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 yield
         finally:
             self._client_is_due = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pinlater.server.http.messages import Handler, Request, Response, text_response
@@ -17,52 +17,32 @@ class Route(NamedTuple):
 
 
 class Router:
-    """Exact paths first, then the longest prefix."""
+    """A table of exact paths."""
 
     def __init__(self) -> None:
-        self._exact: dict[str, Route] = {}
-        self._prefixes: dict[str, Route] = {}
+        self._routes: dict[str, Route] = {}
 
     def add(self, path: str, handler: Handler, methods: Iterable[str] = ("GET",)) -> None:
         """Answers `path`. Raises ValueError if it is taken."""
-        if path in self._exact:
+        if path in self._routes:
             raise ValueError(f"{path} has a handler already")
-        self._exact[path] = _route(handler, methods)
-
-    def add_prefix(self, prefix: str, handler: Handler, methods: Iterable[str] = ("GET",)) -> None:
-        """Answers everything that begins with `prefix`, which ends in a slash."""
-        if not prefix.endswith("/") or prefix in self._prefixes:
-            raise ValueError(f"{prefix} does not end in a slash, or has a handler already")
-        self._prefixes[prefix] = _route(handler, methods)
-
-    @property
-    def paths(self) -> Sequence[str]:
-        """Everything that is answered, for a list of pages."""
-        return sorted([*self._exact, *self._prefixes])
+        taken = frozenset(methods)
+        self._routes[path] = Route(handler, taken | {"HEAD"} if "GET" in taken else taken)
 
     def find(self, request: Request) -> Handler | Response:
         """The handler, or the answer that says there is none."""
-        route = self._exact.get(request.path) or self._longest_prefix(request.path)
+        route = self._routes.get(request.path)
         if route is None:
             return text_response("Not found\n", 404)
         if request.method not in route.methods:
             return text_response("Method not allowed\n", 405, {"Allow": ", ".join(sorted(route.methods))})
         return route.handler
 
-    def _longest_prefix(self, path: str) -> Route | None:
-        found = max((prefix for prefix in self._prefixes if path.startswith(prefix)), key=len, default=None)
-        return None if found is None else self._prefixes[found]
-
-
-def _route(handler: Handler, methods: Iterable[str]) -> Route:
-    taken = frozenset(methods)
-    return Route(handler, taken | {"HEAD"} if "GET" in taken else taken)
-
 
 class HostCheck:
     """Refuses requests that a web page made through a name of its own that points at this machine (DNS rebinding).
 
-    Only for loopback listeners: who opens the port to a network has names we don't know, and access control to think of.
+    Only for loopback listeners: a server on a network has host names that it does not know, and needs access control anyway.
     A request without a Host header (HTTP/1.0) comes from no browser.
     """
 

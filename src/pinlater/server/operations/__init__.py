@@ -1,1 +1,1 @@
-"""The operations as a caller knows them, whatever the transport: checks first, then the store, then who waits for it."""
+"""The operations as a caller knows them, whatever the transport: checks first, then the store, then the waiting dequeues."""

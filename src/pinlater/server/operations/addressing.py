@@ -110,7 +110,7 @@ class _Addressed:
         return ()
 
     def _part(self, name: str) -> OnShard | None:
-        """The part of that shard, made when it is named first; None for a shard that isn't ours."""
+        """The part of that shard, created at the first job on it; None for an unknown shard."""
         part = self._parts.get(name)
         if part is None and (shard := self._shards.get(name)) is not None:
             part = self._parts[name] = OnShard(shard, [], [])
@@ -122,8 +122,8 @@ async def on_each_shard(
 ) -> list[Value]:
     """Puts what `act` answers for each shard into `answers`, at the request's positions.
 
-    An unreachable shard fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done and repeating is safe. So does
-    what was done of a part of more than `KEYS_A_CALL` jobs, which is carried out piece by piece.
+    An unreachable shard fails the call with SHARD_CONNECTION_FAILED; what was done on others stays done, and repeating is safe. A part of
+    more than `KEYS_A_CALL` jobs is carried out in pieces; if one fails, what the pieces before it did stays done, too.
     """
     if len(parts) == 1:
         [part] = parts

@@ -8,10 +8,10 @@ from math import isinf
 
 from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, ForwardedCalls
 from pinlater.domain.slices import SLICES
-from pinlater.server.forwarding.forwarding import Forwarding
-from pinlater.server.forwarding.messages import CallKind
-from pinlater.server.forwarding.traffic import Traffic, TrafficByServer
-from pinlater.server.ownership.ownership import Ownership
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.traffic import Traffic, TrafficByServer
+from pinlater.server.cluster.ownership.ownership import Ownership
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, Member
 

@@ -1,4 +1,4 @@
-"""Enqueue: checks everything of a request first, then stores it whole; the lanes tell who waits.
+"""Enqueue: checks everything of a request first, then stores it whole; the lanes tell waiting dequeues.
 
 One call of it must stay cheap: tens of thousands a second go through here.
 """

@@ -1,10 +1,10 @@
-"""What this server knows of the queues: their settings, from the store, at most a few seconds old.
+"""The queues and their settings, read from the store at most a few seconds ago.
 
-The store decides whether a queue exists; this cache only spares it the question. If another server may have just made it, an unknown
-name is looked for in the store, by one look after another that all who wait for one share: callers with wrong names can't keep it busy.
+The store decides whether a queue exists; this cache only saves most reads. If another server may have just made it, an unknown
+name is looked for in the store, by one look after another, which all waiting callers share: callers with wrong names can't keep it busy.
 
-There may be thousands of queues. What this server itself makes or deletes is noted here one by one; all are read anew in pieces between
-which others get their turn.
+There may be thousands of queues. What this server itself makes or deletes is noted here one by one. A full read is done in pieces, so that
+other work on the event loop can run in between.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class QueueCache:
 
     @property
     def queues(self) -> Mapping[str, Queue]:
-        """As last read."""
+        """All queues by name, as of the last read of the store."""
         return self._queues
 
     def get(self, name: str) -> Queue | None:
@@ -75,7 +75,7 @@ class QueueCache:
         return name in self._queues or len(self._queues) < self.queues_max
 
     def add(self, queue: Queue) -> None:
-        """The queue is in the store, and so are its settings."""
+        """Notes that the queue and its settings are in the store."""
         self._note(queue.name, queue)
         before = self._queues.get(queue.name)
         self._queues[queue.name] = queue
@@ -84,7 +84,7 @@ class QueueCache:
             self._dispatcher.wakeups.look_again(queue.name)
 
     def remove(self, name: str) -> None:
-        """The queue is no longer in the store."""
+        """Notes that the queue is no longer in the store."""
         self._note(name, None)
         self._queues.pop(name, None)
         self._dispatcher.limits.remove(name)
@@ -205,6 +205,6 @@ class QueueCache:
 
 
 def _retrieve(look: asyncio.Task[None]) -> None:
-    """Who waited for it has its error; all may have gone meanwhile."""
+    """Marks the error as read: its callers have it, and all of them may be gone by now."""
     if not look.cancelled():
         look.exception()

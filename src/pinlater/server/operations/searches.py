@@ -1,10 +1,10 @@
-"""The search processes: where body regexes are run, so that no pattern can keep the event loop from turning.
+"""The search processes, which run body regexes so that no pattern can block the event loop.
 
-Processes are started when a search needs one, at most `processes_max`, and end after a minute without work. A search that outlasts its
-time, or whose caller has gone, is ended by killing its process. What a search costs is bounded before it starts: the instructions of
-the regex's program times the bytes to search, which is the most that RE2 does, count against `steps_max` for all searches under way.
+A search starts a process if none is idle, at most `processes_max`; a process ends after a minute without work. The server kills the
+process of a search that takes too long, or whose caller has gone. The cost of a search is bounded before it starts: RE2 takes at most
+the instructions of the regex's program times the bytes to search, which count against `steps_max` for all searches under way.
 
-Weakness: if the system lets us start no process there are no searches; they are refused, and everything else goes on.
+Weakness: if the system refuses to start a process, the server refuses searches; everything else works.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pinlater.server.operations.search_process import ANSWER, FOUND, LENGTH, ord
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 60.0
-# By so much later than we kill it a process ends by itself, should we no longer be there.
+# A search process ends itself this long after the server would have killed it, in case the server is gone.
 _ALARM_LATER_S = 1.0
 _END_S = 2.0
 _THREADS = 2
@@ -66,12 +66,12 @@ class SearchProcesses:
         self._all: set[_SearchProcess] = set()
         self._closed = False
         self._idle_timer: asyncio.TimerHandle | None = None
-        # Starting and burying a process takes milliseconds, which the loop doesn't have.
+        # Starting a process, and waiting for its end, takes milliseconds; the event loop must not block for that long.
         self._threads = ThreadPoolExecutor(_THREADS, "search-processes")
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the processes that live."""
+        """The ids of the running processes."""
         return [process.process_id for process in self._all]
 
     async def search(self, pattern: bytes, bodies: Sequence[bytes], seconds: float, *, program: int = 0) -> Searched:
@@ -93,7 +93,7 @@ class SearchProcesses:
                 try:
                     answer = await process.ask(order_frame(pattern, bodies, seconds + _ALARM_LATER_S))
                 except BaseException:
-                    self._bury(process)
+                    self._kill_and_reap(process)
                     raise
                 self._idle.append(process)
         except TimeoutError:
@@ -118,7 +118,7 @@ class SearchProcesses:
             process = self._idle.pop()
             if process.alive:
                 return process
-            self._bury(process)
+            self._kill_and_reap(process)
         starting = asyncio.get_running_loop().run_in_executor(self._threads, _SearchProcess)
         try:
             process = await asyncio.shield(starting)
@@ -131,11 +131,11 @@ class SearchProcesses:
             if self._closed:
                 raise ConnectionAbortedError("the server is stopping")
         except BaseException:
-            self._bury(process)
+            self._kill_and_reap(process)
             raise
         return process
 
-    def _bury(self, process: _SearchProcess) -> None:
+    def _kill_and_reap(self, process: _SearchProcess) -> None:
         self._all.discard(process)
         process.kill()
         if not self._closed:
@@ -150,7 +150,7 @@ class SearchProcesses:
 
     def _end_idle_ones(self) -> None:
         while self._idle:
-            self._bury(self._idle.pop())
+            self._kill_and_reap(self._idle.pop())
 
     async def close(self) -> None:
         """Kills all processes, and returns when they are gone. Searches under way fail. May be called twice."""
@@ -160,7 +160,7 @@ class SearchProcesses:
         processes, self._all = list(self._all), set()
         for process in processes:
             process.kill()
-        if processes:  # else no thread is begun in vain
+        if processes:  # else no thread is needed
             await asyncio.to_thread(self._wait_for_all, processes)
         self._threads.shutdown(wait=False)
 
@@ -171,7 +171,7 @@ class SearchProcesses:
 
 
 class _SearchProcess:
-    """One process. Its making blocks; raises OSError."""
+    """One process. The constructor blocks; raises OSError."""
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair()
@@ -210,15 +210,15 @@ class _SearchProcess:
         return await reader.readexactly(length)
 
     def kill(self) -> None:
-        """Ends it on the spot; `wait` must follow."""
-        self._process.kill()  # knows if it is gone: its number may be another process's by now
+        """Kills the process; call `wait` afterwards."""
+        self._process.kill()  # does nothing if the process was waited for: its id may belong to another process by now
         if self._writer is None:
             self._line.close()
         else:
             self._writer.transport.abort()
 
     def wait(self) -> None:
-        """Returns when it is gone. Blocks."""
+        """Waits until the process is gone. Blocks."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
 
@@ -231,6 +231,6 @@ def _end_unwanted(starting: asyncio.Future[_SearchProcess]) -> None:
 
 
 def _command() -> list[str]:
-    """The working directory is no place to import from, unless it is for this process too."""
+    """The command of a search process. It imports from the working directory only if this process does."""
     safely = [] if sys.path[:1] in ([""], [os.getcwd()]) else ["-P"]  # noqa: PTH109 - sys.path holds strings
     return [sys.executable, *safely, "-m", _MODULE]

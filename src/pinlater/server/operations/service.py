@@ -102,7 +102,7 @@ class Service:
         return self.cluster_status()
 
     async def server_info(self) -> ServerInfo:
-        """What a client may want to know before it talks."""
+        """This server's version, features and limits."""
         settings = self._settings
         return ServerInfo(
             __version__,

@@ -1,7 +1,7 @@
 """One time for all servers of the same shards: that of the databases, asked for once, at the start.
 
-From then on a server goes on by its own monotonic clock, so that a jump of anybody's wall clock moves no claim. If a database's clock
-has jumped since, the time of the servers that are there already counts, which they tell it with their signs of life. Databases whose
+From then on a server goes on by its own monotonic clock, so that a jump of a wall clock moves no claim. If a database's clock
+has jumped since, the time of the running servers counts, which they store with their heartbeats. Databases whose
 clocks differ from each other are each as good as the other, so the one in the middle counts.
 """
 

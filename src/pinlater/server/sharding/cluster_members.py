@@ -1,4 +1,4 @@
-"""Which servers use the shards, as the shards know it: that divides rate limits, and shows who is alive.
+"""Which servers use the shards, as the shards know it: their number divides rate limits.
 
 Each shard has a row for each of its servers. One that can't be reached by some server lacks that one's row, so the shard with the most
 rows counts. A server that was killed is counted until its lease has lapsed; until then the others keep its share of a limit free.
@@ -25,7 +25,7 @@ _UNLIKE_S = 120.0
 
 
 class ClusterMembers:
-    """As of the last look."""
+    """The servers of the shards, as of the last look."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -35,7 +35,7 @@ class ClusterMembers:
 
     @property
     def servers(self) -> int:
-        """How many there are, this one included."""
+        """The number of servers, this one included."""
         return max(1, len(self.known))
 
     async def look(self) -> bool:
@@ -58,7 +58,7 @@ class ClusterMembers:
         return self.servers != before
 
     def _compare(self) -> None:
-        """Says, once, which servers use some of the shards and not others."""
+        """Logs, once, which servers use some of the shards and not others."""
         now = self._shards.clock.monotonic()
         names = {
             shard.name: {member.name for member in found} for shard, found in self.by_shard.items() if not shard.leaving

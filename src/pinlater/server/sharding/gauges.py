@@ -114,7 +114,7 @@ def _show_lanes(shards: Shards, metrics: Metrics) -> None:
 
 
 def _show_figures(shards: Shards, metrics: Metrics) -> None:
-    """What the stores count of themselves."""
+    """Adds the figures that the stores count themselves."""
 
     def figures(name: str) -> Callable[[], Mapping[str, float]]:
         def read() -> Mapping[str, float]:

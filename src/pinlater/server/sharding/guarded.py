@@ -1,7 +1,7 @@
 """A shard as all code but the lanes sees it: no call lasts longer than its time limit, and each outcome counts for the shard's health.
 
-A shard out of use is left alone: its calls are refused at once, all but `ping`. A call that is given up is cancelled and not waited
-for, so that a store that hangs while it is cancelled holds no caller up. After a take-over (`redirect`) calls go to the new shard.
+Calls to a shard out of use fail at once, all but `ping`. A call that outlasts its limit is cancelled, and its caller does not wait for
+the cancellation: a store may hang then, too. After a take-over (`redirect`) calls go to the new shard.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ T = TypeVar("T")
 
 
 class _Limit(Enum):
-    """How long a call may take, and what it fails with after that."""
+    """How long a call may take, and its error after that."""
 
     LOOK = auto()
-    """`call_timeout_ms`; changes nothing, so it was surely not done."""
+    """`call_timeout_ms`; a read, so nothing was changed."""
     CHANGE = auto()
-    """`call_timeout_ms`; may have been done or not."""
+    """`call_timeout_ms`; a change, which may have been carried out."""
     WORK = auto()
-    """`work_timeout_ms`; may have been done or not."""
+    """`work_timeout_ms`; a change, which may have been carried out."""
 
 
 def slow_to_answer(shard: str) -> ShardConnectionFailed:
-    """What a call fails with that goes on without this shard, which may answer yet."""
+    """The error of this shard in a call that goes on without waiting for it."""
     return ShardConnectionFailed(f"Shard {shard} is slow to answer", retry_after_ms=1000)
 
 
 def out_of_reach(name: str) -> ShardConnectionFailed:
-    """What a call that needs a shard out of use is answered."""
+    """The error of a call that needs a shard which is out of use."""
     return ShardConnectionFailed(f"Shard {name} is unreachable", retry_after_ms=1000)
 
 
@@ -63,9 +63,9 @@ def _guarded(
 
 
 class GuardedShard:
-    """Implements `storage.interface.SharedShard`. `observe` is told of each call's end: its error or None, and whether it took too long.
+    """Implements `storage.interface.SharedShard`. `observe` gets each call's error or None, and whether it took too long.
 
-    A method of a protocol is guarded by its line below.
+    Each guarded method of a protocol has a line below.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class GuardedShard:
         self._in_use = in_use
 
     def redirect(self, shard: Shard) -> None:
-        """Another shard of this name has taken over: holders of this one get that one."""
+        """Sends all further calls to `shard`, which has taken over this name."""
         self.shard = shard
 
     def limit(self, limit: _Limit) -> tuple[float, PinLaterError]:
@@ -116,7 +116,7 @@ class GuardedShard:
         await self.shard.close()
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """Also while the shard is out of use; says nothing of its other calls."""
+        """Works also while the shard is out of use; its outcome does not count for the shard's health."""
         await ping(self.shard, self._call_s, now_ms)
 
     # --- calls ------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class GuardedShard:
 async def within(call: Coroutine[Any, Any, T], seconds: float, late: PinLaterError) -> T:
     """The result of `call`, or `late` raised when it takes longer than `seconds`.
 
-    It is cancelled then, but not waited for: a call that hangs may hang while it is cancelled too.
+    Cancels the call then, and does not wait for the cancellation: a call that hangs may hang then, too.
     """
     task = asyncio.ensure_future(call)
     try:
@@ -185,7 +185,7 @@ async def ping(shard: Shard, seconds: float, now_ms: int | None = None) -> None:
 
 
 def _unanswered(name: str, seconds: float) -> ShardConnectionFailed:
-    """A call that changes nothing was given up."""
+    """The error of a read that took too long."""
     return ShardConnectionFailed(f"Shard {name} did not answer within {seconds:g} s", retry_after_ms=1000)
 
 
@@ -206,7 +206,7 @@ def _ended_late(task: asyncio.Future[Any]) -> None:
 
 
 def too_late(name: str, seconds: float) -> OutcomeUnknown:
-    """A call that may have changed something was given up."""
+    """The error of a change that took too long, and may have been carried out."""
     return OutcomeUnknown(
         f"Shard {name} did not answer within {seconds:g} s; what was asked of it may have been done or not",
         retry_after_ms=1000,

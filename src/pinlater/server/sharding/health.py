@@ -1,4 +1,4 @@
-"""Whether a shard is in use, decided from what became of the calls to it.
+"""Whether a shard is in use, decided from the outcomes of the calls to it.
 
 In use → out of use: too many failures among the newest calls, or a failed probe. A first failure doesn't put a shard out of use, but has
 it probed at once, so that a server that is gone is known after one error, and a single lost connection harms nothing.
@@ -36,7 +36,7 @@ def speaks_of_shard(error: PinLaterError | None) -> bool:
 
 
 class ShardHealth:
-    """One shard's. `spread` gives numbers in [0, 1) that keep servers from probing as one."""
+    """The health of one shard. `spread` gives numbers in [0, 1) that keep servers from probing at the same time."""
 
     def __init__(
         self, settings: ShardingSettings, monotonic: Callable[[], float], spread: Callable[[], float] = lambda: 0.5
@@ -53,7 +53,7 @@ class ShardHealth:
         self._probation = False
 
     def begin(self) -> None:
-        """In use from now on, with nothing against it."""
+        """Puts the shard to use, and forgets its failures."""
         self.healthy = True
         self.since = self._monotonic()
         self._newest.clear()
@@ -64,14 +64,14 @@ class ShardHealth:
     # --- calls ----------------------------------------------------------------------------------------------------------
 
     def succeeded(self) -> None:
-        """A call was answered."""
+        """Notes a call that was answered."""
         self._newest.append(_SUCCESS)
         if self._probation:
             self._probation = False
             self._pause_ms = self._settings.probe_interval_ms
 
     def failed(self, reason: str, *, timed_out: bool = False) -> None:
-        """A call failed because of the shard."""
+        """Notes a call that failed because of the shard."""
         now = self._monotonic()
         self._newest.extend([now] * (TIMEOUT_WEIGHT if timed_out else 1))
         if not self.healthy:
@@ -85,7 +85,7 @@ class ShardHealth:
     # --- probes ---------------------------------------------------------------------------------------------------------
 
     def suspect(self) -> None:
-        """Something is wrong: a probe is due now."""
+        """Makes a probe due now, since something may be wrong."""
         if self._probe_at is None:
             self._probe_at = self._monotonic()
 
@@ -97,7 +97,7 @@ class ShardHealth:
         return True
 
     def probe_succeeded(self) -> None:
-        """The shard could serve a write now."""
+        """Notes a successful probe: the shard could serve a write now."""
         self._probe_at = None
         if not self.healthy:
             self.healthy = True
@@ -106,7 +106,7 @@ class ShardHealth:
             self._newest.clear()
 
     def probe_failed(self, reason: str) -> None:
-        """It could not."""
+        """Notes a failed probe."""
         if self.healthy:
             self._open(reason)
             return

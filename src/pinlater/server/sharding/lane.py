@@ -1,4 +1,4 @@
-"""Group commit: whatever arrives while one call is under way rides in the next.
+"""Group commit: items that arrive while one call is under way go into the next.
 
 No timers: an idle lane starts a call at once, a busy one fills the next batch meanwhile, so batches grow with the load and nothing
 is added to the latency when there is none. The next call begins before the answers of the last are given out, so that the store works
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotBegun:
-    """What `execute` answers for an item that this call had no space for: the item goes first into the next call."""
+    """The answer of `execute` for an item that did not fit into this call: the item goes first into the next one."""
 
 
 NOT_BEGUN: Final = NotBegun()
@@ -77,7 +77,7 @@ class Lane(Generic[Item, Result]):
         self._began_at = 0.0
         self._weight = 0
         self._task: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: asking asks the kernel who we are
+        self._loop: asyncio.AbstractEventLoop | None = None  # kept: asking for it costs a system call
         self._late: set[asyncio.Task[None]] = set()  # with a call that was given up
         self._closed = False
         self._successor: Lane[Item, Result] | None = None
@@ -108,7 +108,7 @@ class Lane(Generic[Item, Result]):
         return bool(self._late)
 
     def forgive(self, seconds: float) -> None:
-        """The call under way counts as so much younger."""
+        """Moves the start of the call under way to later, by that much."""
         self._began_at += seconds
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
@@ -176,7 +176,7 @@ class Lane(Generic[Item, Result]):
         return len(waiting)
 
     def hand_over(self, successor: Lane[Item, Result]) -> None:
-        """From now on everything goes to `successor`, but for the call under way."""
+        """Sends all further items and all waiting ones to `successor`; the call under way completes in this lane."""
         self._closed = True
         self._successor = successor
         waiting = list(self._waiting)

@@ -41,11 +41,11 @@ class Peers:
 
     @property
     def secrets(self) -> list[bytes]:
-        """Any of them may have signed what comes."""
+        """The secrets of all shards: any of them may have signed a datagram."""
         return [secret for _, secret in self._announced.values()]
 
     async def look(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
-        """Announces this server on shards where it isn't yet, and learns of the others. One that fails is asked again next time."""
+        """Announces this server on shards where it isn't yet, and learns of the others. Asks a shard that fails again next time."""
         self._announced = {shard: known for shard, known in self._announced.items() if shard in members}
         new = {shard: shard.shared for shard in members if shard.shared is not None and not self._is_known(shard)}
         secrets = await asyncio.gather(

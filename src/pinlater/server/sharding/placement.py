@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 
-def rendezvous_order(key: str, shards: Sequence[str]) -> list[str]:
-    """All shards, the key's home first. Every server computes the same order from the same names."""
-    return sorted(shards, key=lambda shard: _weight(key, shard), reverse=True)
-
-
 def _weight(key: str, shard: str) -> bytes:
     return blake2b(f"{shard}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def rendezvous_home(key: str, shards: Sequence[str]) -> str:
-    """The first of `rendezvous_order`."""
+    """The shard of the key. Every server computes the same from the same names."""
     if len(shards) == 1:
         return shards[0]
     return max(shards, key=lambda shard: _weight(key, shard))

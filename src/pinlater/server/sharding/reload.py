@@ -89,7 +89,7 @@ async def _made(
 
 async def _opened(shard: ShardLanes) -> tuple[ShardLanes, PinLaterError | None]:
     try:
-        if shard.trusted:  # it takes as long as it takes: a large file may have to be recovered
+        if shard.trusted:  # without a limit: the recovery of a large file may take long
             await shard.unguarded.open(shard.clock.now_ms())
             shard.now_open()
         else:
@@ -104,7 +104,7 @@ async def _opened(shard: ShardLanes) -> tuple[ShardLanes, PinLaterError | None]:
 
 
 class Reload:
-    """Changes one map; calls one after another."""
+    """Changes one map, in one call at a time."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -132,7 +132,7 @@ class Reload:
         return change
 
     async def tidy(self) -> None:
-        """Lets shards go that are empty now. To be called every few seconds."""
+        """Removes shards that are empty now. Call it every few seconds."""
         if any(shard.leaving for shard in self._shards):
             async with self._changing:
                 removed, _ = await self._let_go()
@@ -150,7 +150,7 @@ class Reload:
     def _take_over(
         self, desired: Sequence[DesiredShard], before: Mapping[str, ShardLanes], made: Mapping[str, ShardLanes]
     ) -> MapChange:
-        """No await: who asks the map sees it before or after."""
+        """Has no await, so a caller sees the map before or after the change, never in between."""
         shards = self._shards
         lanes, added, moved, draining, taking = [], [], [], [], []
         for one in desired:

@@ -1,4 +1,4 @@
-"""One shard with its lanes, and what is known of how it is doing.
+"""One shard with its lanes and its health.
 
 A lane joins calls of one kind into one call of the store, whatever the store: inserts into one set of rows, claims of a queue into one
 order that is distributed again. That is all that the lanes do on a store whose calls are transactions of their own. SQLite's writer also
@@ -49,17 +49,17 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-# Wishes cost nothing until they are granted: ten thousand that wait for a thousand jobs each may all look again at once.
+# A waiting claim costs nothing until it gets jobs: ten thousand that ask for a thousand jobs each may all look again at once.
 _CLAIMS_WAITING_MAX = 10_000_000
 # This many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
 _BYTES_A_JOB = 4096
 # Of bodies that one joined claim loads; a call that it has no space for is in the next one.
 _CLAIM_BYTES_MAX = 64 * 1024 * 1024
-# Where the store is another process, a call with all that waits would have it and us wait for each other. So few requests share one anyhow.
+# If one call took all waiting requests, the store's process and this one would only wait for each other. So this many requests share one.
 _WHOLE_UP_TO_ELSEWHERE = 24
 # A full shard gets no enqueues for this long while others take them.
 _FULL_FOR_S = 1.0
-# A shard counts as full until it has stored jobs and refused none as full for this long: near its limit it does both by turns.
+# A shard counts as full until it has stored jobs and refused none as full for this long: near its limit it alternates between both.
 _NO_LONGER_FULL_AFTER_S = 10.0
 
 
@@ -84,13 +84,13 @@ class Hooks:
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
         """A claim was answered whose caller had gone, or had been told that it took too long."""
-        self.inserting: Callable[[ShardLanes, InsertRequest, int], bool] | None = None
+        self.inserting: Callable[[str, InsertRequest, int, bool], bool] | None = None
         """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
         before they are committed, so that the claim that waits for them shares their transaction."""
         self.back: Callable[[], None] = lambda: None
-        """A shard can be asked again, or is new: there may be jobs for who waits."""
+        """Called when a shard is reachable again, or new: it may have jobs for waiting dequeues."""
         self.count: Callable[[str], None] = lambda _: None
-        """An event to count."""
+        """Counts an event, by its name."""
         self.expired: Callable[[str, int], None] = lambda _queue, _jobs: None
         """Jobs of a queue that failed because a claim found them past their expiry."""
 
@@ -153,11 +153,11 @@ class ShardLanes:
         self.stalled = False  # a call has been under way for longer than it should
         self.opened = opened
         self.opening: asyncio.Future[None] | None = None
-        self.address = ""  # two of one name and address are the same shard
+        self.address = ""  # equal name and address mean the same shard
         self.leaving = False  # out of the map as soon as it is empty
-        self.moved = False  # from another address, and not seen there yet
+        self.moved = False  # at a new address, and not reached there yet
         self.is_new = not opened  # never was in use by this server
-        self.is_behind = False  # came back when no other shard could be asked what queues there are
+        self.is_behind = False  # came back while no other shard could be asked for the queues
         self.trusted = not shard.capabilities.shared
         guard = None if self.trusted else GuardedShard(shard, self.settings, lambda: self.healthy, self._observe)
         # The store for every other call: within a time limit, refused while the shard is unreachable.
@@ -246,11 +246,11 @@ class ShardLanes:
     # --- which way ----------------------------------------------------------------------------------------------------------
 
     def lanes_of(self, queue: str) -> JobLanes:
-        """Its own lanes, or those to the server that owns the queue here. To be asked anew for each call."""
+        """Its own lanes, or those to the server that owns the queue on this shard. Ask again for each call."""
         return self._ways[slice_of(queue)]
 
     def owns(self, queue: str) -> bool:
-        """Whether this server owns the queue here."""
+        """Whether this server owns the queue on this shard."""
         return self._owned[slice_of(queue)]
 
     def route(self, ways: Sequence[JobLanes | None], owned: Sequence[bool]) -> None:
@@ -301,7 +301,7 @@ class ShardLanes:
         inserting, any_wait = self.hooks.inserting, False
         if inserting is not None:
             for request in requests:
-                any_wait |= inserting(self, request, now_ms)
+                any_wait |= inserting(self.name, request, now_ms, not self.owns(request.queue))
         return any_wait
 
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
@@ -345,7 +345,7 @@ class ShardLanes:
         if self.hooks.undelivered is not None:
             self.hooks.undelivered(self.name, request, claimed)
 
-    # --- how it is doing ----------------------------------------------------------------------------------------------------
+    # --- health -------------------------------------------------------------------------------------------------------------
 
     @property
     def slow(self) -> bool:
@@ -353,7 +353,7 @@ class ShardLanes:
         return self.claim.busy_for() >= self.settings.slow_ms / 1000
 
     def _observe(self, error: PinLaterError | None, timed_out: bool = False) -> None:
-        """What became of a call."""
+        """Records the outcome of a call."""
         if error is None:
             self.health.succeeded()
         elif speaks_of_shard(error):
@@ -385,7 +385,7 @@ class ShardLanes:
         return True
 
     def forgive(self, seconds: float) -> None:
-        """This process itself stood still for so long: its calls had no chance to end."""
+        """Moves the deadlines of all calls after a standstill of this process, during which no call could end."""
         for lane in self.lanes:
             lane.forgive(seconds)
 
@@ -410,7 +410,7 @@ class ShardLanes:
             self.hooks.back()
 
     def _log_new_reason(self) -> None:
-        """Another cause needs another remedy: a database that has started again may refuse the login."""
+        """Logs a new cause, which may need another remedy: a restarted database may refuse the login."""
         reason = self.health.reason
         if reason != self._reason_logged:
             self._reason_logged = reason
@@ -430,7 +430,7 @@ class ShardLanes:
             lane.fail_waiting(out_of_reach(self.name))
 
     def close_to_enqueues(self) -> None:
-        """It only drains from now on."""
+        """From now on the shard only drains."""
         if self.takes_enqueues:
             self.takes_enqueues = False
             self.closed_to_enqueues_at = self.clock.monotonic()
@@ -441,14 +441,14 @@ class ShardLanes:
         self.closed_to_enqueues_at = None
 
     def closed_to_enqueues_for(self, seconds: float) -> bool:
-        """Whether no enqueue has gone here for so long."""
+        """Whether the shard has had no enqueue for this long."""
         at = self.closed_to_enqueues_at
         return at is not None and self.clock.monotonic() - at >= seconds
 
     # --- life ---------------------------------------------------------------------------------------------------------------
 
     def now_open(self) -> None:
-        """The shard was opened."""
+        """Puts the shard to use, after it was opened."""
         self.opened = True
         self._renew_ids()
 
@@ -457,7 +457,7 @@ class ShardLanes:
         self._ids.raise_floor(before.highest)
 
     def hand_over(self, successor: ShardLanes) -> None:
-        """Another address goes by this name now: what hasn't begun, and what still comes here, goes there."""
+        """The shard of this name has a new address: calls that have not begun, and calls that still come here, go to `successor`."""
         successor.ids.raise_floor(self.ids.highest)
         if not successor.healthy:
             self.put_out_of_use(successor.health.reason)
@@ -465,7 +465,7 @@ class ShardLanes:
             old.hand_over(new)
         if isinstance(self.store, GuardedShard):
             self.store.redirect(successor.unguarded)
-        self.healthy = successor.healthy  # for who still holds this one
+        self.healthy = successor.healthy  # for callers that still hold this object
 
     async def end_claims(self) -> None:
         """Refuses claims from now on, and waits for those that are there. On a shard that hangs no longer than a call may take."""

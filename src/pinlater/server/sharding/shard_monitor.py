@@ -1,6 +1,6 @@
 """Looks after the shards: gives up calls that take too long, tries shards that are out of use, and brings those up to date that are back.
 
-One look costs no I/O if all is well. Probes run beside it, each on its own, so that a hung shard holds up no other's.
+One look costs no I/O if all is well. Each probe is a task of its own, so that a hung shard delays no other probe.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ShardMonitor:
                 raise result
 
     async def close(self) -> None:
-        """Ends the probes."""
+        """Cancels the probes."""
         for task in list(self._probes.values()):
             task.cancel()
         await self.probes_done()

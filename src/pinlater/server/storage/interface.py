@@ -193,7 +193,7 @@ class KeyLookup(Protocol):
         """The queues that have unique keys here, by name; keys that time has freed may still count.
 
         Asked at the start and, if rows from before the last change of the shard map are left, about once a minute: it may cost
-        a walk over the keys (or an index), but must hold nothing up.
+        a scan of the keys (or of an index), but must not block other calls.
         """
         ...
 
@@ -240,19 +240,29 @@ class InOrderStore(Protocol):
 
 
 class SharedStore(Protocol):
-    """What only a store has that several servers use at the same time (`Capabilities.shared`)."""
+    """What only a store has that several servers use at the same time (`Capabilities.shared`).
+
+    Slots: each server leases a slot, and renews the lease with heartbeats (`Shard.ping`). If the lease lapses, another server may take
+    the slot. The slot is part of every job id and of the writers' numbers, so no two servers write the same id or number. Leases are
+    measured by the store's clock. If that clock jumps, all heartbeats look old until the next ones, and servers may lose their slots to
+    others. A server that was suspended may not know that it lost its slot, so the store must refuse its writes.
+
+    Time: due times and the ends of claims use the servers' time, which they took from the store when they started. Heartbeats store how
+    far a server's time is ahead of the store's, so that a server that starts after a jump of the store's clock uses the time of the
+    running servers. Weakness: in the first seconds after a jump no server has stored it yet.
+    """
 
     async def time_ms(self) -> int:
         """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
         ...
 
     async def announce(self, address: str) -> str:
-        """Tells the other servers where this one listens for them (`host:port`; '' once it stops and owns nothing any more); the secret
-        that the shard keeps for all of them."""
+        """Stores the address at which this server listens for the others (`host:port`; '' once it stops and owns nothing any more).
+        Returns the secret that the shard keeps for all servers; the first call creates it."""
         ...
 
     async def members(self) -> Sequence[Member]:
-        """The servers that use the shard now, this one among them."""
+        """The servers that use the shard now, this one among them, each once."""
         ...
 
     async def owners(self) -> Owners:
@@ -285,7 +295,7 @@ class Shard(JobStore, QueueStore, KeyLookup, Maintenance, Protocol):
     async def ping(self, now_ms: int | None = None) -> None:
         """Returns if the shard could serve a write now; raises `Unavailable` if not.
 
-        `now_ms`: the time that this server goes by; a shared store remembers it for those who come later (`time_ms`).
+        `now_ms`: this server's time; a shared store remembers it for servers that start later (`time_ms`).
         """
         ...
 
@@ -293,8 +303,8 @@ class Shard(JobStore, QueueStore, KeyLookup, Maintenance, Protocol):
     def slot(self) -> int:
         """This server's slot for ids (0..1023), leased in the store by `open`; 0 if only one server can use the shard.
 
-        It changes if the lease lapsed and another server took it. An insert with ids of a slot that was lost so is refused with a
-        `ShardConnectionFailed` value; `highest_id` is as of the newest lease.
+        It changes if the lease lapsed and another server took the slot. The shard refuses an insert with ids of a lost slot with a
+        `ShardConnectionFailed` value. `highest_id` is as of the newest lease.
         """
         ...
 

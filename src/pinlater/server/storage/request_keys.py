@@ -30,7 +30,7 @@ class KeyedAnswer(NamedTuple):
             return RequestKeyConflict.of(key)
         ids = array("q", self.ids)
         found = json.loads(self.existing) if self.existing else {}
-        existing = {int(index): (job[0], job[1]) for index, job in found.items()}
+        existing = {int(index): (job_id, priority) for index, (job_id, priority) in found.items()}
         return Inserted(ids.tolist(), existing, repeated=True)
 
     @classmethod

@@ -22,11 +22,11 @@ class TlsFiles(Protocol):
 
     @property
     def tls_key(self) -> Path | None:
-        """Its key, if it is elsewhere."""
+        """Its key, where it is not in the same file."""
 
     @property
     def tls_check_hostname(self) -> bool:
-        """Whether the certificate must be for the host that we connect to."""
+        """Whether the certificate must be for the name or address that the connection goes to."""
 
 
 def make_context(settings: TlsFiles) -> ssl.SSLContext:

@@ -24,7 +24,7 @@ class Capabilities(NamedTuple):
     custom_status_chars_max: int = 5_000
     ack_replaces_status: bool = False  # an ack's status takes the place of the old one, an empty one too
     body_bytes_max: int = 2**31 - 1
-    body_bytes_bound: str = "its store"  # what bounds them, for who could change it
+    body_bytes_bound: str = "its store"  # the name of the limit, for an operator who could raise it
     in_order: bool = False  # a call sees what every call made before it did, also while that is not answered yet
 
 
@@ -62,7 +62,7 @@ class InsertRequest(NamedTuple):
 
     `request_key` makes it idempotent: the same key and `fingerprint` again, within two minutes, stores nothing and gives the first
     answer; another fingerprint gives `RequestKeyConflict`. `max_backlog` gives `QueueFull` when the queue would grow beyond it.
-    `begin_by_ms`: the request is not to be begun later; who hands requests to a store sees to it.
+    `begin_by_ms`: the request must not begin later; the caller of the store checks that.
     """
 
     queue: str
@@ -321,7 +321,7 @@ class Member(NamedTuple):
     started_at_ms: int
     seen_at_ms: int
     silent_ms: int = 0
-    """How long ago its last sign of life was, by the store's clock."""
+    """How long ago its last heartbeat was, by the store's clock."""
 
 
 NO_OWNER = ""

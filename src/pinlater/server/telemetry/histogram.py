@@ -21,14 +21,6 @@ _BATCH_FROM = 4  # below, counting equal values costs more than it saves
 VALUE_MAX = (1 << 53) - 1  # more is cut to this; as milliseconds that is 285,000 years
 
 
-def bucket_of(value: int) -> int:
-    """The number of the bucket that `value` (0..VALUE_MAX) falls into; grows with the value."""
-    if value < _LINEAR_BELOW:
-        return value
-    shift = value.bit_length() - _LINEAR_BITS
-    return (shift << _SUB_BITS) + (value >> shift)
-
-
 def bucket_range(bucket: int) -> tuple[int, int]:
     """The least and the greatest value of a bucket."""
     if bucket < _LINEAR_BELOW:
@@ -144,14 +136,14 @@ class Histogram:
             self.record(value, times)
 
     def record(self, value: float, times: int = 1) -> None:
-        """Adds a value, `times` times; below 0 counts as 0. The bucket is worked out in place: calling `bucket_of` costs a third more."""
+        """Adds a value, `times` times; below 0 counts as 0."""
         step = int(value * self._steps)
         if step < _LINEAR_BELOW:
             step = bucket = max(step, 0)
         else:
             if step > VALUE_MAX:
                 step = VALUE_MAX
-            shift = step.bit_length() - _LINEAR_BITS
+            shift = step.bit_length() - _LINEAR_BITS  # in place: a function for the bucket costs a third more
             bucket = (shift << _SUB_BITS) + (step >> shift)
         try:
             self._counts[bucket] += times

@@ -1,7 +1,7 @@
 """How long single turns of the event loop take, measured by a timer: while a turn lasts, no client is answered.
 
 A timer that fires late tells that a turn was under way when it was due. How late (the lag) depends on the machine too: a process that
-gets no CPU is late as well. So the CPU time that the loop's thread has used since the timer before is looked at beside it: the lesser
+gets no CPU is late as well. So the CPU time that the loop's thread has used since the previous timer is measured, too: the lesser
 of the two is what the server itself did in that turn, on a loaded machine as on an idle one.
 
 Weakness: a turn is measured from when the timer was due, so up to an interval of it is missing; turns shorter than an interval may go
@@ -98,7 +98,7 @@ class LoopLag:
         self._schedule(now_s, self._cpu())
 
     def stop(self) -> None:
-        """Twice does no harm."""
+        """Stops measuring. May be called twice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

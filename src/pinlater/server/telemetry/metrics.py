@@ -153,7 +153,7 @@ class Metrics:
     def last_minute(self) -> tuple[Snapshot, Snapshot | None]:
         """The newest snapshot of `tick` and the one a minute before it, as `difference` takes them.
 
-        Whole ticks rather than up to this moment: who asks once a minute counts every event once.
+        Whole ticks rather than up to this moment, so that a reader that asks once a minute counts every event once.
         After less than a minute: all since the start; before the second tick: up to now.
         """
         if len(self._ring) < 2:

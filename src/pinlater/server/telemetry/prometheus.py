@@ -1,7 +1,7 @@
 """The statistics for Prometheus: proper labels, base units (seconds, bytes), cumulative histograms.
 
 A collector is made for one page from values already read, so rendering may run in a thread and registers nothing globally.
-Histograms that saw nothing yet are left out: with thousands of idle queues they would be most of the page.
+Empty histograms are left out: with thousands of idle queues they would be most of the page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MetricsPage(NamedTuple):
     gauges: Sequence[GaugeReading]
     counts: Sequence[QueueCounts]
     processes: Collector | None = None
-    """What is said of the process itself; None: of this one."""
+    """The metrics of the processes themselves; None: those of this process."""
 
 
 class PinLaterCollector(Collector):

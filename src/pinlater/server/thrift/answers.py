@@ -263,7 +263,7 @@ def queue_stats(stats: QueueStatsResult) -> types.QueueStats:
 
 
 def server_info(info: ServerInfo) -> types.ServerInfo:
-    """What a client may want to know before it talks."""
+    """A `ServerInfo` as its Thrift struct."""
     return types.ServerInfo(
         version=info.version,
         features=list(info.features),

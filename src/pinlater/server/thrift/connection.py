@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONG_FRAME_BYTES = SMALL_BYTES // ANSWERS_A_WRITE  # no other request follows one of more than this in its turn
-# Of a frame too long, this many times the bound is read, so that the client gets a clear answer.
+# Of an oversized frame, at most this many times the bound is read, so that the client can read the error.
 FRAMES_DISCARDED = 4
 
 
@@ -217,7 +217,7 @@ class ThriftConnection(asyncio.Protocol):
 
     @property
     def held_since_s(self) -> float:
-        """Since when it holds the oldest of that."""
+        """When the oldest of those bytes arrived."""
         requests = self._requests
         return requests.oldest_arrived_s if self.waiting and requests.waiting else requests.partial_since_s
 
@@ -229,7 +229,7 @@ class ThriftConnection(asyncio.Protocol):
             self._drop_partial()
 
     def cut_for_memory(self) -> None:
-        """Closes it, and frees at once what it holds."""
+        """Closes the connection, and frees its memory at once."""
         self._server.metrics.count("thrift_connections_cut_for_memory")
         self.abort()
 
@@ -271,10 +271,10 @@ class ThriftConnection(asyncio.Protocol):
 
     # --- bad frames -------------------------------------------------------------------------------------------------------
     def _refuse(self, error: WireError) -> None:
-        """The stream is lost: what came before is answered, then the connection is closed.
+        """Closes the connection, since no frame can be told from the next any more. Answers the requests that came before.
 
-        The caller of a frame that is merely too long is told so. It hears nothing before it has sent everything, so the rest of
-        the frame is read and thrown away, if that isn't too much.
+        The sender of a frame that is too long gets an error. It reads no answer before it has sent the whole frame, so the rest of
+        the frame is read and discarded, up to `FRAMES_DISCARDED` times the bound.
         """
         self._report_bad_frame(error)
         self._splitter = FrameSplitter(0)
@@ -291,7 +291,7 @@ class ThriftConnection(asyncio.Protocol):
         logger.info("connection closed: %s", error, extra={"peer": self.peer})
 
     def _discard(self, bytes_to_come: int) -> None:
-        """What came of a frame that is too long is thrown away."""
+        """Discards bytes of an oversized frame; closes the connection after the last one."""
         self._discarding_bytes = bytes_to_come
         if bytes_to_come <= 0:
             self.drain()
@@ -357,7 +357,7 @@ class ThriftConnection(asyncio.Protocol):
             self.handed_out.forget_bodies()
 
     def _take_back(self) -> None:
-        """The jobs of the last answer reached no client."""
+        """Gives back the jobs of the last answer, which reached no client."""
         answer, self.handed_out = self.handed_out, None
         if answer is not None:
             self._server.answering.undelivered(answer)
@@ -399,7 +399,7 @@ class ThriftConnection(asyncio.Protocol):
     # --- the end ----------------------------------------------------------------------------------------------------------
     @property
     def peer(self) -> str:
-        """Who is, or was, at the other end, for the log."""
+        """The address of the client, for the log."""
         return str(self._peer)
 
     @property

@@ -28,11 +28,11 @@ from pinlater.server.thrift.shedding import SHED_SHARE, beyond_their_share, held
 logger = logging.getLogger(__name__)
 
 SWEEP_S_MAX = 1.0
-BEAT_S_MAX = 1.0
+PROGRESS_S_MAX = 1.0
 # After a standstill new connections are refused for this long, and this many turns of the loop.
 REFUSING_S = 0.5
 REFUSING_TURNS = 20
-# What was on its way when the drain began is read and answered, if it arrives within so much.
+# Requests that arrive within this time after the drain began are still read and answered.
 LAST_CALL_S = 0.05
 # While memory is scarce, a frame must be whole within this time.
 PARTIAL_FRAME_S_MAX = 30.0
@@ -83,7 +83,7 @@ class ThriftServer:
         self._other_connections = other_connections
         self.standstill = standstill or Standstill(clock.monotonic, settings.standstill_s)
         self.standstill.listeners.append(self._stood_still)
-        self._beat: asyncio.TimerHandle | None = None
+        self._progress_timer: asyncio.TimerHandle | None = None
         self._refusing_until_s: float | None = None
         self._shared_port = shared_port
         self._server: asyncio.Server | None = None
@@ -109,9 +109,9 @@ class ThriftServer:
         """Listens. Raises `OSError` if the address can't be had."""
         loop = asyncio.get_running_loop()
         settings = self.settings
-        room = make_room(settings.max_connections + settings.max_connections_refused, self._other_connections)
-        self._max_refused = min(settings.max_connections_refused, room // 2)
-        self.max_connections = min(settings.max_connections, room - self._max_refused)
+        possible = make_room(settings.max_connections + settings.max_connections_refused, self._other_connections)
+        self._max_refused = min(settings.max_connections_refused, possible // 2)
+        self.max_connections = min(settings.max_connections, possible - self._max_refused)
         if self.max_connections < settings.max_connections:
             logger.info(
                 "the limit on open files lowers max_connections",
@@ -127,7 +127,7 @@ class ThriftServer:
         show_thrift(self.metrics, lambda: self.connections, self.answering, self.budget)
         self._schedule_sweep(loop)
         self.standstill.begin()
-        self._beat_and_go_on(loop)
+        self._note_progress(loop)
 
     async def drain(self, grace_s: float) -> None:
         """Stops accepting, answers what has come, closes; what isn't done after `grace_s` is cut. May be called twice.
@@ -146,8 +146,8 @@ class ThriftServer:
                 await self._empty.wait()
         except TimeoutError:
             logger.warning("drain cut short", extra={"connections": len(self._connections)})
-        if self._beat is not None:
-            self._beat.cancel()
+        if self._progress_timer is not None:
+            self._progress_timer.cancel()
         for connection in list(self._connections):
             connection.abort()
         await self._empty.wait()
@@ -198,11 +198,11 @@ class ThriftServer:
             self._empty.set()
 
     def reading_paused(self, connection: ThriftConnection) -> None:
-        """It is not read from for now: the sweep looks whether its peer is still there."""
+        """Notes a connection that is not read from: the sweep checks whether its peer is still there."""
         self._paused[connection] = None
 
     def reading_resumed(self, connection: ThriftConnection) -> None:
-        """It is read from again."""
+        """Forgets that: the connection is read from again."""
         self._paused.pop(connection, None)
 
     def stalled(self, connection: ThriftConnection) -> None:
@@ -220,7 +220,7 @@ class ThriftServer:
 
     # --- requests that give way -------------------------------------------------------------------------------------------
     def holds(self, connection: ThriftConnection) -> None:
-        """It holds much of requests that are not begun."""
+        """Notes a connection that holds many bytes of requests that have not begun."""
         self._holders[connection] = None
 
     def make_room_for(self, asker: ThriftConnection) -> bool:
@@ -263,9 +263,11 @@ class ThriftServer:
             self._holders.pop(holder, None)
 
     # --- standing still ---------------------------------------------------------------------------------------------------
-    def _beat_and_go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _note_progress(self, loop: asyncio.AbstractEventLoop) -> None:
         self.standstill.runs(self.monotonic())
-        self._beat = loop.call_later(min(BEAT_S_MAX, self.standstill.limit_s / 4), self._beat_and_go_on, loop)
+        self._progress_timer = loop.call_later(
+            min(PROGRESS_S_MAX, self.standstill.limit_s / 4), self._note_progress, loop
+        )
 
     def _stood_still(self, seconds: float) -> None:
         """Cuts all connections, also those that came meanwhile and were not taken in yet: they are made, and cut, in the next few turns."""
@@ -320,7 +322,7 @@ class ThriftServer:
                 connection.abort()
 
     def _look_at_paused(self) -> None:
-        """One question to the kernel for all of them: which peers are gone?"""
+        """Asks the kernel, in one call for all of them, which peers are gone."""
         paused = {connection.fileno(): connection for connection in list(self._paused)}
         paused.pop(-1, None)
         if not paused:

@@ -22,7 +22,7 @@ import msgspec
 
 from pinlater.client._bodies import body_of
 from pinlater.client.values import ClaimedJob
-from pinlater.worker.codecs import Codec
+from pinlater.worker.codecs import CARRIED, Codec, cant_carry
 from pinlater.worker.context import JobContext
 from pinlater.worker.errors import UnusableHandler
 
@@ -47,6 +47,7 @@ class Parameters(NamedTuple):
     signature: inspect.Signature
     positional: bool  # all parameters may be given by position
     function: str
+    task: str
     has_required: bool = True
     # The parameter that was the whole body before others, with defaults, came; None if there can't be one.
     once_alone: inspect.Parameter | None = None
@@ -66,7 +67,7 @@ class Parameters(NamedTuple):
         if self.form is _Form.NOTHING:
             return b""
         if self.form is _Form.OCTETS:
-            return body_of(bound[self.names[0]], f"{self.function}() argument {self.names[0]!r}")
+            return body_of(bound[self.names[0]], f"task {self.task}: argument {self.names[0]!r}")
         try:
             return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
         except Exception as error:
@@ -79,8 +80,8 @@ class Parameters(NamedTuple):
             try:
                 codec.encode(value)
             except Exception as own:  # noqa: BLE001 - whatever a codec raises
-                return kind(f"{self.function}() argument {argument!r} can't be encoded: {own}")
-        return kind(f"{self.function}() can't be encoded: {error}")
+                return kind(f"task {self.task}: argument {argument!r} can't be encoded: {own}")
+        return kind(f"task {self.task}: the arguments can't be encoded: {error}")
 
     def content_type(self, codec: Codec) -> str:
         """The content type of `encode`; '' without a body."""
@@ -148,9 +149,10 @@ class Parameters(NamedTuple):
         return once_alone.name not in keys and (self.has_required or not keys <= set(self.names))
 
 
-def parameters_of(function: Callable[..., Any]) -> Parameters:
-    """Reads a signature. Raises `UnusableHandler` if a job can't carry the arguments."""
+def parameters_of(function: Callable[..., Any], task: str = "", codec: Codec | None = None) -> Parameters:
+    """Reads a signature. Raises `UnusableHandler` if no job of this codec can carry the arguments. `task` is its name for messages."""
     name = getattr(function, "__qualname__", repr(function))
+    task = task or name
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         hints = typing.get_type_hints(target)
@@ -168,6 +170,10 @@ def parameters_of(function: Callable[..., Any]) -> Parameters:
         elif hint is JobContext:
             contexts.append(parameter.name)
         else:
+            if codec is not None and parameter.default is parameter.empty and cant_carry(codec, hint):
+                raise UnusableHandler(
+                    f"task {task}: argument {parameter.name!r}: no job can carry a {hint.__qualname__}; {CARRIED}"
+                )
             in_body.append(parameter.replace(annotation=hint))
     form, body_type = _body_of(name, in_body)
     names = tuple(parameter.name for parameter in in_body)
@@ -183,6 +189,7 @@ def parameters_of(function: Callable[..., Any]) -> Parameters:
         signature,
         positional,
         name,
+        task,
         bool(required),
         _once_alone(in_body, required),
     )

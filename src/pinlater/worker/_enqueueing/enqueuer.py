@@ -16,10 +16,11 @@ from pinlater.client._bodies import body_of
 from pinlater.client._calls import ClientCall
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import QueueNotFound, UnknownMethod
+from pinlater.client.errors import PriorityNotSupported, QueueNotFound, UnknownMethod
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
+from pinlater.domain.errors import adding
 from pinlater.worker import envelope
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Enqueuer:
                 self._keeps_headers = False
         requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs, queue, tasks))
         answers: list[Enqueued] = []
-        with _hint_to_create(queue):
+        with _explained(queue, requests):
             while request := requests.take():
                 answers.append(self._wait(request, requests.prepare))
         return [placed for enqueued in answers for placed in _placed(enqueued)]
@@ -91,7 +92,7 @@ class Enqueuer:
                 self._keeps_headers = False
         placed: list[Placed] = []
         requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs, queue, tasks))
-        with _hint_to_create(queue):
+        with _explained(queue, requests):
             while request := requests.take():
                 placed += _placed(await asyncio.wrap_future(self._client().submit(request)))
         return placed
@@ -132,14 +133,26 @@ class Enqueuer:
 
 
 @contextlib.contextmanager
-def _hint_to_create(queue: str) -> Iterator[None]:
+def _explained(queue: str, requests: _Requests) -> Iterator[None]:
+    """Says what to do about a missing queue, and which task has the priority that the server lacks: how many there are only it knows."""
     try:
         yield
+    except PriorityNotSupported as error:
+        raise adding(error, _highest_priority(queue, requests.sent)) from None
     except QueueNotFound as error:
         error.add_note(
             f"Create it with `pinlater queue create {queue}`, or all of the worker's queues with worker.create_queues()."
         )
         raise
+
+
+def _highest_priority(queue: str, request: ClientCall[Enqueued] | None) -> str:
+    """The job of a request which has the highest number of a priority, by its task."""
+    if request is None:
+        return ""
+    job = max(request.args[0].jobs, key=lambda job: job.priority)
+    task = (job.headers or {}).get(envelope.TASK_HEADER)
+    return f" ({f'task {task}' if task else f'a job for queue {queue}'}: priority={job.priority})"
 
 
 def _placed(enqueued: Enqueued) -> list[Placed]:
@@ -178,6 +191,7 @@ class _Requests:
     def __init__(self, requests: Iterator[ClientCall[Enqueued]]) -> None:
         self._requests = requests
         self._next: ClientCall[Enqueued] | BaseException | None = None
+        self.sent: ClientCall[Enqueued] | None = None  # the one that `take` returned last
 
     def prepare(self) -> None:
         """Prepares the next one now."""
@@ -193,6 +207,7 @@ class _Requests:
         request, self._next = self._next, None
         if isinstance(request, BaseException):
             raise request
+        self.sent = request
         return request
 
 

@@ -1,7 +1,7 @@
-"""The logs of `Worker.run()` in a program that sets up no logging: the worker's own lines, as text on standard error.
+"""The logs of `Worker.run()` in a program that sets up no logging: lines as text on standard error, with time and job.
 
-Python's default would show warnings only: no line would say that the worker runs, or which server and tasks it has. Celery and RQ set up
-logging in such a program, too. Loggers of the program and of other libraries stay as they are.
+Python's default would show warnings only, as bare texts: no line would say that the worker runs, or which server and tasks it has. Celery
+and RQ set up logging in such a program, too. The levels of other loggers stay as they are: a logger without a level shows warnings.
 """
 
 from __future__ import annotations
@@ -10,31 +10,28 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from pinlater.supervision.logs import TextFormatter
+from pinlater.supervision.logs import TextFormatter, count_repeats
 from pinlater.worker.logs import JobFields
 
 
 @contextlib.contextmanager
 def shown() -> Iterator[None]:
-    """Shows the lines during the block, from info on unless the program set a level. Does nothing if the program has set up logging."""
+    """Shows the lines during the block, the worker's from info on unless the program set a level. Does nothing if the program has set up
+    logging, and no more once a task or a library does."""
     logger = logging.getLogger("pinlater")
     if logger.hasHandlers():
         yield
         return
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter())
+    count_repeats(handler)
     handler.addFilter(JobFields())
-    handler.addFilter(_nothing_else_is_set_up)
-    level = logger.level
+    level, last_resort = logger.level, logging.lastResort
     logger.setLevel(level or logging.INFO)
-    logger.addHandler(handler)
+    # Python gives it the lines for which no logger has a handler. On the root logger it would disable `logging.basicConfig()` in a task.
+    logging.lastResort = handler
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logging.lastResort = last_resort
         logger.setLevel(level)
-
-
-def _nothing_else_is_set_up(_: logging.LogRecord) -> bool:
-    """False once a task or a library has set up the root logger, which then shows the line: `logging.info()` does that."""
-    return not logging.getLogger().handlers

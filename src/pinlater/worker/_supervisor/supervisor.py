@@ -29,7 +29,7 @@ STARTS = "pinlater_worker_process_starts_total"
 
 
 class WorkerSupervisor:
-    """Runs `processes` of `command`, each with the option `--line`. A change in the folder `reload` restarts them."""
+    """Runs `processes` of `command`, each with the option `--control-channel`. A change in the folder `reload` restarts them."""
 
     def __init__(self, command: Sequence[str], processes: int, *, reload: Path | None = None) -> None:
         self._reload = reload

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from importlib import import_module
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, notes, options, output
 from pinlater.cli.commands.import_original.progress import Progress
 from pinlater.cli.commands.import_original.servers import old_servers
 from pinlater.client import AsyncClient
@@ -180,8 +179,8 @@ def _map(path: Path | None) -> Iterator[Told]:
         yield tell
 
 
-def _print(all_counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json: bool) -> None:
-    entries = sorted(all_counts.items())
+def _print(counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json: bool) -> None:
+    entries = sorted(counts.items())
     if as_json:
         output.print_json({"dry_run": dry_run, "queues": [_counts_json(*entry) for entry in entries]})
         return
@@ -189,9 +188,9 @@ def _print(all_counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_j
     output.print_table(columns, [_row(*entry) for entry in entries])
     running = sum(counts.left["in_progress"] for _, counts in entries)
     if running:
-        sys.stderr.write(
+        notes.write(
             f"note: {running:,} jobs are IN_PROGRESS in the original and were left there, as their workers may still run. "
-            "Stop the workers, then take these jobs too with --include-in-progress.\n"
+            "Stop the workers, then take these jobs too with --include-in-progress."
         )
 
 

@@ -41,12 +41,12 @@ def _plan(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted:
         job_id = job.id
         if job.unique is not None:
             hold = queue.key_holder(job.unique.key, now_ms)
-            twin = (hold.job_id, hold.priority) if hold else taken.get(job.unique.key)
-            if twin is None:
+            duplicate = (hold.job_id, hold.priority) if hold else taken.get(job.unique.key)
+            if duplicate is None:
                 taken[job.unique.key] = (job.id, job.priority)
             else:
-                existing[index] = twin
-                job_id = twin[0]
+                existing[index] = duplicate
+                job_id = duplicate[0]
         ids.append(job_id)
     return Inserted(ids, existing)
 

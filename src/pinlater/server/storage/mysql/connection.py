@@ -31,7 +31,7 @@ _SESSION = (
     "SESSION foreign_key_checks = 1, SESSION unique_checks = 1, "
     "SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_select_limit = 18446744073709551615, "
     "SESSION innodb_lock_wait_timeout = {lock_wait_s}, SESSION lock_wait_timeout = {lock_wait_s}"
-    # From a thousand ids on MariaDB would make a table of them and may then walk over all jobs.
+    # From a thousand ids on MariaDB would make a table of them and may then scan all jobs.
     " /*M! , SESSION in_predicate_conversion_threshold = 0 */"
 )
 # A writer whose machine died must not keep its locks for hours; and not longer than its slot, or it might still commit something.
@@ -54,7 +54,7 @@ class MysqlConnectionLost(Exception):
 
 
 class MysqlConnection:
-    """An open connection. Not for two callers at once.
+    """An open connection, for one caller at a time.
 
     `name` is a lock that it holds in the database for as long as it lives there, so that another can see whether it has ended.
     """
@@ -81,12 +81,12 @@ class MysqlConnection:
 
     @property
     def alive(self) -> bool:
-        """Open, as far as one can see from here."""
+        """Whether it is open, and the driver has not seen its stream break."""
         return self.open and not self._raw._stream_broken  # noqa: SLF001 it has no other word for it
 
     @property
     def usable(self) -> bool:
-        """Alive, and not about to be ended by the database because a writer lay idle."""
+        """Whether it is alive, and not idle for so long that the database is about to end it."""
         return self.alive and self._loop.time() - self._used_at < self._idle_max_s
 
     @property
@@ -152,7 +152,7 @@ class MysqlConnection:
         )
 
     def close(self) -> None:
-        """Cuts the connection; the database rolls back what was not committed. What has not left yet never leaves."""
+        """Cuts the connection and discards unsent bytes; the database rolls back what was not committed."""
         self._is_gone()
         self._abort()
         with contextlib.suppress(Exception):
@@ -163,7 +163,7 @@ class MysqlConnection:
             self._raw._transport.abort()  # noqa: SLF001 its own `close` would wait until a server that hangs has read everything
 
     async def quit(self) -> None:
-        """Ends the connection politely."""
+        """Tells the database that the connection ends, and closes it."""
         if self.open:
             self._is_gone()
             with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""The databases' errors in our words: whose fault it was, and what would help."""
+"""Translates the databases' errors into PinLater's, each with its cause and what would help."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OUT_OF_RANGE = 1690
 QUEUE_GONE = NO_PARENT | {OUT_OF_RANGE}
 # read-only servers (innodb_read_only, too), read-only transactions, replicas after a failover
 READ_ONLY = {1036, 1290, 1792, 1836, 3100}
-# Answers to a COMMIT after which the transaction has surely been rolled back: the server looked before it began with it. Any other
-# error may have come on the way (the binary log could not be written, a plugin of the replication said no), and says nothing sure.
+# Answers to a COMMIT that prove a rollback: the server checks these conditions before it commits. Any other error may occur during the
+# COMMIT (a failure of the binary log or of a replication plugin), and leaves the outcome unknown.
 UNDONE = DEADLOCKS | {1290, 1792, 1836}
 # a disk or a table space is full; the server can't write a file
 _FULL = {3, 1021, 1026, 1030, 1114, 3675}
@@ -47,7 +47,7 @@ class BodyTooLong(CallerError):
 
 
 class SlotLost(ShardConnectionFailed):
-    """This server was silent for longer than its lease, and another one has its slot. Nothing was changed."""
+    """This server did not renew its lease in time, and another server has its slot. Nothing was changed."""
 
     def __init__(self, endpoint: MysqlEndpoint, writer: int = 0) -> None:
         super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
@@ -55,7 +55,7 @@ class SlotLost(ShardConnectionFailed):
 
 
 def translate(error: Exception, endpoint: MysqlEndpoint, tries: int = 1) -> Unavailable:
-    """An `Unavailable` that says what happened and what would help; with the cause kept."""
+    """The `Unavailable` for an error of the database, with that as its cause."""
     found = _translate(error, endpoint, tries)
     found.__cause__ = error
     return found
@@ -100,7 +100,7 @@ def _translate(error: Exception, endpoint: MysqlEndpoint, tries: int) -> Unavail
 
 
 def is_ours(error: Exception) -> bool:
-    """Whether it speaks of the database, rather than of a bug of ours."""
+    """Whether the error comes from the database, and not from a defect of this program."""
     if isinstance(error, driver.ProgrammingError):
         return code_of(error) == NO_TABLE  # dropped, or the database is an empty one under the old one's address
     return isinstance(error, MysqlConnectionLost | driver.MySQLError)

@@ -44,7 +44,7 @@ def _suppose_plain(transaction: Transaction, acks: Sequence[JobAck]) -> bool:
     elif queue_cache.careful_acks_left:
         queue_cache.careful_acks_left -= 1
     else:
-        return len({ack[0][2] for ack in acks}) == len(acks) and any(ack.succeeded for ack in acks)
+        return len({ack.key.id for ack in acks}) == len(acks) and any(ack.succeeded for ack in acks)
     return False
 
 
@@ -82,7 +82,7 @@ async def _finish_looking(transaction: Transaction, acks: Sequence[JobAck], now_
     """Two round trips: a look at the claims, then what is to be done."""
     if not acks:
         return []
-    [found] = await transaction.select(_LOCK_CLAIMS(ids=sorted({ack[0][2] for ack in acks})))
+    [found] = await transaction.select(_LOCK_CLAIMS(ids=sorted({ack.key.id for ack in acks})))
     claims = {line[0]: line for line in found.rows}
     queues = transaction.queue_cache.queues
     plain, counts, others = split(acks, claims, queues)

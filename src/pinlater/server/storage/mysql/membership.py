@@ -1,15 +1,7 @@
-"""This server's place among those that use the shard: a slot of its own, kept by signs of life, free again once these stop.
+"""The membership of one server in a MySQL shard: the rows of its slot and its writers (`storage.interface.SharedStore`).
 
-The slot is part of every job id and of the writers' numbers, so that nothing two servers write meets. Times are the database's. If
-its clock jumps, forwards or back, all signs of life look old until the next ones come; a slot that is taken meanwhile is one more that
-was lost.
-
-The time by which jobs are due and claims end is the servers', who took the database's over at their start. Each says how far its own is
-ahead of the database's, so that who comes after a jump goes by the same as those that are there. Weakness: in the first
-seconds after a jump no server has said it yet.
-
-A server that slept may not know that its slot is another's now. So each lease of a slot begins the writers' rows at numbers beyond all
-before, and the next transaction of a server that still counts in an older range is refused (`transaction`).
+Each lease of a slot starts the numbers of its writers above all earlier ones. So the next transaction of a server that lost the slot,
+and still counts in an older range, is refused (`transaction`).
 """
 
 from __future__ import annotations
@@ -21,8 +13,8 @@ import socket
 from collections.abc import Callable
 
 from pinlater.domain.clock import CLOCK_JUMP_MS
-from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
+from pinlater.server.storage.leases import COMPARED_WITHIN_MS, agreed_ms, each_once, is_alive, no_free_slot
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.statements import rows, sql
 from pinlater.server.storage.mysql.transaction import NUMBERS, Transaction
@@ -47,37 +39,33 @@ _LIST_SERVERS = sql("list_servers")
 _CHANGE_META = sql("change_meta")
 # A number has 63 bits.
 _RANGES = 2**63 // NUMBERS
-# An answer that takes longer says too little of the time.
-_QUICK_MS = 500
 _OWNERS = "owners"
 
 
 class Membership:
-    """The lease of one slot, with `writers` writers."""
+    """The lease of a slot in one database, and the rows of its `writers` writers."""
 
     def __init__(self, lease_ms: int, writers: int) -> None:
         self._lease_ms = lease_ms
         self._writers = writers
-        self.lost: set[int] = set()  # slots that were ours; ids were made with them
+        self.lost: set[int] = set()  # earlier slots of this server: ids were made with them
         self.incarnation = secrets.token_bytes(16)
         self.name = f"{socket.gethostname()}-{os.getpid()}"
         self.address = ""
         self.slot = 0
-        self._ahead_ms: int | None = None  # as the database knows it
+        self._ahead_ms: int | None = None  # as stored in the database
 
     async def join(self, transaction: Transaction) -> tuple[int, int]:
-        """Takes the lowest free slot; the slot, and the first number of its writers. One server at a time.
+        """Leases the lowest free slot; returns it and the first number of its writers. One server at a time.
 
-        Waits for what its owner before still has under way; its next transaction fails.
+        Waits for the transaction that the slot's previous server has under way; the next one of that server fails.
         """
         _, now, found = await transaction.select(_CURRENT_META(name="schema"), _NOW(), _LOCK_SERVERS())
         now_ms = now.rows[0][0]
         taken = {slot for slot, seen_ms in found.rows if is_alive(seen_ms, now_ms, self._lease_ms)}
         slot = next((slot for slot in range(SLOTS) if slot not in taken and slot not in self.lost), -1)
         if slot < 0:
-            raise ShardConnectionFailed(
-                f"All {SLOTS} slots for servers are taken; wait until those that are gone lapse"
-            )
+            raise no_free_slot()
         own = range(slot * self._writers, (slot + 1) * self._writers)
         [numbers] = await transaction.select(_LOCK_WRITERS(first=own[0], last=own[-1]))
         first = (max([newest for (newest,) in numbers.rows], default=0) // NUMBERS + 1) % _RANGES * NUMBERS
@@ -96,7 +84,6 @@ class Membership:
         return slot, first
 
     async def announce(self, connection: MysqlConnection, address: str) -> str:
-        """Stores where this server listens; the shard's secret, made by the first server that asks."""
         self.address = address
         *_, secret = await connection.run(
             [
@@ -108,15 +95,12 @@ class Membership:
         return str(secret.rows[0][0])
 
     async def renew(self, connection: MysqlConnection, time_ms: Callable[[], int] | None = None) -> bool:
-        """A sign of life; with `time_ms`, the time that this server goes by, also how that compares with the database's.
-
-        False if the slot was taken over meanwhile.
-        """
+        """Stores a heartbeat; with `time_ms`, also how far this server's time is ahead. False if the slot is lost."""
         asked_ms = 0 if time_ms is None else time_ms()
         renewed, now = await connection.run([_RENEW_SERVER(slot=self.slot, incarnation=self.incarnation), _NOW()])
         if time_ms is not None and renewed.affected == 1:
             took_ms = time_ms() - asked_ms
-            if took_ms < _QUICK_MS:
+            if took_ms < COMPARED_WITHIN_MS:
                 await self._say_time(connection, asked_ms + took_ms // 2 - int(now.rows[0][0]))
         return renewed.affected == 1
 
@@ -134,13 +118,11 @@ class Membership:
             )
 
     async def agreed_ms(self, connection: MysqlConnection) -> int:
-        """The time that the shard's servers go by; the database's if there are none, or it is the same."""
         now, found = await connection.run([_NOW(), _LIST_CLOCKS(slot=self.slot)])
         now_ms = int(now.rows[0][0])
-        ahead = sorted(ahead for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms))
-        if not ahead or abs(ahead[len(ahead) // 2]) < CLOCK_JUMP_MS:
-            return now_ms
-        return now_ms + int(ahead[len(ahead) // 2])
+        return agreed_ms(
+            now_ms, [int(ahead) for seen_ms, ahead in found.rows if is_alive(seen_ms, now_ms, self._lease_ms)]
+        )
 
     async def leave(self, transaction: Transaction) -> None:
         """Frees the slot."""
@@ -148,26 +130,20 @@ class Membership:
 
 
 async def members(connection: MysqlConnection, lease_ms: int) -> list[Member]:
-    """The servers that use the shard now, each once: after a failover a server has two slots until the lease of the old one lapses."""
     [found] = await connection.run([_LIST_SERVERS()])
-    alive = [
+    return each_once(
         Member(slot, name, address, started_ms, seen_ms, abs(now_ms - seen_ms))
         for slot, name, address, started_ms, seen_ms, now_ms in found.rows
         if is_alive(seen_ms, now_ms, lease_ms)
-    ]
-    # A server without an address may be any of them.
-    newest = {(one.name, one.address or one.slot): one for one in sorted(alive, key=lambda one: one.started_at_ms)}
-    return sorted(newest.values(), key=lambda one: one.slot)
+    )
 
 
 async def owners(connection: MysqlConnection) -> Owners:
-    """Which servers own the slices of the shard's queues."""
     [found] = await connection.run([_LOAD_META(name=_OWNERS)])
     return Owners.of_text(found.rows[0][0]) if found.rows else NO_OWNERS
 
 
 async def change_owners(connection: MysqlConnection, known: Owners, new: Owners) -> bool:
-    """Stores `new` if `known` is what is stored; whether it was."""
     _, changed = await connection.run(
         [
             _MAKE_META(name=_OWNERS, value=NO_OWNERS.as_text()),
@@ -175,8 +151,3 @@ async def change_owners(connection: MysqlConnection, known: Owners, new: Owners)
         ]
     )
     return changed.affected == 1
-
-
-def is_alive(seen_ms: int, now_ms: int, lease_ms: int) -> bool:
-    """Whether a server has given a sign of life within its lease. One from the future is from before the clock was set back."""
-    return abs(now_ms - seen_ms) < lease_ms

@@ -137,7 +137,7 @@ class MysqlQueueCache:
     def floors(self, queue: QueueEntry) -> dict[int, int]:
         """From which run-after on each priority has to be looked at.
 
-        Deleted rows stay in the index until the database purges them, and a claim that began at the very first place would walk over
+        Deleted rows stay in the index until the database purges them, and a claim that began at the very first place would read
         all of them. So it begins where the last one ended, but once a second at the beginning: other servers put jobs there, too. While
         a long read keeps the database from purging, that takes long, and is done less often; jobs that other servers stored a
         little late are still found within a second.

@@ -1,4 +1,7 @@
-"""Settings of the MySQL store, and where a shard is. Imports no driver: the settings are read even if none is installed."""
+"""Settings of the MySQL store, and where a shard is. `database_settings` describes those that the stores in databases share.
+
+Imports no driver: the settings are read even if none is installed.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,6 @@ class MysqlSettings:
     password: str | None = field(default=None, repr=False, metadata={"secret": True})
     """The password, where the URL or the shard file has none. Better in `PINLATER_MYSQL_PASSWORD` or in a file than in the settings."""
     password_file: Path | None = None
-    """A file that holds that password in its first line, looked at again every 10 s."""
     host_prefix: str | None = None
     """What the shard file's keys begin with, before the number; other keys are ignored. Not set: any key that ends in a number counts."""
     databases_per_server: int = field(default=1, metadata={"most": _DATABASES_MAX})
@@ -55,9 +57,7 @@ class MysqlSettings:
     database_prefix: str = "pinlater"
     """Shard `3d2` is the database `pinlater_3d2`: this, an underscore, and the shard's name."""
     reader_connections: int = field(default=4, metadata={"most": 1_000})
-    """Most connections for reading to one shard; for writing there are four."""
     connect_timeout_ms: int = 3_000
-    """How long making a connection may take, and how long the outcome of a change is asked for whose answer got lost."""
     statement_timeout_ms: int = 5_000
     """How long the database may take to answer one packet; then the connection is cut."""
     lock_wait_ms: int = 3_000
@@ -65,11 +65,8 @@ class MysqlSettings:
     retries: int = field(default=3, metadata={"least": 0, "most": 100})
     """How often a transaction is tried again after a deadlock, a lock that didn't come, or a lost connection."""
     retry_pause_ms: int = 20
-    """The longest pause before the first of these; each doubles it, up to 16 times."""
     waiting_reads_max: int = 1_000
-    """Most reads of one shard that wait for a connection."""
     lease_ms: int = field(default=60_000, metadata={"least": 5_000})
-    """How long after its last sign of life a server's place in a shard may be taken by another server."""
     tls: bool = False
     """Encrypt connections and check the server's certificate. A URL (`?tls=true`) or an entry of the shard file may say otherwise."""
     tls_ca: Path | None = None
@@ -77,9 +74,7 @@ class MysqlSettings:
     tls_cert: Path | None = None
     """Our certificate, in PEM, for databases that ask for one."""
     tls_key: Path | None = None
-    """Its key, where it is not in the same file."""
     tls_check_hostname: bool = True
-    """Whether the certificate must be for the name or address that the connection goes to."""
     partition_hours: int = field(default=4, metadata={"most": 24 * 31})
     """How many hours of jobs share a partition, which is dropped once they are gone."""
     priority_levels: int = 3

@@ -1,7 +1,7 @@
-"""The MySQL store's shard: one database. Each method names who does the work, and on which of the writers or on a reader.
+"""The MySQL store's shard: one database. Each method picks the statements, and the writer or reader that runs them.
 
 Inserts, claims and ends of attempts each have a connection of their own, so that none waits for another's disk; everything else that
-changes something shares a fourth. More connections side by side in the same tables make it slower, not faster.
+changes something shares a fourth. More writing connections would make the shard slower, not faster.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class MysqlShard(RelationalShard):
             await writer.become(slot * WRITERS + index, first)
 
     async def _rejoin(self, writer: int) -> None:
-        """Takes another slot after the one with this writer was lost, if that hasn't happened yet."""
+        """Leases another slot after the slot of this writer was lost, unless another call has done so."""
         async with self._joining:
             lost = writer // WRITERS
             if lost == self._membership.slot:
@@ -164,7 +164,7 @@ class MysqlShard(RelationalShard):
         self._snapshots.forget()
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """A sign of life in the store, which is a write."""
+        """Renews this server's lease, which is a write."""
         slot, asked = self._membership.slot, self._monotonic()
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
         if not await self._opened.readers.read(lambda c: self._membership.renew(c, time_ms)):
@@ -371,7 +371,7 @@ class MysqlShard(RelationalShard):
         return swept
 
     async def _look_after_partitions(self, now_ms: int) -> None:
-        """It is about space alone: what fails is said, and comes again."""
+        """Frees space only, so a failure is logged, and the next run tries again."""
         self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
         try:
             await self.keep_partitions(now_ms)

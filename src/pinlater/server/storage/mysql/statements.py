@@ -145,7 +145,8 @@ def keys_in_statements(column: str, keys: Iterable[tuple[int, bytes]], bytes_max
     some: list[tuple[int, bytes]] = []
     size = 0
     for key in sorted(set(keys)):
-        longest = 2 * len(key[1]) + _KEY_BYTES
+        _, text = key
+        longest = 2 * len(text) + _KEY_BYTES
         if some and (len(some) >= _KEYS_A_STATEMENT or size + longest > bytes_max - STATEMENT_BYTES):
             parts.append(keys_are(column, some))
             some, size = [], 0

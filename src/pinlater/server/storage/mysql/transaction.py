@@ -1,17 +1,18 @@
-"""Transactions: what one call does in one, retried if the database says so, and never carried out twice.
+"""Runs each call in one transaction, retries it if the database asks for that, and never carries it out twice.
 
 Every transaction that changes something writes its number into its writer's row, mostly first. When a connection is lost between COMMIT
-and its answer, or the answer is an error that leaves it open, the next connection ends the old one and reads the number: it is the
-transaction's, or the transaction never was. So neither is a reason to do a thing again, and a thing done is never taken for failed.
+and its answer, or the answer is an error that leaves it open, the next connection ends the old one and reads the number: if it is
+the transaction's, the transaction was carried out, and else it never will be. So no transaction is carried out twice, and none that was
+carried out counts as failed.
 
-A connection that was given up may live on in the database, with its locks: nothing is done on the next one before it has ended.
+The database may keep a lost connection, with its locks. So the next connection is used only after the database has ended the old one.
 
-A transaction takes queues from the server's memory and fails if one of them is gone: those that it counts for by the counters' foreign
-key, the others by a look that rides with the COMMIT. Then the memory is read anew and the transaction runs again. So what is
-remembered never decides that a queue, or anything in it, is absent.
+A transaction takes queues from the queue cache, and fails if one of them is gone: the foreign key of the counters checks the queues that
+it counts for, a statement before the COMMIT the others. Then the cache is read anew, and the transaction runs again. So the cache
+never decides that a queue, or anything in it, is absent.
 
-The numbers lie in the range that came with the server's slot. If the row has one from beyond, another server has taken the slot,
-and the transaction fails: this server takes another slot and does it again.
+The numbers are in the range that came with the lease of the server's slot. If the row's number is in another range, another server has
+the slot, and the transaction fails. Then this server leases another slot and runs it again.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Transaction:
 
     @property
     def endpoint(self) -> MysqlEndpoint:
-        """For errors."""
+        """The database, for errors."""
         return self._connection.endpoint
 
     @property
@@ -136,7 +137,7 @@ class Transaction:
         return [self.queue_cache.learn(queue_id, name.decode()) for queue_id, name in found.rows]
 
     def change(self, statement: bytes) -> None:
-        """A change without an answer."""
+        """Adds a change whose answer is not needed."""
         if not self.marked:
             self.marked = True
             self._waiting.append(self._writer.mark())
@@ -149,7 +150,7 @@ class Transaction:
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
 
     async def change_now(self, statement: bytes) -> int:
-        """A change; how many rows it met."""
+        """Carries out a change at once; the number of rows that it affected."""
         self.change(statement)
         return (await self._flush([]))[-1].affected
 
@@ -189,7 +190,7 @@ class Transaction:
         except (MysqlConnectionLost, driver.MySQLError) as error:
             if not self.marked or not self._leaves_open(error):
                 raise
-            self._connection.close()  # with whatever it still has open
+            self._connection.close()  # together with its open transaction
             await self._writer.settle(error)
             return await self._writer.ask_again(last, error) if last else []
 
@@ -206,11 +207,11 @@ class Transaction:
 
 
 class _Misjudged(Exception):
-    """What a transaction supposed was not so. Nothing was changed."""
+    """An assumption of the transaction was wrong. Nothing was changed."""
 
 
 class Writer:
-    """One after the other, transactions on one connection. `number` is this writer's row in `writers` and in the counters.
+    """Runs one transaction after the other on one connection. `number` is this writer's row in `writers` and in the counters.
 
     `rejoin` takes another slot, if the one is lost with which this writer had its number.
     """
@@ -267,7 +268,7 @@ class Writer:
         return await self._in_turn(work)
 
     async def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the transaction that is under way."""
         async with self._turn:
             if self._connection is not None:
                 await self._connection.quit()
@@ -376,7 +377,7 @@ class Writer:
         """After a COMMIT without an answer, or with an error that says nothing sure: returns if it was carried out, raises
         `MysqlConnectionLost`, or that error, if it was not.
 
-        A database that refuses connections may be restarting: it is asked again for `connect_timeout_ms`, however often it refuses.
+        A database that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
 
         Raises `OutcomeUnknown` if the database can't be asked in that time, or another server has written over the number.
         """

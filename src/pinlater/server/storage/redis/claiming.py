@@ -46,7 +46,7 @@ async def claim(
                 for call, share in zip(order.calls, shares, strict=True):
                     for priority, job_id, _ in _ENTRY.iter_unpack(share):
                         unknown_claims.append(
-                            (line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder[2])
+                            (line_of(queues[order.queue], priority) + I64.pack(job_id), call.holder.token)
                         )
 
         bytes_max = BytesTogether(known).left
@@ -74,7 +74,7 @@ async def claim(
 def _packed(place: int, order: ClaimOrder) -> tuple[Any, ...]:
     timeout_ms = max(-I64_MAX - 1, min(order.claim_timeout_ms, I64_MAX))
     calls = [
-        (max(0, call.limit), call.max_bytes, pack_holder(call.holder[2], call.holder[0], call.holder[1]))
+        (max(0, call.limit), call.max_bytes, pack_holder(call.holder.token, call.holder.descriptor, call.holder.source))
         for call in order.calls
     ]
     return place, b"%d" % timeout_ms, I64.pack(timeout_ms), calls

@@ -1,7 +1,7 @@
 """One connection to one Redis: calls of scripts and plain commands, each under a time limit.
 
-A connection that was cut, or that took too long, is never used again: what it was doing may still go on in Redis. The driver's own
-repeats are switched off: code that knows a call's outcome decides whether it may be repeated.
+A lost connection is never used again, as in `storage.mysql.connection`. The driver's own repeats are switched off: code that knows a
+call's outcome decides whether it may be repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SENTINELS_PART = 2
 
 
 class Connection:
-    """An open connection to `address`. Not for two callers at once."""
+    """An open connection to `address`, for one caller at a time."""
 
     def __init__(
         self, raw: Any, endpoint: RedisEndpoint, address: Address, front: bytes, settings: RedisSettings, stats: Stats
@@ -47,8 +47,8 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Open, as far as one can see from here."""
-        reader = self._raw._reader  # noqa: SLF001 it has no other word for it
+        """Whether it is open, and its stream has neither ended nor failed."""
+        reader = self._raw._reader  # noqa: SLF001 the driver has no public name for it
         return self.open and reader is not None and not reader.at_eof() and reader.exception() is None
 
     async def run(self, script: Script, *arguments: bytes | int | str) -> Any:
@@ -88,7 +88,7 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Cuts the connection. What has not left yet never leaves."""
+        """Cuts the connection at once; unsent bytes are discarded."""
         if self.open:
             self._stats.connections -= 1
             self.open = False

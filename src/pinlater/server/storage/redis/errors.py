@@ -1,4 +1,4 @@
-"""Redis' errors in our words: whose fault it was, and what would help."""
+"""Translates Redis' errors into PinLater's, each with its cause and what would help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pinlater.server.storage.redis.settings import RedisEndpoint
 
 
 class RedisConnectionLost(Exception):
-    """The connection is gone, or was given up because it took too long. What was sent may or may not be carried out."""
+    """The connection broke, or took too long and was closed. Redis may carry out what was sent, or not."""
 
 
 class NoConnection(RedisConnectionLost):
@@ -32,7 +32,7 @@ class StaleQueues(Exception):
 
 
 class SlotLost(ShardConnectionFailed):
-    """This server was silent for longer than its lease, and another one has its slot. Nothing was changed."""
+    """Another server leased this one's slot. Nothing was changed."""
 
     def __init__(self, endpoint: RedisEndpoint, slot: int) -> None:
         super().__init__(f"{endpoint}: this server's slot was taken over while it was away", retry_after_ms=100)
@@ -76,7 +76,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 
 
 def translate(error: Exception, endpoint: RedisEndpoint) -> Unavailable:
-    """An `Unavailable` that says what happened and what would help; with the cause kept."""
+    """The `Unavailable` for an error of Redis, with that as its cause."""
     found = _translate(error, endpoint)
     found.__cause__ = error
     return found

@@ -46,9 +46,9 @@ async def finish(access: Access, acks: Sequence[JobAck], now_ms: int) -> list[Ac
     """Plain acks in a script; the others are decided here and written together with the plain ones."""
     results = [SUCCEEDED] * len(acks)
     known_odd: set[int] = set()
-    if len({ack[0] for ack in acks}) != len(acks):
+    if len({ack.key for ack in acks}) != len(acks):
         known_odd.update(range(len(acks)))  # the first of two acks of one job counts
-    queues = access.ids_of([ack[0][0] for ack in acks])
+    queues = access.ids_of([ack.key.queue for ack in acks])
     about = encode(([name for name, _ in queues], [queue for _, queue in queues]))
     for _ in range(_TRIES):
         plain, others = _sorted_out(access, acks, known_odd, results)
@@ -79,11 +79,11 @@ def _sorted_out(
     plain, others = _Plain(), []
     queues = access.queues
     for place, (key, succeeded, token, addition, *_) in enumerate(acks):
-        queue = queues.get(key[0])
+        queue = queues.get(key.queue)
         if queue is None or not may_exist(key):
             results[place] = NOT_FOUND
         elif succeeded and not addition and place not in known_odd:
-            plain.add(place, ref_of(queue, key[1], key[2]), token)
+            plain.add(place, ref_of(queue, key.priority, key.id), token)
         else:
             others.append(place)
     return plain, others

@@ -1,7 +1,7 @@
 """Finished jobs that go: past their time to live, or beyond the bytes that they may take.
 
-What is oldest in each line is remembered from the last walk over all lines, as it can only grow younger; so most turns ask only about
-lines that have something to give. Weakness: the first job that finishes in a line which had none is seen by the next walk, which comes
+What is oldest in each line is remembered from the last scan of all lines, as it can only grow younger; so most turns ask only about
+lines that have something to give. Weakness: the first job that finishes in a line which had none is seen by the next scan, which comes
 when it could be due at the earliest.
 """
 
@@ -89,7 +89,7 @@ class OldestFinished:
 
     async def _walk(self, access: Access, now_ms: int) -> None:
         oldest: dict[Line, int] = {}
-        await access.refresh()  # what is not walked over is taken to be empty until the next walk
+        await access.refresh()  # a line that is not scanned counts as empty until the next scan
         async for rows in walk(access.readers, "list_oldest_finished", list(access.queue_cache.names)):
             for at in range(0, len(rows), 3):
                 oldest[rows[at], rows[at + 1]] = time_of(rows[at + 2])

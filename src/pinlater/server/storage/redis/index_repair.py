@@ -2,7 +2,7 @@
 
 The next look, within a second or two, detects losses that would stop whole queues (claims by deadline, priorities, names of queues); the
 next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds.
-A walk over all jobs that never ends finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a
+An endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a
 half. Once it finds something, it goes on fast to the end of its round.
 """
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _URGENT_STEPS = 500
 _PIECES_A_TURN = 4
-_PIECES_IN_A_HURRY = 100
+_PIECES_AFTER_A_LOSS = 100
 _JOBS_A_PIECE = 250
 _QUEUES_A_PIECE = 5
 # The round's stations: all jobs, then claims and pasts, of which the job may be gone, and priorities, of which the queue may be.
@@ -97,7 +97,7 @@ class IndexRepair:
 
     async def look_around(self, access: Access, finished_bytes: int) -> None:
         """The next pieces of the round."""
-        for done in range(_PIECES_IN_A_HURRY):
+        for done in range(_PIECES_AFTER_A_LOSS):
             if done >= _PIECES_A_TURN and not self._without_pause:
                 return
             if not self._round:
@@ -119,12 +119,12 @@ class IndexRepair:
                 return
 
     def _count(self, access: Access, answer: list[int]) -> None:
-        _, mended, lost, *_ = answer
-        access.stats.jobs_mended += mended
+        _, repaired, lost, *_ = answer
+        access.stats.jobs_mended += repaired
         access.stats.jobs_lost += lost
-        self._without_pause = self._without_pause or bool(mended or lost)
-        if mended:
-            logger.error("claims or indexes of jobs are gone from Redis: %d jobs put right", mended)
+        self._without_pause = self._without_pause or bool(repaired or lost)
+        if repaired:
+            logger.error("claims or indexes of jobs are gone from Redis: %d jobs put right", repaired)
         if lost:
             logger.error("jobs are gone from Redis: %d that had left something", lost)
 

@@ -81,8 +81,8 @@ class _Batch:
         """Where its answer will be."""
         name, jobs, key, _, most = request[:5]
         if jobs:
-            self._top = max(self._top, max([job[0] for job in jobs]))
-        if key is None and most is None and not any([job[7] is not None for job in jobs]):  # noqa: C419 quicker than a generator
+            self._top = max(self._top, max([job.id for job in jobs]))
+        if key is None and most is None and not any([job.unique is not None for job in jobs]):  # noqa: C419 quicker than a generator
             at = self._open.get(name)
             if at is not None:
                 self._requests[at][1].extend(jobs)
@@ -192,7 +192,7 @@ def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) ->
 def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     jobs = request.jobs
     if answer == 0:
-        return Inserted([job[0] for job in jobs], {})
+        return Inserted([job.id for job in jobs], {})
     if answer[0] == _FULL:
         return QueueFull.of(request.queue, answer[1], request.max_backlog or 0, answer[2])
     if answer[0] == _CONFLICT:
@@ -207,11 +207,11 @@ def repeated(ids: bytes, existing: Sequence[Any]) -> Inserted:
     """What a keyed request was answered before."""
     found = array("q", ids)
     found.byteswap()
-    twins = existing_of(existing)
+    existing_jobs = existing_of(existing)
     answered = found.tolist()
-    for at, (job_id, _) in twins.items():
+    for at, (job_id, _) in existing_jobs.items():
         answered[at] = job_id
-    return Inserted(answered, twins, repeated=True)
+    return Inserted(answered, existing_jobs, repeated=True)
 
 
 def existing_of(flat: Sequence[Any]) -> dict[int, tuple[int, int]]:

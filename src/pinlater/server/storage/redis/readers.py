@@ -52,7 +52,7 @@ class Readers:
         try:
             return await self._try(look)
         except (RedisConnectionLost, Refused) as error:
-            if isinstance(error, Refused) and error.code == "STALEBOOK":
+            if isinstance(error, Refused) and error.code == "STALEQUEUE":
                 raise StaleQueues from error
             raise translate(error, self.endpoint) from error
         finally:

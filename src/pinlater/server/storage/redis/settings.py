@@ -1,4 +1,4 @@
-"""Settings of the Redis store, and where a shard is. Imports no driver: the settings are read even if none is installed."""
+"""Settings of the Redis store, and where a shard is, as `storage.mysql.settings` for MySQL."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class RedisEndpoint:
     """Where a shard's Redis is, and the user to log in as. `tls` None: as the settings say.
 
     With `sentinels` (host and port of each) `host` and `port` aren't used: they are asked for the address of the master called
-    `master`, at each new connection. Never shown with its password; therefore it is no tuple: printing a list of tuples prints
-    every part.
+    `master`, at each new connection. Shows no password, as MySQL's endpoint.
     """
 
     host: str = "127.0.0.1"
@@ -53,7 +52,6 @@ class RedisSettings:
     password: str | None = field(default=None, repr=False, metadata={"secret": True})
     """The password, where the URL or the shard file has none. Better in `PINLATER_REDIS_PASSWORD` or in a file than in the settings."""
     password_file: Path | None = None
-    """A file that holds that password in its first line, looked at again every 10 s."""
     sentinels: tuple[str, ...] = ()
     """Sentinels, each `HOST:PORT`, to ask where the master is, for a URL or an entry that names a master and no Sentinels."""
     sentinel_user: str = ""
@@ -63,19 +61,14 @@ class RedisSettings:
     key_prefix: str = "pinlater"
     """Shard `1` has the keys `pinlater{1}:…`: this, and the shard's name in braces."""
     reader_connections: int = field(default=2, metadata={"most": 1_000})
-    """Most connections for reading to one shard; for writing there are four."""
     connect_timeout_ms: int = 3_000
-    """How long making a connection may take, and how long the outcome of a change is asked for whose answer got lost."""
     command_timeout_ms: int = 5_000
     """How long Redis may take to answer; then the connection is cut."""
     retries: int = field(default=3, metadata={"least": 0, "most": 100})
     """How often a change is tried again after a lost connection, or where another server changed a job in the meantime."""
     retry_pause_ms: int = 20
-    """The longest pause before the first of these; each doubles it, up to 16 times."""
     waiting_reads_max: int = 1_000
-    """Most reads of one shard that wait for a connection."""
     lease_ms: int = field(default=60_000, metadata={"least": 5_000})
-    """How long after its last sign of life a server's place in a shard may be taken by another server."""
     memory_used_max_percent: int = field(default=95, metadata={"least": 1, "most": 100})
     """Enqueues are refused once Redis uses this much of its `maxmemory`; claims and acks go on."""
     finished_bytes_max: int | None = None
@@ -87,9 +80,7 @@ class RedisSettings:
     tls_cert: Path | None = None
     """Our certificate, in PEM, for servers that ask for one."""
     tls_key: Path | None = None
-    """Its key, where it is not in the same file."""
     tls_check_hostname: bool = True
-    """Whether the certificate must be for the name or address that the connection goes to."""
     priority_levels: int = 3
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The Redis store's shard: all keys of one hash slot. Each method names who does the work, and on which of the writers or on a reader.
+"""The Redis store's shard: all keys of one hash slot. Each method chooses the module that does the work, and a writer or a reader.
 
 Inserts, claims and ends of attempts each have a connection of their own, so that a large answer of one holds no other up; everything
 else that changes something shares a fourth.
@@ -71,7 +71,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_BOOK_TRIES = 5
+_STALE_CACHE_TRIES = 5
 # A string of Redis has at most 512 MiB (proto-max-bulk-len), and a request is one.
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 
@@ -115,7 +115,7 @@ class RedisShard:
         self._master = MasterWatch(endpoint, self._settings, self._leave, monotonic)
         self._snapshots = Snapshots(lambda: self._look(self._opened.readers), lambda: self.stats.changes, monotonic)
         self._memory = Memory(self._settings.memory_used_max_percent, monotonic)
-        self._unknown_claims: list[tuple[bytes, str]] = []  # claims that may have been made and that no worker knows of
+        self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._finished = OldestFinished()
@@ -128,7 +128,7 @@ class RedisShard:
     # --- life -------------------------------------------------------------------------------------------------------------
 
     async def open(self, now_ms: int) -> None:
-        """Takes a slot, reads what queues there are."""
+        """Leases a slot, and fills the queue cache."""
         if self._is_open:
             return
         await check_server(self._connections.readers, self.endpoint)
@@ -147,7 +147,7 @@ class RedisShard:
             await writer.become(slot * WRITERS + index, self._membership.lease)
 
     async def _rejoin(self, lost: int) -> None:
-        """Takes another slot after this one was lost, if that hasn't happened yet."""
+        """Leases another slot after this one was lost, unless another call has done so."""
         async with self._joining:
             if lost == self._membership.slot:
                 logger.warning("%s: slot %d was taken over while this server was away", self.endpoint, lost)
@@ -157,7 +157,7 @@ class RedisShard:
     async def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            with contextlib.suppress(PinLaterError):  # the lease lapses by itself
+            with contextlib.suppress(PinLaterError):  # the lease ends anyway, a little later
                 await self._membership.leave(self._connections.readers.run)
         await self._master.close()
         await asyncio.gather(*(writer.close() for writer in self._connections.writers))
@@ -165,7 +165,7 @@ class RedisShard:
         self._snapshots.forget()
 
     async def ping(self, now_ms: int | None = None) -> None:
-        """A sign of life in the store, which is a write."""
+        """Renews this server's lease, which is a write."""
         readers = self._opened.readers
         self._master.look()
         slot, asked = self._membership.slot, self._monotonic()
@@ -220,13 +220,13 @@ class RedisShard:
         )
 
     async def _refresh(self) -> None:
-        """Reads the queue cache anew."""
+        """Reads all queues into the queue cache."""
         found = await reading.list_queues(self._connections.readers)
         self._queue_cache.replace([(queue.name, number) for number, queue in found])
 
     async def _with_queues(self, writer: Writer, names: Sequence[str], work: Callable[[Access], Awaitable[T]]) -> T:
         """Reads the queue cache anew if a name is not in it, or if a queue in it has another id now."""
-        for _ in range(_BOOK_TRIES):
+        for _ in range(_STALE_CACHE_TRIES):
             queues = await self._queues_named(names)
             try:
                 return await work(
@@ -237,7 +237,7 @@ class RedisShard:
         raise conflict()
 
     async def _queues_named(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Those of the queues that there are, with their ids; Redis is asked for those that are not remembered."""
+        """The ids of the existing queues among these; asks Redis for those that are not in the queue cache."""
         known = self._queue_cache.queues
         queues = {name: known[name] for name in names if name in known}
         unknown = sorted({name for name in names if name not in queues})
@@ -410,7 +410,7 @@ class RedisShard:
         return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
-        """Nothing has to be moved here: what is due is counted up to this time."""
+        """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
         self._check_open()  # nothing here needs a connection
         if limit > 0:
             self._due_by_ms = max(self._due_by_ms, now_ms)

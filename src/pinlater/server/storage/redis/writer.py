@@ -1,9 +1,9 @@
-"""Changes: one script a call, carried out once however often it has to be sent.
+"""Changes: one script a call, carried out once even if it is sent several times.
 
 Every call has a number, greater than those before, and its script keeps number and answer in the writer's key, in the same step as the
 change. If a connection is lost before the answer came, the same call is sent again on the next one: if it was carried out, the
-script gives its answer again and changes nothing. A call that lingers in a lost connection can't do harm either: once a later
-one was carried out, its number is too low.
+script gives its answer again and changes nothing. A delayed call from a lost connection does no harm either: once a later
+call was carried out, its number is too low.
 
 The writer's key also holds the lease of the server's slot. If it is another's, the script refuses, and this server takes another slot.
 """
@@ -49,7 +49,7 @@ def _level(attempt: int) -> int:
 
 
 class Writer:
-    """One after the other, calls on one connection. `rejoin` takes another slot, if the one that this writer had is lost."""
+    """Makes one call after the other on one connection. `rejoin` leases another slot if this writer's slot is lost."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Writer:
         self.number = 0
 
     async def become(self, number: int, lease: bytes) -> None:
-        """Another writer from the next call on."""
+        """Makes all further calls as another writer."""
         async with self._turn:
             self.number = number
             self._packed = number.to_bytes(2, "big")
@@ -108,7 +108,7 @@ class Writer:
         return await self._in_turn(name, arguments, if_answered)
 
     async def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the call that is under way."""
         async with self._turn:
             if self._connection is not None:
                 await self._connection.quit()
@@ -122,7 +122,7 @@ class Writer:
         return 1
 
     async def settle(self) -> None:
-        """Finds out about a call with an unknown outcome, if there is one. Raises `Unavailable` if Redis can't be asked."""
+        """Finds the outcome of the previous call, if that is unknown. Raises `Unavailable` if Redis can't be asked."""
         if self._unsettled is not None:
             async with self._turn:
                 try:
@@ -181,9 +181,10 @@ class Writer:
     async def _find_out(
         self, cause: RedisConnectionLost | Refused, name: str, arguments: Arguments, if_answered: Answered | None
     ) -> Any:
-        """The tries are over, and the outcome is open: the answer if it was carried out, else an error, and it never will be.
+        """Finds the outcome of a call after its last try: returns its answer if Redis carried it out, and else makes sure that Redis never
+        does, and raises an error.
 
-        A Redis that refuses connections may be restarting: it is asked for `connect_timeout_ms`, however often it refuses.
+        A Redis that refuses connections may be restarting: it is asked again and again for `connect_timeout_ms`.
 
         Raises `OutcomeUnknown` if Redis can't be asked, or another server has this one's slot by now.
         """
@@ -220,10 +221,10 @@ class Writer:
         )
 
     def _failure(self, error: RedisConnectionLost | Refused) -> Exception:
-        """Nothing was changed."""
+        """The error to raise after a call that changed nothing."""
         if isinstance(error, Refused) and error.code == "SLOTLOST":
             return SlotLost(self._endpoint, self.number // self._writers)
-        if isinstance(error, Refused) and error.code == "STALEBOOK":
+        if isinstance(error, Refused) and error.code == "STALEQUEUE":
             return StaleQueues()
         return translate(error, self._endpoint)
 
@@ -256,7 +257,7 @@ class Writer:
                 if_answered(answered)
 
     async def _was_carried_out(self, connection: Connection, number: int) -> Any:
-        """What it answered; None if it wasn't, and then it never will be, as its number is too low from now on.
+        """The call's answer; None if it wasn't carried out, and then it never will be, as its number is too low from now on.
 
         Raises `OutcomeUnknown` if the number is gone, since another server has the slot.
         """

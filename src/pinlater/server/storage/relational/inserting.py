@@ -28,8 +28,8 @@ def new_jobs(jobs: Sequence[NewJob], existing: Mapping[int, object]) -> Sequence
 def answer_of(jobs: Sequence[NewJob], existing: Existing) -> Inserted:
     """The ids, with those of existing jobs in their places."""
     if existing:
-        return Inserted([existing[i][0] if i in existing else job[0] for i, job in enumerate(jobs)], existing)
-    return Inserted([job[0] for job in jobs], existing)
+        return Inserted([existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)], existing)
+    return Inserted([job.id for job in jobs], existing)
 
 
 def unique_until_ms(unique: UniqueKey, now_ms: int) -> int | None:

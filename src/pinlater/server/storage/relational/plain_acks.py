@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 from pinlater.server.storage.values import JobAck
 
+_NO_CLAIM = (None,) * 5
+
 
 class _Queue(Protocol):
     @property
@@ -28,16 +30,16 @@ def split(acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Ma
     others: list[int] = []
     for position, (key, succeeded, token, addition, *_) in enumerate(acks):
         queue_name, priority, job_id = key
-        claim = claims.pop(job_id, None)
+        _, queue_id, claim_priority, flags, claim_token = claims.pop(job_id, _NO_CLAIM)
         if (
-            claim is not None
+            queue_id is not None
             and succeeded
             and not addition
-            and not claim[3]
-            and claim[2] == priority
-            and (token is None or token == claim[4])
+            and not flags
+            and claim_priority == priority
+            and (token is None or token == claim_token)
             and (queue := queues.get(queue_name)) is not None
-            and queue.queue_id == claim[1]
+            and queue.queue_id == queue_id
         ):
             plain.append(job_id)
             where = (queue_name, priority)

@@ -20,7 +20,7 @@ _DELETE_CLAIMS = OfIds("delete_rows", "claims")
 def finish(transaction: Transaction, acks: Sequence[JobAck], now_ms: int) -> list[Acked]:
     """The plain acks all at once, then the others."""
     execute = transaction.execute
-    claims = {row[0]: row for row in _SELECT_CLAIMS.run(execute, [ack[0][2] for ack in acks])}
+    claims = {row[0]: row for row in _SELECT_CLAIMS.run(execute, [ack.key.id for ack in acks])}
     queues = transaction.queue_cache.queues
     plain, counts, others = split(acks, claims, queues)
     results: list[Acked] = [SUCCEEDED] * len(acks)

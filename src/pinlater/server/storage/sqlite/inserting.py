@@ -50,7 +50,7 @@ _STEP_JOBS, _STEP_BYTES = 1_000, 2**20
 
 def is_long(requests: Sequence[InsertRequest]) -> bool:
     """Whether a call would hold the loop for long."""
-    sizes = [len(job[1]) for request in requests for job in request.jobs]
+    sizes = [len(job.body) for request in requests for job in request.jobs]
     return len(sizes) > _LONG_JOBS or sum(sizes) > _LONG_BYTES
 
 
@@ -120,14 +120,14 @@ class _Batch:
                 return answered
         jobs = request.jobs
         existing: dict[int, tuple[int, int]] = {}
-        if any([job[7] is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
+        if any([job.unique is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
             self._look_for_keys(queue, jobs, existing, {})
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
             return full
         self._add_rows(queue, new_jobs(jobs, existing))
         if existing or request.request_key is not None:
             return self._answer(queue, request, existing)
-        return Inserted([job[0] for job in jobs], existing)
+        return Inserted([job.id for job in jobs], existing)
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """As `add`, with the rows stored step by step."""
@@ -267,11 +267,11 @@ class _Batch:
         for index, job in enumerate(jobs, first):
             if job.unique is None:
                 continue
-            twin = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
-            if twin is None:
+            duplicate = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
+            if duplicate is None:
                 taken[job.unique.key] = (job.id, job.priority)
             else:
-                existing[index] = twin
+                existing[index] = duplicate
 
     def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
         row = self._transaction.execute(_FIND_UNIQUE_KEY, (queue.queue_id, key)).fetchone()

@@ -40,7 +40,7 @@ class FileLock:
         """Raises `ShardConnectionFailed`, naming file and holder, if another process, or this one, has it."""
         try:
             self._lock_store()
-            self._lock_beside()
+            self._lock_holder_file()
         except BaseException:
             self._release()
             raise
@@ -52,7 +52,7 @@ class FileLock:
         self._identity = _identity(os.fstat(self._descriptors[0]))
         _locked_here.add(self._identity)
 
-    def _lock_beside(self) -> None:
+    def _lock_holder_file(self) -> None:
         descriptor = self._lock(self.path)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)

@@ -16,7 +16,7 @@ from pinlater.server.storage.sqlite.errors import translate
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 
 T = TypeVar("T")
-# Beside a writer a reader waits only while another process repairs the log, or empties it.
+# A reader waits for a writer only while another process repairs the log, or empties it.
 _ON_LOOP_WAIT_MS = 20
 
 

@@ -228,7 +228,7 @@ class SqliteShard(RelationalShard):
         return await self._purge_claims(opened, order)
 
     async def _purge_claims(self, opened: _OpenShard, order: Purge) -> int | PinLaterError:
-        """The oldest claims of one queue are found by a walk over all claims, which a reader does beside the loop.
+        """The oldest claims of one queue are found by a scan of all claims, which a reader does outside the loop.
 
         One that ends before the delete is passed over and the next looked for, so that fewer than the limit means there are no more.
         """

@@ -1,7 +1,7 @@
 """Group commit on the event loop: the calls that arrive while one commit is under way share the next transaction.
 
-A batch's statements run on the loop, because the driver takes the interpreter's lock anew after every row, which starves a thread
-beside a busy loop. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that if the
+A batch's statements run on the loop: the driver acquires the interpreter lock for each row, and a thread would wait for it too long
+while the loop is busy. Only COMMIT, which waits for the disk without that lock, is handed to a thread; and not even that if the
 disk has lately been quick (`inline_commit_us`), because a hand-over there and back costs more than such a flush. A call gets its
 result after the COMMIT, never before.
 
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 _COMPLAINT_EVERY_S = 10.0
 _TURNS_LINGERED = 2
-# Nothing was committed for so long, and so little is changed now (one job's way in and out again): the store is idle.
+# The store counts as idle if nothing was committed for this long, and this few rows change now (those of one job).
 _IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
 # Pauses between two tries while another process has the file locked: each twice as long as the one before, up to the second.
 _BUSY_PAUSES_S = (0.001, 0.025)
@@ -104,7 +104,7 @@ class Writer:
         self.failed = False
 
     async def carry_out(self, work: Callable[[Transaction], T], *, linger: bool = False) -> T:
-        """The result of `work`, once what it did is on the disk. `linger`: something that belongs to it is about to follow."""
+        """The result of `work`, once its changes are on the disk. `linger`: a call that belongs to it is about to follow."""
         self._check_room()
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(_Call(work, future))
@@ -299,7 +299,7 @@ class Writer:
         except sqlite3.Error as error:
             self._fail(carried, error)
         else:
-            if changed:  # what wrote nothing says nothing of whether writing works again
+            if changed:  # a transaction without writes does not show whether writing works again
                 self._worked()
             self._answer(carried)
 
@@ -353,7 +353,7 @@ class Writer:
         self._refuse(carried, translate(error, self._path) if isinstance(error, sqlite3.Error) else error)
 
     def _complain(self, error: BaseException) -> None:
-        """Says so now and then: a store that fails, fails thousands of times a second."""
+        """Logs a failure now and then: a broken store fails thousands of times a second."""
         now = self._monotonic()
         if now - self._complained_at < _COMPLAINT_EVERY_S:
             self._unsaid += 1

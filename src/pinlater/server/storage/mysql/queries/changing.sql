@@ -39,6 +39,7 @@ FOR UPDATE;
 SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
 
 -- name: save_progress(rows)
+-- `body` keeps its value: `save_body` sets it.
 INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
   error_type, error_text, attempts)
 VALUES :rows
@@ -74,17 +75,21 @@ DELETE :table FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS gone
 STRAIGHT_JOIN :table FORCE INDEX (PRIMARY) ON :table.id = gone.id;
 
 -- name: renew_claims(keys)
+-- Each claim gets its own deadline and flags.
 UPDATE JSON_TABLE(:keys, '$[*]' COLUMNS (id BIGINT PATH '$[0]', deadline_ms BIGINT PATH '$[1]', flags INT PATH '$[2]')) AS renewed
 STRAIGHT_JOIN claims FORCE INDEX (PRIMARY) ON claims.id = renewed.id
 SET claims.deadline_ms = renewed.deadline_ms, claims.flags = renewed.flags;
 
 -- name: insert_ready(rows)
+-- flags: 1 for a job that has changed since its enqueue, 2 for one that counts as future, 4 for one with options.
 INSERT INTO ready (queue_id, priority, run_after_ms, id, flags, size) VALUES :rows;
 
 -- name: insert_future(rows)
+-- A job that waits again may still have its row.
 INSERT IGNORE INTO future (run_after_ms, id, queue_id, priority) VALUES :rows;
 
 -- name: delete_future(keys)
+-- By whole primary keys, in their order.
 DELETE future FROM JSON_TABLE(:keys, '$[*]' COLUMNS (run_after_ms BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS gone
 STRAIGHT_JOIN future FORCE INDEX (PRIMARY) ON future.run_after_ms = gone.run_after_ms AND future.id = gone.id;
 

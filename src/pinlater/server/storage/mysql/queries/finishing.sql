@@ -1,6 +1,7 @@
 -- Plain acks, all of a call at once. Other acks: `changing.sql`.
 
 -- name: lock_claims(ids)
+-- Locked: the acks are compared with the claims next.
 SELECT id, queue_id, priority, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;
 
 -- name: finish_claims(now_ms, ids)

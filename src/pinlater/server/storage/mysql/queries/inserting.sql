@@ -18,9 +18,11 @@ SELECT queue_id, request_key, seen_at_ms, fingerprint, answer, existing FROM req
 WHERE :keys FOR UPDATE;
 
 -- name: insert_request_keys(rows)
+-- A key that is taken is an error: the transaction then runs again, and reads the keys first.
 INSERT INTO request_keys (queue_id, request_key, seen_at_ms, fingerprint, answer, existing) VALUES :rows;
 
 -- name: delete_request_keys(keys)
+-- Those whose answers have lapsed.
 DELETE request_keys FROM request_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: lock_unique_keys(keys)
@@ -28,9 +30,11 @@ DELETE request_keys FROM request_keys FORCE INDEX (PRIMARY) WHERE :keys;
 SELECT queue_id, unique_key, id, priority, until_ms FROM unique_keys FORCE INDEX (PRIMARY) WHERE :keys FOR UPDATE;
 
 -- name: delete_unique_keys(keys)
+-- Those that have ended.
 DELETE unique_keys FROM unique_keys FORCE INDEX (PRIMARY) WHERE :keys;
 
 -- name: save_unique_key(rows)
+-- A key that is taken is an error: the transaction then runs again, and reads the keys first.
 INSERT INTO unique_keys (queue_id, unique_key, scope, id, priority, until_ms) VALUES :rows;
 
 -- name: find_request_key(queue_id, key)

@@ -1,6 +1,7 @@
 -- Lookups, pages of a scan, and counts. They run on readers' connections.
 
 -- name: lookup_jobs(body, jobs, ids)
+-- The columns of `LookupRow`. :jobs is `jobs` or `kept_jobs`; :body is the newest body, or NULL.
 SELECT jobs.id, queues.name AS queue, jobs.priority, jobs.run_after_ms, jobs.attempts_allowed, jobs.created_at_ms, jobs.options,
   progress.attempts_allowed AS p_attempts_allowed, progress.attempts_remaining AS p_attempts_remaining,
   progress.run_after_ms AS p_run_after_ms, progress.updated_at_ms AS p_updated_at_ms,
@@ -18,12 +19,14 @@ LEFT JOIN done ON done.id = jobs.id
 WHERE jobs.id IN (:ids);
 
 -- name: page_of_due(queue_id, priority, after_ms, after_id, limit)
+-- Newest first, beginning after :after_ms and :after_id.
 SELECT run_after_ms, id FROM ready
 WHERE queue_id = :queue_id AND priority = :priority
   AND (run_after_ms < :after_ms OR (run_after_ms = :after_ms AND id < :after_id))
 ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_future(queue_id, priority, due_by_ms, after_ms, after_id, limit)
+-- As `page_of_due`, down to what is due.
 SELECT run_after_ms, id FROM ready
 WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms > :due_by_ms
   AND (run_after_ms < :after_ms OR (run_after_ms = :after_ms AND id < :after_id))
@@ -37,6 +40,7 @@ WHERE queue_id = :queue_id AND priority = :priority
 ORDER BY claimed_at_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_done(queue_id, state, priority, after_ms, after_id, limit)
+-- Newest first, beginning after :after_ms and :after_id.
 SELECT finished_at_ms, id FROM done FORCE INDEX (done_by_finish)
 WHERE queue_id = :queue_id AND state = :state AND priority = :priority
   AND (finished_at_ms < :after_ms OR (finished_at_ms = :after_ms AND id < :after_id))
@@ -64,5 +68,6 @@ SELECT
   (SELECT until_ms FROM unique_keys WHERE until_ms > :now_ms ORDER BY until_ms DESC LIMIT 1);
 
 -- name: list_unique_queues()
+-- Queues with unique keys, each with the lowest id of a job that holds one.
 SELECT queues.name, min(unique_keys.id) FROM unique_keys JOIN queues ON queues.queue_id = unique_keys.queue_id
 GROUP BY queues.name ORDER BY queues.name;

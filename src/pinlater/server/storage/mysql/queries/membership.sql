@@ -1,9 +1,11 @@
 -- The servers of a shard: slots, clocks, and the writers' transaction numbers.
 
 -- name: lock_servers()
+-- Locked: a server takes the lowest free slot next, one at a time.
 SELECT slot, seen_at_ms FROM servers ORDER BY slot FOR UPDATE;
 
 -- name: list_servers()
+-- With the time of the database.
 SELECT slot, name, address, started_at_ms, seen_at_ms, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) FROM servers ORDER BY slot;
 
 -- name: save_server(slot, incarnation, name, address, now_ms, seen_at_ms)
@@ -18,26 +20,33 @@ SET seen_at_ms = CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) + (seen_at_ms = C
 WHERE slot = :slot AND incarnation = :incarnation;
 
 -- name: announce_server(address, slot, incarnation)
+-- Changes nothing where the slot is another server's now.
 UPDATE servers SET address = :address WHERE slot = :slot AND incarnation = :incarnation;
 
 -- name: delete_server(slot, incarnation)
+-- Changes nothing where the slot is another server's now.
 DELETE FROM servers WHERE slot = :slot AND incarnation = :incarnation;
 
 -- name: now()
+-- The time of the database.
 SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED);
 
 -- name: save_clock(slot, incarnation, ahead_ms)
+-- How far the time that this server goes by is ahead of the database's.
 REPLACE INTO clocks (slot, incarnation, ahead_ms) VALUES (:slot, :incarnation, :ahead_ms);
 
 -- name: list_clocks(slot)
+-- Of the other servers: when each was seen, and how far its time is ahead.
 SELECT servers.seen_at_ms, clocks.ahead_ms
 FROM servers JOIN clocks ON clocks.slot = servers.slot AND clocks.incarnation = servers.incarnation
 WHERE servers.slot <> :slot;
 
 -- name: lock_writers(first, last)
+-- The slot's. Waits for the transactions that its server before still has under way.
 SELECT newest FROM writers WHERE writer BETWEEN :first AND :last FOR UPDATE;
 
 -- name: save_writers(rows)
+-- Higher numbers than the server before had: its next transaction fails.
 INSERT INTO writers (writer, newest) VALUES :rows ON DUPLICATE KEY UPDATE newest = VALUES(newest);
 
 -- name: mark_writer(writer, condition, newest, first, last)
@@ -47,6 +56,7 @@ INSERT INTO writers (writer, newest) VALUES (:writer, IF(:condition, :newest, NU
 ON DUPLICATE KEY UPDATE newest = IF(newest BETWEEN :first AND :last AND :condition, :newest, NULL);
 
 -- name: find_writer(writer)
+-- Waits until the writer's transaction has ended, and tells whether it was committed.
 SELECT newest FROM writers WHERE writer = :writer FOR UPDATE;
 
 -- name: find_commit(id)

@@ -19,9 +19,11 @@ INSERT IGNORE INTO meta (name, value) VALUES (:name, :value);
 UPDATE meta SET value = :value WHERE name = :name AND value = :known;
 
 -- name: select_highest_id()
+-- Of the jobs that are there.
 SELECT coalesce(max(id), 0) FROM jobs;
 
 -- name: load_server_settings()
+-- What `server_requirements.py` checks.
 SHOW GLOBAL VARIABLES WHERE Variable_name IN
   ('version', 'innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'binlog_format',
   'innodb_file_per_table', 'max_allowed_packet');

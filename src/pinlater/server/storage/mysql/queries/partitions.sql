@@ -1,10 +1,12 @@
 -- Partitions of `jobs`, and the jobs that outlive theirs.
 
 -- name: list_partitions()
+-- With the lowest id that each can't hold.
 SELECT partition_name, partition_description FROM information_schema.partitions
 WHERE table_schema = database() AND table_name = 'jobs' ORDER BY partition_ordinal_position;
 
 -- name: count_done_between(from_id, to_id, limit)
+-- At most :limit of the finished jobs with these ids.
 SELECT count(*) FROM (SELECT 1 FROM done WHERE id >= :from_id AND id < :to_id LIMIT :limit) AS found;
 
 -- name: select_states_after(table, from_id, to_id, limit)
@@ -22,6 +24,7 @@ LEFT JOIN done ON done.id = jobs.id
 ORDER BY jobs.id;
 
 -- name: keep_jobs(ids)
+-- Copies them, so that their partition can be dropped.
 INSERT IGNORE INTO kept_jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body)
 SELECT id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body
 FROM jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids);

@@ -4,6 +4,7 @@
 SELECT queue_id, name, paused, config FROM queues ORDER BY name;
 
 -- name: list_priorities()
+-- The priorities that each queue has counters of.
 SELECT DISTINCT queue_id, priority FROM counters;
 
 -- name: list_priorities_of(queue_id)
@@ -16,15 +17,19 @@ SELECT queue_id FROM queues WHERE name = :name;
 SELECT queue_id, name FROM queues WHERE name IN (:names);
 
 -- name: select_queues(ids)
+-- By id; `find_queues` finds them by name.
 SELECT queue_id, name FROM queues WHERE queue_id IN (:ids);
 
 -- name: find_settings(name)
+-- Without a lock, since most merges change nothing.
 SELECT paused, config FROM queues WHERE name = :name;
 
 -- name: insert_queue(name, now_ms)
+-- Does nothing where another server has created it.
 INSERT IGNORE INTO queues (name, paused, config, created_at_ms) VALUES (:name, 0, '{}', :now_ms);
 
 -- name: lock_queue(name)
+-- Locked: its settings are compared next, then saved.
 SELECT queue_id, paused, config FROM queues WHERE name = :name FOR UPDATE;
 
 -- name: configure_queue(paused, config, queue_id)
@@ -35,12 +40,14 @@ UPDATE queues SET paused = :paused, config = :config WHERE queue_id = :queue_id;
 DELETE FROM queues WHERE queue_id IN (:ids);
 
 -- name: insert_dropped_queues(rows)
+-- For the garbage collection, which frees their rows.
 INSERT IGNORE INTO dropped_queues (queue_id) VALUES :rows;
 
 -- name: list_dropped_queues()
 SELECT queue_id FROM dropped_queues ORDER BY queue_id;
 
 -- name: delete_dropped_queue(queue_id)
+-- Nothing of it is left.
 DELETE FROM dropped_queues WHERE queue_id = :queue_id;
 
 -- name: find_deleted_queue(name)
@@ -48,6 +55,7 @@ DELETE FROM dropped_queues WHERE queue_id = :queue_id;
 SELECT deleted_at_ms FROM deleted_queues WHERE name = :name;
 
 -- name: lock_deleted_queue(name)
+-- Waits for a deletion under way; see `_merge_locked`.
 SELECT deleted_at_ms FROM deleted_queues WHERE name = :name LOCK IN SHARE MODE;
 
 -- name: hold_deleted_queue(name)
@@ -66,6 +74,7 @@ DELETE FROM deleted_queues WHERE deleted_at_ms < :before_ms LIMIT :limit;
 SELECT CAST(COUNT(*) AS UNSIGNED) - :count FROM queues WHERE queue_id IN (:ids);
 
 -- name: add_to_counters(rows)
+-- Differences, to the row of this server's own writer.
 INSERT INTO counters (queue_id, priority, writer, pending, future, in_progress, succeeded, failed, enqueued_total, claimed_total,
   succeeded_total, failed_total, retried_total)
 VALUES :rows

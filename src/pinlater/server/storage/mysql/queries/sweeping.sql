@@ -13,6 +13,7 @@ SELECT
   (SELECT sum(newest) FROM writers WHERE writer NOT BETWEEN :own_first AND :own_last);
 
 -- name: lock_future(now_ms, limit)
+-- Rows that another transaction has locked are skipped, here and in the statements below.
 SELECT queue_id, priority, run_after_ms, id FROM future
 WHERE run_after_ms <= :now_ms ORDER BY run_after_ms, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
@@ -49,6 +50,7 @@ SELECT id FROM claims WHERE deadline_ms < :now_ms ORDER BY deadline_ms, id LIMIT
 SELECT expires_at_ms, id FROM expiries WHERE expires_at_ms < :now_ms ORDER BY expires_at_ms, id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: delete_expiries(keys)
+-- By whole primary keys, in their order.
 DELETE expiries FROM JSON_TABLE(:keys, '$[*]' COLUMNS (expires_at_ms BIGINT PATH '$[0]', id BIGINT PATH '$[1]')) AS gone
 STRAIGHT_JOIN expiries FORCE INDEX (PRIMARY) ON expiries.expires_at_ms = gone.expires_at_ms AND expiries.id = gone.id;
 
@@ -61,19 +63,25 @@ GROUP BY queue_id, priority HAVING SUM(succeeded) > 0 OR SUM(failed) > 0;
 DELETE FROM request_keys WHERE seen_at_ms < :before_ms ORDER BY seen_at_ms LIMIT :limit;
 
 -- name: delete_old_unique_keys(now_ms, limit)
+-- Those that have ended by time.
 DELETE FROM unique_keys WHERE until_ms <= :now_ms ORDER BY until_ms LIMIT :limit;
 
 -- name: delete_timed_keys(now_ms, limit)
+-- Those that time alone would free, for the command `pinlater shards`.
 DELETE FROM unique_keys WHERE until_ms > :now_ms ORDER BY until_ms LIMIT :limit;
 
 -- name: select_ready_of(queue_id, limit)
+-- Of a dropped queue.
 SELECT id FROM ready WHERE queue_id = :queue_id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: select_done_of(queue_id, limit)
+-- Of a dropped queue.
 SELECT id FROM done FORCE INDEX (done_by_finish) WHERE queue_id = :queue_id LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: delete_request_keys_of(queue_id, limit)
+-- Of a dropped queue.
 DELETE FROM request_keys WHERE queue_id = :queue_id LIMIT :limit;
 
 -- name: delete_unique_keys_of(queue_id, limit)
+-- Of a dropped queue.
 DELETE FROM unique_keys WHERE queue_id = :queue_id LIMIT :limit;

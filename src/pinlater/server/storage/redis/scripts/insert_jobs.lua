@@ -106,22 +106,22 @@ local function holder_of(queue, key)
 end
 
 -- Which of the jobs are there already under their keys, in the shard or earlier in the same request.
-local function twins_of(queue, jobs)
+local function duplicates_of(queue, jobs)
     local existing, taken = {}, {}
     for i = 1, #jobs do
         local id, key = jobs[i][5], jobs[i][7]
         if key then
-            local twin, priority
+            local duplicate, priority
             if taken[key] then
-                twin, priority = taken[key][1], taken[key][2]
+                duplicate, priority = taken[key][1], taken[key][2]
             else
-                twin, priority = holder_of(queue, key)
+                duplicate, priority = holder_of(queue, key)
             end
-            if not twin or twin == id then
+            if not duplicate or duplicate == id then
                 taken[key] = { id, jobs[i][3] }
             else
                 existing[#existing + 1] = i - 1
-                existing[#existing + 1] = twin
+                existing[#existing + 1] = duplicate
                 existing[#existing + 1] = byte(priority)
                 jobs[i] = false
             end
@@ -164,7 +164,7 @@ for place, request in ipairs(requests) do
         end
     end
     if answer == 0 then
-        local existing = plain and {} or twins_of(queue, jobs)
+        local existing = plain and {} or duplicates_of(queue, jobs)
         local growth = count - #existing / 3
         local waiting = most >= 0 and growth > 0 and waiting_in(queue) or 0
         if most >= 0 and growth > 0 and waiting + growth > most then

@@ -1,4 +1,4 @@
--- A server's sign of life; with ARGV[3], also what others are to know of it.
+-- Renews a server's lease; with ARGV[3], also stores what other servers are to know of it.
 --   ARGV[1] the lease, 16 bytes        ARGV[2] slot        ARGV[3] what others are to know, or ''
 -- Answers Redis' time in ms, or 0 where the slot is another's.
 local known = call('HGET', T .. 'servers', ARGV[2])

@@ -1,11 +1,11 @@
--- Puts jobs right that an eviction or an operator's DEL left half: where an index or the claims are gone, they are made anew from what
--- is left; where the job itself is gone, so is then all that it left.
+-- Repairs jobs of which an eviction or an operator's DEL removed a part: creates a missing index entry or claim from the remaining
+-- keys, and deletes the remaining entries of a job that is gone itself.
 --   ARGV[1] {refs} of jobs to look at, or a place to walk through: 'j' all jobs, 'h' or 'p' those named there, an index of a line,
 --           or 'pr': no jobs, only the queues that have some priority
 --   ARGV[2] where to go on, '0' at first        ARGV[3] about how many
 -- Answers {where to go on, '0' at the end, how many were repaired, how many were lost, {queue, ...} of those that were looked at,
 -- bytes of the finished ones}. Idempotent, so it needs no lease.
-local mended, lost, bytes, queues, full = 0, 0, 0, {}, false
+local repaired, lost, bytes, queues, full = 0, 0, 0, {}, false
 local known = {}
 
 local function write(...)
@@ -54,7 +54,7 @@ local function put(index, score, member)
     return true
 end
 
--- What a job left that is gone.
+-- Deletes the remaining entries of a job that is gone.
 local function drop(ref, line, id)
     local left = 0
     for _, index in ipairs({ 'r', 'i', 's', 'f' }) do
@@ -112,7 +112,7 @@ local function mend(ref)
         changed = put((byte(claim, 1) == 2 and 's' or 'f') .. line, finished, id) or changed
     end
     if changed then
-        mended = mended + 1
+        repaired = repaired + 1
     end
 end
 
@@ -153,4 +153,4 @@ for _, ref in ipairs(refs) do
         mend(ref)
     end
 end
-return { cursor, mended, lost, queues, bytes }
+return { cursor, repaired, lost, queues, bytes }

@@ -4,7 +4,7 @@
 --   ARGV[1] the writer, 2 bytes
 --   ARGV[2] the lease of the writer's slot (16 bytes) and the number of this call (8 bytes)
 -- A call that was carried out before gives its answer again and changes nothing. Errors: SLOTLOST, the slot is another server's;
--- OVERTAKEN, a later call of this writer was carried out; STALEBOOK, a queue's id is not what the caller thinks.
+-- OVERTAKEN, a later call of this writer was carried out; STALEQUEUE, a queue's id is not what the caller thinks.
 -- Redis takes nothing back where a script fails in the middle: whatever can be refused is looked at before the first write.
 local T = KEYS[1]
 local call = redis.call
@@ -126,7 +126,7 @@ local function stale(names, ids)
     return false
 end
 
-local STALE = 'STALEBOOK a queue is another now'
+local STALE = 'STALEQUEUE a queue is another now'
 
 -- A write that is never refused for want of memory; once there was one, the others of the script aren't either.
 local function even_when_full()

@@ -8,6 +8,7 @@ SELECT id FROM ready WHERE queue_id = :queue_id AND priority = :priority ORDER B
 SELECT id FROM claims WHERE queue_id = :queue_id AND priority = :priority ORDER BY claimed_at_ms, id LIMIT :limit;
 
 -- name: oldest_done(queue_id, state, priority, after_ms, after_id, until_ms, limit)
+-- Those after (:after_ms, :after_id) that finished until :until_ms.
 SELECT finished_at_ms, id FROM done
 WHERE queue_id = :queue_id AND state = :state AND priority = :priority
   AND (finished_at_ms, id) > (:after_ms, :after_id) AND finished_at_ms <= :until_ms

@@ -34,6 +34,7 @@ CROSS JOIN claims ON claims.id = wanted.value;
 
 -- name: save_progress(id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms,
 --   custom_status, error_type, error_text, attempts)
+-- `body` keeps its value: `save_body` sets it.
 INSERT INTO progress (id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms, custom_status,
   error_type, error_text, attempts)
 VALUES (:id, :attempts_allowed, :attempts_remaining, :attempts_ended, :run_after_ms, :updated_at_ms, :custom_status,
@@ -59,6 +60,7 @@ DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(:ids));
 UPDATE claims SET deadline_ms = :deadline_ms, flags = :flags WHERE id = :id;
 
 -- name: insert_ready(queue_id, priority, run_after_ms, id, changed)
+-- changed: 1 for a job that has changed since its enqueue.
 INSERT INTO ready (queue_id, priority, run_after_ms, id, changed)
 VALUES (:queue_id, :priority, :run_after_ms, :id, :changed);
 

@@ -1,6 +1,7 @@
 -- Plain acks, all of a call at once. Other acks: `changing.sql`.
 
 -- name: select_claims(ids)
+-- The acks are compared with them next.
 SELECT claims.id, queue_id, priority, flags, token
 FROM json_each(:ids) AS wanted
 CROSS JOIN claims ON claims.id = wanted.value;

@@ -20,6 +20,7 @@ INSERT INTO ready (queue_id, priority, run_after_ms, id, changed)
 SELECT queue_id, priority, run_after_ms, id, 0 FROM jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: select_known_ids(ids)
+-- Those of the ids that are taken.
 SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: select_request_keys(queue_id, key)
@@ -34,6 +35,7 @@ WHERE known.queue_id = wanted.column1 AND known.key = wanted.column2;
 SELECT seen_at_ms, fingerprint, answer, existing FROM request_keys WHERE queue_id = :queue_id AND key = :key;
 
 -- name: save_request_keys(queue_id, key, seen_at_ms, fingerprint, answer, existing)
+-- In place of those that have lapsed.
 INSERT OR REPLACE INTO request_keys (queue_id, key, seen_at_ms, fingerprint, answer, existing)
 VALUES (:queue_id, :key, :seen_at_ms, :fingerprint, :answer, :existing);
 

@@ -17,11 +17,13 @@ LEFT JOIN claims ON claims.id = jobs.id
 LEFT JOIN done ON done.id = jobs.id;
 
 -- name: page_of_due(queue_id, priority, after_ms, after_id, limit)
+-- Newest first, beginning after (:after_ms, :after_id).
 SELECT run_after_ms, id FROM ready
 WHERE queue_id = :queue_id AND priority = :priority AND (run_after_ms, id) < (:after_ms, :after_id)
 ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_future(queue_id, priority, due_by_ms, after_ms, after_id, limit)
+-- As `page_of_due`, down to what is due.
 SELECT run_after_ms, id FROM ready
 WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms > :due_by_ms AND (run_after_ms, id) < (:after_ms, :after_id)
 ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
@@ -33,6 +35,7 @@ WHERE queue_id = :queue_id AND priority = :priority AND (claimed_at_ms, id) < (:
 ORDER BY claimed_at_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_done(queue_id, state, priority, after_ms, after_id, limit)
+-- Newest first, beginning after (:after_ms, :after_id).
 SELECT finished_at_ms, id FROM done
 WHERE queue_id = :queue_id AND state = :state AND priority = :priority AND (finished_at_ms, id) < (:after_ms, :after_id)
 ORDER BY finished_at_ms DESC, id DESC LIMIT :limit;
@@ -69,5 +72,6 @@ SELECT
   (SELECT until_ms FROM unique_keys WHERE until_ms IS NOT NULL AND until_ms > :now_ms ORDER BY until_ms DESC LIMIT 1);
 
 -- name: list_unique_queues()
+-- Queues with unique keys, each with the lowest id of a job that holds one.
 SELECT queues.name, MIN(unique_keys.id) FROM unique_keys JOIN queues USING (queue_id)
 GROUP BY unique_keys.queue_id;

@@ -20,12 +20,14 @@ UPDATE queues SET paused = :paused, config = :config WHERE queue_id = :queue_id;
 DELETE FROM queues WHERE queue_id = :queue_id;
 
 -- name: insert_dropped_queue(queue_id)
+-- For the garbage collection, which frees its rows.
 INSERT INTO dropped_queues (queue_id) VALUES (:queue_id);
 
 -- name: list_dropped_queues()
 SELECT queue_id FROM dropped_queues ORDER BY queue_id;
 
 -- name: delete_dropped_queue(queue_id)
+-- Nothing of it is left.
 DELETE FROM dropped_queues WHERE queue_id = :queue_id;
 
 -- name: find_deleted_queue(name)
@@ -41,6 +43,7 @@ ON CONFLICT (name) DO UPDATE SET deleted_at_ms = max(deleted_at_ms, excluded.del
 DELETE FROM deleted_queues WHERE name IN (SELECT name FROM deleted_queues WHERE deleted_at_ms < :before_ms LIMIT :limit);
 
 -- name: load_counters()
+-- mark_ms, mark_id: the due mark (`due_marks.py`).
 SELECT queue_id, priority, pending, future, mark_ms, mark_id, in_progress, succeeded, failed, enqueued_total, claimed_total,
   succeeded_total, failed_total, retried_total
 FROM counters;
@@ -63,4 +66,5 @@ VALUES (:queue_id, :priority, :pending, :future, :mark_ms, :mark_id, :in_progres
 DELETE FROM counters WHERE queue_id = :queue_id;
 
 -- name: select_priorities(queue_id)
+-- Those with waiting jobs, in the order in which they are handed out.
 SELECT priority FROM counters WHERE queue_id = :queue_id AND pending > 0 ORDER BY priority;

@@ -38,16 +38,19 @@ DELETE FROM request_keys WHERE (queue_id, key) IN (
 );
 
 -- name: delete_old_unique_keys(now_ms, limit)
+-- Those that have ended by time.
 DELETE FROM unique_keys WHERE (queue_id, key) IN (
   SELECT queue_id, key FROM unique_keys WHERE until_ms IS NOT NULL AND until_ms <= :now_ms ORDER BY until_ms LIMIT :limit
 );
 
 -- name: delete_request_keys_of(queue_id, limit)
+-- Of a dropped queue.
 DELETE FROM request_keys WHERE queue_id = :queue_id AND key IN (
   SELECT key FROM request_keys WHERE queue_id = :queue_id LIMIT :limit
 );
 
 -- name: delete_unique_keys_of(queue_id, limit)
+-- Of a dropped queue.
 DELETE FROM unique_keys WHERE queue_id = :queue_id AND key IN (
   SELECT key FROM unique_keys WHERE queue_id = :queue_id LIMIT :limit
 );

@@ -1,0 +1,136 @@
+"""What other servers ask for, done with this server's own lanes: their items join its own.
+
+Never sent on to a third server, even if another one owns the queue by now. This server makes the ids of jobs that it stores: the slot
+in an id must be the one of the writer that the store can refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.job import NewJob
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.sharding.lane import Lane
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.values import InsertRequest
+
+_LANES: Mapping[CallKind, Callable[[ShardLanes], Lane[Any, Any]]] = {
+    CallKind.INSERT: attrgetter("insert"),
+    CallKind.CLAIM: attrgetter("claim"),
+    CallKind.FINISH: attrgetter("finish"),
+    CallKind.EXTEND: attrgetter("extend"),
+    CallKind.CHECKPOINT: attrgetter("checkpoint"),
+    CallKind.RELEASE: attrgetter("release"),
+}
+# The items of these are single requests; those of the others are one list for their lane.
+_SINGLE = frozenset({CallKind.INSERT, CallKind.CLAIM})
+
+
+class CarryOut:
+    """With the lanes of `shards`."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    def __call__(
+        self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int
+    ) -> asyncio.Future[Sequence[Any]]:
+        """A future of an answer for each item, errors among them as values; it may fail as a whole."""
+        if self._shards.clock.now_ms() > begin_by_ms:
+            return _failed(ShardConnectionFailed("The request came too late to the server that owns the queue"))
+        here = self._shards.get(shard)
+        if here is None:
+            return _failed(ShardConnectionFailed(f"The server that owns the queue does not use shard {shard}"))
+        if not here.healthy:  # the other server has not learned of it yet
+            return _failed(ShardConnectionFailed(f"The server that owns the queue can't reach shard {shard}"))
+        lane = _LANES[kind](here)
+        if kind not in _SINGLE:
+            try:
+                return lane.submit(items)
+            except PinLaterError as error:
+                return _failed(error)
+        if kind is CallKind.INSERT:
+            items = [_prepared(here, request, begin_by_ms) for request in items]
+        together = _Together(len(items))
+        for index, item in enumerate(items):
+            try:
+                lane.submit(item).add_done_callback(partial(together.answered, index))
+            except PinLaterError as error:
+                together.failed(index, error)
+        return together.future
+
+
+class _Together:
+    """The answers to several items, once all are there."""
+
+    def __init__(self, count: int) -> None:
+        self.future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
+        self._answers: list[Any] = [None] * count
+        self._left = count
+        if not count:
+            self.future.set_result(self._answers)
+
+    def answered(self, index: int, done: asyncio.Future[Any]) -> None:
+        error = done.exception()
+        if error is None:
+            self._put(index, done.result())
+        elif isinstance(error, PinLaterError):
+            self._put(index, error)
+        elif not self.future.done():
+            self.future.set_exception(error)
+
+    def failed(self, index: int, error: PinLaterError) -> None:
+        self._put(index, error)
+
+    def _put(self, index: int, answer: object) -> None:
+        self._answers[index] = answer
+        self._left -= 1
+        if not self._left and not self.future.done():
+            self.future.set_result(self._answers)
+
+
+def _prepared(shard: ShardLanes, request: InsertRequest, begin_by_ms: int) -> InsertRequest:
+    """With ids, and not to be begun later than the call."""
+    make = tuple.__new__  # quicker than a class's own call
+    ids = shard.ids.make(len(request.jobs))
+    jobs = [
+        make(
+            NewJob,
+            (
+                job_id,
+                body,
+                priority,
+                run_after_ms,
+                attempts_allowed,
+                custom_status,
+                headers,
+                unique,
+                claim_timeout_ms,
+                expires_at_ms,
+            ),
+        )
+        for job_id, (
+            _,
+            body,
+            priority,
+            run_after_ms,
+            attempts_allowed,
+            custom_status,
+            headers,
+            unique,
+            claim_timeout_ms,
+            expires_at_ms,
+        ) in zip(ids, request.jobs, strict=True)
+    ]
+    return request._replace(jobs=jobs, begin_by_ms=min(begin_by_ms, request.begin_by_ms))
+
+
+def _failed(error: PinLaterError) -> asyncio.Future[Sequence[Any]]:
+    future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future

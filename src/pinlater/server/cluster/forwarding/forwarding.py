@@ -1,0 +1,239 @@
+"""Where this server's calls for a queue go: into its own lanes, or to the server that owns the queue's slice.
+
+A call goes to the owner while there is a connection to it that answers. In all other cases it goes to the shard itself, as if the slice
+had no owner: that costs more, and breaks no promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.domain.slices import SLICES
+from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
+from pinlater.server.cluster.forwarding.traffic import TrafficByServer
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
+from pinlater.server.sharding.peers import Address, Peer
+from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
+from pinlater.server.storage.values import Claimed, InsertRequest
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_S = 1.0
+_PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
+# Lost connections of which the next one to the same server tells: several may end before one has told.
+_LOST_MAX = 256
+_TOLD_MAX = 8
+# A server that has said nothing for this long is asked whether it runs, which is to be answered within the stall time.
+_ASK_AFTER_S = 0.2
+
+
+class ForwardLanes(NamedTuple):
+    """The lanes of one shard by way of one server."""
+
+    insert: ForwardLane[Any, Any]
+    claim: ForwardLane[Any, Any]
+    finish: ForwardLane[Any, Any]
+    extend: ForwardLane[Any, Any]
+    checkpoint: ForwardLane[Any, Any]
+    release: ForwardLane[Any, Any]
+
+
+class Forwarding:
+    """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
+
+    `look(address)` is called when something has changed about that server, `know_waits(at, bits)` when it has said which queues its
+    dequeues wait for (None: it is not connected)."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        own_address: str,
+        owners: Callable[[str], Sequence[str]],
+        look: Callable[[str], None] = lambda _: None,
+        know_waits: Callable[[Address, int | None], None] = lambda _at, _bits: None,
+    ) -> None:
+        self._shards = shards
+        self._own_address = own_address
+        self._owners = owners
+        self._look = look
+        self._know_waits = know_waits
+        self._stall_s = shards.settings.stall_ms / 1000
+        self._limit_s = shards.settings.call_timeout_ms / 1000
+        self._peers: Mapping[str, Peer] = {}
+        self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
+        self._connections: dict[str, PeerConnection] = {}
+        self._lanes: dict[tuple[PeerConnection, str], ForwardLanes] = {}
+        self._lost: deque[tuple[str, Lost]] = deque(maxlen=_LOST_MAX)  # connections, by address; oldest first
+        self._closed = False
+        self.sent = TrafficByServer()
+
+    @property
+    def connections(self) -> Mapping[str, PeerConnection]:
+        """Those to other servers, by address."""
+        return self._connections
+
+    @property
+    def items(self) -> int:
+        """How many items have been sent over the connections that there are now."""
+        return sum([lane.items for lanes in self._lanes.values() for lane in lanes])
+
+    def heard_s(self, address: str) -> float:
+        """When that server was heard last; -inf where there is no connection to it."""
+        connection = self._connections.get(address)
+        return -math.inf if connection is None else connection.heard_s
+
+    def tell_to_look(self) -> None:
+        """Tells all servers that this one has changed who owns what."""
+        for connection in self._connections.values():
+            connection.tell_to_look()
+
+    # --- which way ----------------------------------------------------------------------------------------------------------
+
+    def know(self, peers: Mapping[str, Peer]) -> None:
+        """Who is where now, by announced address. Connects to all of them: that also tells who lives."""
+        self._peers = peers
+        wanted = {address for address in peers if address != self._own_address}
+        for address in self._keeping.keys() - wanted:
+            self._keeping.pop(address).cancel()
+        for address in wanted - self._keeping.keys():
+            self._keeping[address] = asyncio.ensure_future(self._keep(address))
+        self.reroute()
+
+    def reroute(self) -> None:
+        """Sets the way of each slice of each shard, as owners and connections are now."""
+        if self._closed:
+            return
+        for shard in self._shards:
+            if shard.shared is not None:
+                owners = self._owners(shard.name)
+                shard.route(
+                    [self._way(shard, owner) for owner in owners], [owner == self._own_address for owner in owners]
+                )
+
+    def _way(self, shard: ShardLanes, owner: str) -> ForwardLanes | None:
+        connection = self._connections.get(owner)
+        if connection is None or not connection.usable or shard.name in connection.unreachable:
+            return None
+        lanes = self._lanes.get((connection, shard.name))
+        if lanes is None:
+            lanes = self._lanes[connection, shard.name] = self._new_lanes(connection, shard)
+        return lanes
+
+    def _new_lanes(self, connection: PeerConnection, shard: ShardLanes) -> ForwardLanes:
+        name = shard.name
+
+        def orphaned(request: ClaimRequest, claimed: Claimed) -> None:
+            undelivered = self._shards.hooks.undelivered
+            if undelivered is not None:
+                undelivered(name, request, claimed)
+
+        def lane(kind: CallKind, *, takes_lists: bool = True, **more: Any) -> ForwardLane[Any, Any]:
+            return ForwardLane(connection, kind, name, takes_lists=takes_lists, **more)
+
+        return ForwardLanes(
+            lane(CallKind.INSERT, takes_lists=False, size_of=_body_bytes),
+            lane(CallKind.CLAIM, takes_lists=False, orphaned=orphaned),
+            lane(CallKind.FINISH),
+            lane(CallKind.EXTEND),
+            lane(CallKind.CHECKPOINT),
+            lane(CallKind.RELEASE),
+        )
+
+    # --- connections --------------------------------------------------------------------------------------------------------
+
+    async def _keep(self, address: str) -> None:
+        """A connection to a server, made anew whenever it is lost."""
+        pause_s = _PAUSE_S
+        try:
+            while True:
+                connection = await self._connect(address)
+                if connection is not None:
+                    self._connections[address] = connection
+                    self.reroute()
+                    await connection.wait_lost()
+                    pause_s = _PAUSE_S
+                    self._lost.append((address, connection.as_lost))
+                    self._forget(address)
+                await asyncio.sleep(pause_s)
+                pause_s = min(_PAUSE_S_MAX, 2 * pause_s)
+        finally:
+            connection = self._connections.get(address)
+            if connection is not None:
+                self._forget(address)
+                connection.close_when_idle()
+
+    def _forget(self, address: str) -> None:
+        connection = self._connections.pop(address, None)
+        self._lanes = {(over, shard): lanes for (over, shard), lanes in self._lanes.items() if over is not connection}
+        self.reroute()
+
+    async def _connect(self, address: str) -> PeerConnection | None:
+        """A connection that can be used; None where there can be none now."""
+        peer = self._peers.get(address)
+        if peer is None:
+            return None
+        connection = PeerConnection(
+            address,
+            self._own_address,
+            peer.secret,
+            self._shards.clock,
+            self._limit_s,
+            self._changed,
+            lambda connection: self._know_waits(peer.at, connection.waits),
+            self.sent.of(address),
+            [lost for to, lost in self._lost if to == address][-_TOLD_MAX:],
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await loop.create_connection(lambda: connection, *peer.at)
+                await connection.wait_ready()
+        except (OSError, TimeoutError) as error:
+            connection.abort()
+            logger.debug("no connection to a server", extra={"server": address, "reason": str(error)})
+            return None
+        except BaseException:  # cancelled: the other server would keep a connection that this one has forgotten
+            connection.abort()
+            raise
+        return connection
+
+    def _changed(self, connection: PeerConnection) -> None:
+        self.reroute()
+        self._look(connection.address)
+
+    def serves(self, address: str, shard: str) -> bool:
+        """Whether that server says nothing else than that it can work on the shard."""
+        connection = self._connections.get(address)
+        return connection is None or shard not in connection.unreachable
+
+    def look_at_calls(self) -> None:
+        """To be called several times a second: a server that doesn't answer is left aside until it does."""
+        for connection in list(self._connections.values()):
+            connection.look(_ASK_AFTER_S, self._stall_s)
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Sends nothing any more; all calls go to this server's own lanes."""
+        for shard in self._shards:
+            shard.route([None] * SLICES, [True] * SLICES)
+        self._closed = True
+        tasks = list(self._keeping.values())
+        self._keeping.clear()
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _body_bytes(request: InsertRequest) -> int:
+    return sum([len(job.body) for job in request.jobs])

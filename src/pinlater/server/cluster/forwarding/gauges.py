@@ -1,0 +1,38 @@
+"""What /metrics shows of the calls between servers. No I/O."""
+
+from __future__ import annotations
+
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.traffic import TrafficByServer
+from pinlater.server.telemetry.metrics import Metrics
+
+
+def show_forwarding(forwarding: Forwarding, taken: TrafficByServer, metrics: Metrics) -> None:
+    """Gauges of calls to all servers, also to those that come later. `taken`: what other servers sent."""
+    metrics.labelled_gauge(
+        "forwarded-items-",
+        forwarding.sent.items_by_kind,
+        prometheus="pinlater_forwarded_items",
+        label="kind",
+        help="Requests and acks sent to the servers that own their queues",
+    )
+    metrics.labelled_gauge(
+        "taken-items-",
+        taken.items_by_kind,
+        prometheus="pinlater_taken_items",
+        label="kind",
+        help="Requests and acks taken from other servers",
+    )
+    metrics.gauge(
+        "forward-answers-lost",
+        lambda: forwarding.sent.whole.lost,
+        prometheus="pinlater_forward_answers_lost",
+        help="Requests sent to other servers whose answers did not come",
+    )
+    metrics.labelled_gauge(
+        "peer-unanswered-calls-",
+        lambda: {address: float(peer.unanswered) for address, peer in forwarding.connections.items()},
+        prometheus="pinlater_peer_unanswered_calls",
+        label="peer",
+        help="Calls to the other server that are not answered yet",
+    )

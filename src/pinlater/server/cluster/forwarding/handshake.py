@@ -1,0 +1,98 @@
+"""How two servers of a shard make sure of each other: each proves that it knows the shard's secret, for this connection alone.
+
+The side that connects names itself, the shard whose secret it goes by, and a nonce; the other answers with a nonce of its own and its
+proof; the first sends its proof. Nothing else is read from a side that has not proven itself, and no more than `HELLO_BYTES_MAX`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, VERSION, BadMessage
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
+
+HELLO_BYTES_MAX = 1_024
+WELCOME_BYTES_MAX = 64 * 1024  # it has a proof for each shard
+NONCE_BYTES = 16
+
+T = TypeVar("T")
+
+
+class Hello(NamedTuple):
+    """Of the side that connects. `versions`: the lowest and the highest that it speaks; `lost`: its last connections to the other side."""
+
+    versions: tuple[int, int]
+    address: str
+    nonce: bytes
+    lost: Sequence[Lost] = ()
+
+
+class Welcome(NamedTuple):
+    """The answer. `version`: which both speak; `proof`: of the side that was connected to."""
+
+    version: int
+    nonce: bytes
+    proof: bytes
+
+
+class Proof(NamedTuple):
+    """Of the side that connects."""
+
+    proof: bytes
+
+
+def encoded(message: Hello | Welcome | Proof) -> bytes:
+    """As a frame."""
+    text = msgspec.msgpack.encode(message)
+    return len(text).to_bytes(LENGTH_BYTES, "big") + text
+
+
+def decoded(message: bytes, kind: type[T]) -> T:
+    """What a frame holds. Raises `BadMessage`."""
+    try:
+        return msgspec.msgpack.decode(message, type=kind)
+    except msgspec.DecodeError as error:
+        raise BadMessage(str(error)) from error
+
+
+def hello(address: str, lost: Sequence[Lost] = ()) -> Hello:
+    """A new one; `address`: where the side that connects listens itself."""
+    return Hello((VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES), lost)
+
+
+def welcome(asked: Hello, known_secrets: list[bytes]) -> tuple[Welcome, bytes]:
+    """The answer to a hello without a secret known to both sides yet: signed by each secret, one behind the other, and the nonce.
+
+    Raises `BadMessage` where no version is spoken by both.
+    """
+    low, high = asked.versions
+    if not low <= VERSION <= high or len(asked.nonce) != NONCE_BYTES:
+        raise BadMessage(f"a server that speaks versions {low} to {high}; this one speaks {VERSION}")
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    proofs = b"".join(_signed(secret, b"welcome", asked, nonce) for secret in known_secrets)
+    return Welcome(VERSION, nonce, proofs), nonce
+
+
+def prove(asked: Hello, answered: Welcome, secret: bytes) -> Proof:
+    """Checks the other side's proof, and makes this side's. Raises `BadMessage`."""
+    expected = _signed(secret, b"welcome", asked, answered.nonce)
+    size = len(expected)
+    given = [answered.proof[start : start + size] for start in range(0, len(answered.proof), size)]
+    if not any(hmac.compare_digest(expected, each) for each in given):
+        raise BadMessage("a server that does not know the secret of the shard")
+    return Proof(_signed(secret, b"proof", asked, answered.nonce))
+
+
+def check(asked: Hello, nonce: bytes, given: Proof, known_secrets: list[bytes]) -> None:
+    """Raises `BadMessage` unless the side that connected knows one of the secrets."""
+    if not any(hmac.compare_digest(given.proof, _signed(secret, b"proof", asked, nonce)) for secret in known_secrets):
+        raise BadMessage("a server that does not know the secret of any shard")
+
+
+def _signed(secret: bytes, role: bytes, asked: Hello, nonce: bytes) -> bytes:
+    return hmac.digest(secret, msgspec.msgpack.encode((role, asked, nonce)), "sha256")

@@ -1,0 +1,303 @@
+"""The asking side of a connection to another server: what many requests ask for in one turn of the loop goes there in one frame.
+
+Answers come part by part, in any order. A connection that is lost says of each call whether it was sent: one that wasn't can go another
+way; the outcome of one that was is unknown. Nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from msgspec import Raw
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import OutcomeUnknown
+from pinlater.server.cluster.forwarding import handshake, messages
+from pinlater.server.cluster.forwarding.forward_lane import Call, NotSent
+from pinlater.server.cluster.forwarding.frames import Frames
+from pinlater.server.cluster.forwarding.messages import (
+    FRAME_BYTES_MAX,
+    GOODBYE,
+    RUNNING,
+    WAITS,
+    BadMessage,
+    Part,
+    PartAnswer,
+)
+from pinlater.server.cluster.forwarding.traffic import Traffic
+from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
+
+logger = logging.getLogger(__name__)
+
+# Of bodies in one call, above which it goes in a frame of its own.
+_FRAME_BYTES = 4 * 1024 * 1024
+# Between two looks that lie further apart than this the process stood still; that isn't held against the other server.
+_LATE_S = 1.0
+
+
+class PeerConnection(asyncio.Protocol):
+    """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
+
+    `waits_changed(connection)`: when `waits` has changed. `limit_s`: a call is begun within this time, or never; one that takes
+    longer fails. `usable`: whether calls may be sent. `traffic` counts what is sent to this server. `lost`: the last connections to it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        own_address: str,
+        secret: bytes,
+        clock: Clock,
+        limit_s: float,
+        changed: Callable[[PeerConnection], None],
+        waits_changed: Callable[[PeerConnection], None] = lambda _: None,
+        traffic: Traffic | None = None,
+        lost: Sequence[Lost] = (),
+    ) -> None:
+        self.address = address
+        self.usable = False
+        self.unreachable: Sequence[str] = []  # shards that the other server can't work on
+        self._clock = clock
+        self.limit_s = limit_s
+        self._hello = handshake.hello(own_address, lost)
+        self._taken = 0  # answers
+        self._secret = secret
+        self._changed = changed
+        self._waits_changed = waits_changed
+        self.waits: int | None = None  # which queues the dequeues of the other server wait for; None if it has not said
+        self._loop = asyncio.get_running_loop()
+        self._frames = Frames(handshake.WELCOME_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._welcome = True
+        self._numbers = 0
+        self._turn: list[Call[Any, Any]] = []
+        self._sent: dict[int, Call[Any, Any]] = {}
+        self._asked_s: float | None = None  # when it was asked whether the server runs, until it says so
+        self._looked_s = self.heard_s = clock.monotonic()
+        self._said_s = -math.inf  # when the server said that it runs
+        self._ready = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._closing = False
+        self._stopping = False  # the other server, as it said
+        self.frames = 0
+        self._traffic = traffic or Traffic()
+
+    @property
+    def unanswered(self) -> int:
+        """Calls that were sent and are not answered."""
+        return len(self._sent)
+
+    def monotonic(self) -> float:
+        """In seconds."""
+        return self._clock.monotonic()
+
+    @property
+    def as_lost(self) -> Lost:
+        """What the next connection says of this one, which has ended."""
+        return Lost(self._hello.nonce, self._taken)
+
+    async def wait_ready(self) -> None:
+        """Returns once both sides have proven themselves. Raises `ConnectionError`."""
+        await self._ready.wait()
+        if self._lost.is_set():
+            raise ConnectionResetError("closed by the other server")
+
+    async def wait_lost(self) -> None:
+        """Returns once it has ended."""
+        await self._lost.wait()
+
+    # --- asking -------------------------------------------------------------------------------------------------------------
+
+    def gather(self, call: Call[Any, Any]) -> None:
+        """Sends the call at the end of this turn of the loop, with all that is added to it until then."""
+        self._turn.append(call)
+        if len(self._turn) == 1:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        turn, self._turn = self._turn, []
+        if not turn:
+            return
+        parts: list[Part] = []
+        size_bytes = 0
+        begin_by_ms = self._clock.now_ms() + int(self.limit_s * 1000)
+        for call in turn:
+            call.lane.gathered()
+            if not call.drop_cancelled():
+                continue
+            items = self._encoded(call)
+            if items is None:
+                continue
+            if parts and size_bytes + call.size_bytes > _FRAME_BYTES:
+                self._write(messages.frame(parts))
+                parts, size_bytes = [], 0
+            number = self._numbers = self._numbers + 1
+            self._sent[number] = call
+            call.lane.sent(number, call)
+            self._traffic.count(call.lane.kind, len(call.items))
+            parts.append(Part(number, call.lane.kind, call.lane.shard, items, begin_by_ms))
+            size_bytes += call.size_bytes
+        if parts:
+            self._write(messages.frame(parts))
+
+    def _encoded(self, call: Call[Any, Any]) -> Raw | None:
+        """The items of a call, without those that can't be encoded; None where there are no others."""
+        try:
+            return messages.encoded_items(call.items)
+        except Exception:  # a bug: it must not take the other calls of this turn with it
+            logger.exception("a forwarded request can't be encoded")
+            return messages.encoded_items(call.items) if call.fail_unsendable(messages.encoded_items) else None
+
+    def _write(self, frame: bytes) -> None:
+        if self._transport is not None:
+            self.frames += 1
+            self._transport.write(frame)
+
+    # --- answers ------------------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_s = self._clock.monotonic()
+        try:
+            for message in self._frames.feed(data):
+                if self._welcome:
+                    self._take_welcome(message)
+                else:
+                    self._take(message)
+        except BadMessage as error:
+            logger.warning("connection to a server closed", extra={"server": self.address, "reason": str(error)})
+            self.abort()
+
+    def _take_welcome(self, message: bytes) -> None:
+        answered = handshake.decoded(message, handshake.Welcome)
+        self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret)))
+        self._welcome = False
+        self._frames.limit_bytes = FRAME_BYTES_MAX
+        self.usable = True
+        self._ready.set()
+
+    def _take(self, message: bytes) -> None:
+        for part in messages.part_answers_of(message):
+            if part.number == RUNNING:
+                self._runs(messages.unreachable_of(part))
+                continue
+            if part.number == WAITS:
+                self.waits = messages.waits_of(part)
+                self._waits_changed(self)
+                continue
+            if part.number == GOODBYE:
+                self._stopping, self.usable = True, False
+                self._changed(self)
+                continue
+            call = self._sent.pop(part.number, None)
+            if call is None:
+                raise BadMessage(f"an answer to call {part.number}, which was not sent")
+            call.lane.ended(part.number, call)
+            try:
+                self._answer(call, part)
+            except BaseException:  # the answer can't be read
+                self._lose(call, self._unknown())
+                raise
+            self._taken += 1
+        if self._closing or self._stopping:
+            self._end_if_idle()
+
+    def _answer(self, call: Call[Any, Any], part: PartAnswer) -> None:
+        if part.failure is not None:
+            call.fail(messages.error_of(part.failure))
+            return
+        answers: Sequence[Any] = messages.answers_of(call.lane.kind, part)
+        if len(answers) != len(call.items):
+            raise BadMessage(f"{len(answers)} answers to {len(call.items)} items")
+        call.answer(answers)
+
+    def _lose(self, call: Call[Any, Any], error: OutcomeUnknown) -> None:
+        self._traffic.count_lost(call.fail(error))
+
+    def _unknown(self) -> OutcomeUnknown:
+        return OutcomeUnknown("The connection to the server that owns the queue was lost before its answer came")
+
+    # --- a server that doesn't answer -----------------------------------------------------------------------------------------
+
+    def look(self, ask_after_s: float, stall_s: float) -> None:
+        """To be called several times a second. A server that has not said for a while that it runs, and which shards it can't work on, is
+        asked; one that doesn't say so in time gets no more calls until it does. Calls that take too long fail; what they bring after all is
+        orphaned."""
+        now_s = self._clock.monotonic()
+        before_s, self._looked_s = self._looked_s, now_s
+        if now_s - before_s > _LATE_S:  # this process stood still itself
+            for call in self._sent.values():
+                call.sent_s += now_s - before_s
+            self._asked_s = None
+            return
+        for call in self._sent.values():
+            if now_s - call.sent_s < self.limit_s:
+                break
+            self._lose(call, OutcomeUnknown(f"The server that owns the queue did not answer within {self.limit_s:g} s"))
+        if self._asked_s is not None:
+            if now_s - self._asked_s >= stall_s and self.usable:
+                self.usable = False
+                logger.info("a server is slow to answer", extra={"server": self.address})
+                self._changed(self)
+        elif now_s - self._said_s >= ask_after_s:  # answers to calls say nothing of the other shards
+            self._asked_s = now_s
+            self._write(messages.frame([messages.are_you_running(self._taken)]))
+
+    def tell_to_look(self) -> None:
+        """This server has changed who owns what."""
+        if self.usable:
+            self._write(messages.frame([messages.LOOK_AT_OWNERS]))
+
+    def _runs(self, unreachable: Sequence[str]) -> None:
+        self._asked_s, self._said_s = None, self._clock.monotonic()
+        if (self.usable or self._closing or self._stopping) and unreachable == self.unreachable:
+            return
+        self.usable = not (self._closing or self._stopping)
+        self.unreachable = unreachable
+        self._changed(self)
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._write(handshake.encoded(self._hello))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.usable = False
+        self._transport = None
+        turn, self._turn = self._turn, []
+        not_sent = NotSent("The connection to the server that owns the queue is lost", retry_after_ms=100)
+        for call in turn:
+            call.lane.gathered()
+            call.fail(not_sent)
+            call.lane.ended(None, call)
+        sent, self._sent = self._sent, {}
+        for number, call in sent.items():
+            self._lose(call, self._unknown())
+            call.lane.ended(number, call)
+        self.waits = None
+        self._waits_changed(self)
+        self._lost.set()
+        self._ready.set()
+        self._changed(self)
+
+    def close_when_idle(self) -> None:
+        """Takes no calls from now on, and ends once those under way are answered."""
+        self._closing = True
+        self.usable = False
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        """A server that stops waits until the others have closed their connections."""
+        if not self._sent and not self._turn:
+            self.abort()
+
+    def abort(self) -> None:
+        """Closes it: what was sent has an unknown outcome."""
+        self.usable = False
+        if self._transport is not None:
+            self._transport.abort()

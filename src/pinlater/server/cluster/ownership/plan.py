@@ -1,0 +1,110 @@
+"""Who should own what: a pure function of who is there and who owns what now.
+
+Equal shares, with as few moves as these need, and each server in as few shards as possible: a server that owns a little of everything
+makes thin batches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pinlater.server.storage.values import NO_OWNER
+
+
+class ShardView(NamedTuple):
+    """One shard. `owners`: its slices' servers, `NO_OWNER` for none; `servers`: those that use the shard now and may own slices of it."""
+
+    owners: Sequence[str]
+    servers: Collection[str]
+
+
+def plan(shards: Mapping[str, ShardView], *, balance: bool = True) -> dict[str, list[str]]:
+    """The owners of each shard's slices, by shard. A slice of a shard that no server uses has none.
+
+    The same for every server that sees the same. A plan of its own result changes nothing. Without `balance` a slice moves only if its
+    owner does not use the shard: then no two servers undo each other's changes, even if they see different shards.
+    """
+    planned = {
+        name: [owner if owner in view.servers else NO_OWNER for owner in view.owners]
+        for name, view in sorted(shards.items())
+    }
+    shares = _shares(shards, planned)
+    if balance:
+        for server, share in shares.items():
+            _give_up(server, share, planned)
+    _hand_out(shards, shares, planned)
+    return planned
+
+
+def _shares(shards: Mapping[str, ShardView], planned: Mapping[str, list[str]]) -> dict[str, int]:
+    """How many slices each server may own. Of shares that differ by one, the servers that own the most have the larger."""
+    servers = {server for view in shards.values() for server in view.servers}
+    if not servers:
+        return {}
+    owned = Counter(owner for owners in planned.values() for owner in owners)
+    total = sum(len(view.owners) for view in shards.values() if view.servers)
+    share, larger = divmod(total, len(servers))
+    ordered = sorted(servers, key=lambda server: (-owned[server], server))
+    return {server: share + (place < larger) for place, server in enumerate(ordered)}
+
+
+def _give_up(server: str, share: int, planned: Mapping[str, list[str]]) -> None:
+    """What a server owns beyond its share has no owner any more: first of the shards in which it owns the least."""
+    by_shard = {name: owners.count(server) for name, owners in planned.items() if server in owners}
+    excess = sum(by_shard.values()) - share
+    for name in sorted(by_shard, key=lambda name: (by_shard[name], name)):
+        owners = planned[name]
+        for index in reversed(range(len(owners))):
+            if excess <= 0:
+                return
+            if owners[index] == server:
+                owners[index] = NO_OWNER
+                excess -= 1
+
+
+def _hand_out(shards: Mapping[str, ShardView], shares: Mapping[str, int], planned: Mapping[str, list[str]]) -> None:
+    """Gives what has no owner to the servers with less than their share: the largest piece that one shard and one server have first."""
+    owned = Counter(owner for owners in planned.values() for owner in owners)
+    left = {server: share - owned[server] for server, share in shares.items()}
+    free = {name: owners.count(NO_OWNER) for name, owners in planned.items() if shards[name].servers}
+    while any(free.values()):
+        pieces = [
+            (
+                planned[name].count(server) > 0,
+                min(free[name], left[server]) == free[name],
+                min(free[name], left[server]),
+                name,
+                server,
+            )
+            for name in free
+            if free[name]
+            for server in sorted(shards[name].servers)
+            if left[server] > 0
+        ]
+        if not pieces:  # those with less than their share use none of these shards
+            _hand_out_beyond(shards, free, owned, planned)
+            return
+        *_, size, name, server = max(pieces, key=lambda piece: piece[:3])
+        _give(server, size, planned[name])
+        owned[server] += size
+        left[server] -= size
+        free[name] -= size
+
+
+def _hand_out_beyond(
+    shards: Mapping[str, ShardView], free: Mapping[str, int], owned: Counter[str], planned: Mapping[str, list[str]]
+) -> None:
+    for name, slices in free.items():
+        for _ in range(slices):
+            server = min(sorted(shards[name].servers), key=lambda server: owned[server])
+            _give(server, 1, planned[name])
+            owned[server] += 1
+
+
+def _give(server: str, slices: int, owners: list[str]) -> None:
+    for index, owner in enumerate(owners):
+        if slices and owner == NO_OWNER:
+            owners[index] = server
+            slices -= 1

@@ -1,0 +1,271 @@
+"""The composition root: makes a server's parts, starts them in order, and stops them in the opposite one.
+
+Nothing else in the package makes clocks, random numbers, stores or listeners. Start: store, service, maintenance, listeners. Stop:
+no more connections, finish what is in flight, then the store, so that an answer never speaks of what is not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+from pinlater.domain.clock import SystemClock, thread_cpu_s
+from pinlater.domain.queue import QueueCounts
+from pinlater.server.config.settings import Settings
+from pinlater.server.dispatch.wake_datagrams import Wakes
+from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
+from pinlater.server.main.clock_watch import ClockWatch
+from pinlater.server.main.cluster import Cluster
+from pinlater.server.main.core import Core
+from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.periodic_work import PeriodicWork
+from pinlater.server.main.readiness import ReadinessWatch
+from pinlater.server.maintenance.runner import MaintenanceRunner
+from pinlater.server.sharding.cluster_members import ClusterMembers
+from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.telemetry.loop_lag import LoopLag
+from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.tracing import find_tracing
+from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.server.thrift.open_files import TooFewOpenFiles
+from pinlater.server.thrift.server import ThriftServer
+from pinlater.server.thrift.traced import traced
+from pinlater.version import __version__
+
+logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def listening(what: str, host: str, port: int) -> Iterator[None]:
+    """Adds to an error which listener could not listen on which address: the system's text for an unknown host names neither."""
+    try:
+        yield
+    except TooFewOpenFiles:
+        raise
+    except OSError as error:
+        text = error.strerror or str(error)
+        reason = text.rpartition("): ")[2]  # the event loop puts the address before the reason
+        raise OSError(f"{what} can't listen on {host} port {port}: {reason}") from error
+
+
+def thrift_server(core: Core, *, shared_port: bool = False) -> ThriftServer:
+    """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one."""
+    return ThriftServer(
+        core.service,
+        core.settings.thrift,
+        core.metrics,
+        core.clock,
+        shared_port=shared_port,
+        standstill=core.standstill,
+        other_connections=core.settings.http.max_connections + PLACES_FOR_CHECKS,
+        handlers=traced(HANDLERS, find_tracing()),
+    )
+
+
+class App:
+    """One server. `start`, then `stop`; not to be started again.
+
+    `one_of_many`: others listen on the same Thrift port, and another process has the HTTP port.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: SystemClock | None = None,
+        random: Random | None = None,
+        one_of_many: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self._started_at_ms = self.clock.now_ms()
+        self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
+        self._random = random or Random()  # noqa: S311 - spreads load, guards nothing
+        self._one_of_many = one_of_many
+        self._readiness = ReadinessWatch()
+        self._files = FileWatch(settings)
+        self._clock_watch = ClockWatch(self.clock, self.metrics)
+        self._cut_off = asyncio.Event()
+        self._reloading: asyncio.Future[None] | None = None
+        self.http = HttpServer(
+            settings.http,
+            self.metrics,
+            OneServer(self.metrics, self.readiness, self.server_info, self.queue_counts),
+            queue_series_max=settings.telemetry.queue_series_max,
+        )
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having undone what it began."""
+        async with contextlib.AsyncExitStack() as begun:
+            if not self._one_of_many:
+                with listening("HTTP", self.settings.http.host, self.settings.http.port):
+                    await self.http.start()  # first, so that /readyz says why it takes long
+                begun.push_async_callback(self.http.stop)
+            self.core = await self._open_core()
+            begun.push_async_callback(self.core.close)
+            self._assemble()
+            begun.callback(self.cluster.close)
+            await self.cluster.look()
+            await self.core.catch_up()
+            await self._hear_others()
+            with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
+                await self.thrift.start()
+            begun.pop_all()
+        self.core.service.identity.port = self.thrift.port
+        self.runner.start()
+        self.loop_lag.start()
+        self._readiness.state = "ready"
+        self._files.begin(self._limits_reloaded, self._shards_reloaded)
+        logger.info(
+            "ready",
+            extra={
+                "version": __version__,
+                "store": str(self.settings.store),
+                "host": self.settings.host,
+                "thrift_port": self.thrift.port,
+                "http_port": self.http.port,
+            },
+        )
+
+    async def _open_core(self) -> Core:
+        return await Core.open(
+            self._desired(),
+            self.settings,
+            self.metrics,
+            self.clock,
+            self._random,
+            agree=self._clock_watch.agree,
+            started_at_ms=self._started_at_ms,
+            file_limits=lambda: self._files.limits,
+            servers=self._servers,
+        )
+
+    def _assemble(self) -> None:
+        """What works on the core."""
+        metrics = self.metrics
+        self.cluster = Cluster(self.core.shards, self.core.dispatcher, self.core.standstill)
+        metrics.labelled_gauge(
+            "file-broken-",
+            lambda: self._files.broken,
+            prometheus="pinlater_file_broken",
+            label="file",
+            help="1 while a file that is read again can't be, and its old values hold",
+            join="max",
+        )
+        self.thrift = thrift_server(self.core, shared_port=self._one_of_many)
+        self.periodic_work = PeriodicWork(self.core, self.cluster, self._clock_watch, self._files, self._readiness)
+        self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
+        self.loop_lag.show(metrics)
+        self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
+
+    async def _hear_others(self) -> None:
+        """Servers of the same shards wake each other. If this can't be, they look about once a second."""
+        if not any(shard.store.capabilities.shared for shard in self.core.shards):
+            return
+        host, wake_port = self.settings.host, self.settings.dispatch.wake_port
+        bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
+        reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
+        with listening("Wakes", host, wake_port):
+            await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
+        self.cluster.show(self.metrics)
+        self.core.service.cluster_status = self.cluster.status
+
+    async def stop(self, grace_s: float) -> None:
+        """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
+        self._readiness.state = "draining"
+        self._files.end()
+        logger.info("draining", extra={"grace_seconds": grace_s})
+        self.core.dispatcher.drain()
+        await self._drain_until_cut_off(grace_s)
+        await self.cluster.end_calls(0.0)
+        self.loop_lag.stop()
+        await self.runner.stop()
+        self.cluster.close()
+        await self.core.close()
+        await self.http.stop()
+        self._readiness.state = "stopped"
+        logger.info("stopped")
+
+    def cut_off(self) -> None:
+        """Cuts the connections that `stop` still waits for."""
+        self._cut_off.set()
+
+    def reload(self) -> None:
+        """Reads the files of limits and shards again now instead of within ten seconds."""
+        self._reloading = asyncio.ensure_future(self._files.look())
+
+    async def _drain_until_cut_off(self, grace_s: float) -> None:
+        draining = asyncio.create_task(self._drain(grace_s))
+        cut_off = asyncio.create_task(self._cut_off.wait())
+        await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
+        cut_off.cancel()
+        if not draining.done():
+            draining.cancel()
+            await asyncio.wait([draining])
+            await self.thrift.drain(0)
+        else:
+            draining.result()
+
+    async def _drain(self, grace_s: float) -> None:
+        """First this server's own clients, which may need other servers; then what other servers have sent."""
+        began_s = self.clock.monotonic()
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self.cluster.leave(grace_s))
+            both.create_task(self.thrift.drain(grace_s))
+        await self.cluster.end_calls(max(0.0, grace_s - (self.clock.monotonic() - began_s)))
+
+    @property
+    def members(self) -> ClusterMembers:
+        """The servers of the shards, as the shards know them."""
+        return self.cluster.members
+
+    @property
+    def wakes(self) -> Wakes | None:
+        """The wakes between this server and its peers; None if no other server shares the shards."""
+        return self.cluster.wakes
+
+    # --- for pages and probes ---------------------------------------------------------------------------------------------
+
+    def readiness(self) -> Readiness:
+        """Whether the server is ready for requests, and why not."""
+        return self._readiness.readiness(self.core.shards if self._readiness.ready else None)
+
+    def server_info(self) -> Mapping[str, object]:
+        """The page /server_info."""
+        return {
+            "name": "pinlater",
+            "version": __version__,
+            "state": self._readiness.state,
+            "store": self.settings.store.kind,
+            "thrift_port": self.thrift.port if self._readiness.ready else None,
+            "server": self.core.service.identity.address if self._readiness.ready else None,
+            "started_at_ms": self._started_at_ms,
+            "uptime_ms": self.clock.now_ms() - self._started_at_ms,
+            "members": [member._asdict() for member in self.members.known] if self._readiness.ready else [],
+        }
+
+    def queue_counts(self) -> Sequence[QueueCounts]:
+        """The jobs in the store by queue, as of the last sample."""
+        return self.core.rates.counts if self._readiness.ready else ()
+
+    def _servers(self) -> int:
+        """How many share a queue's limit: those that the store knows, or those of the file, taken to have as many processes each."""
+        return self._files.servers(self.members.servers)
+
+    # --- what files change ------------------------------------------------------------------------------------------------
+
+    def _limits_reloaded(self) -> None:
+        self.core.limits_changed()
+        logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._files.limits)})
+
+    async def _shards_reloaded(self) -> None:
+        await self.core.change_shards(self._desired())
+
+    def _desired(self) -> Sequence[DesiredShard]:
+        return self._files.desired()

@@ -1,0 +1,214 @@
+"""Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
+
+The shards know which servers there are (`sharding.cluster_members`), their addresses (`sharding.peers`) and the owner of each slice
+(`ownership`); wakes go from server to server (`dispatch.wake_datagrams`). This module connects these parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pinlater.domain.calls import ClusterStatus
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.cluster.forwarding.carry_out import CarryOut
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
+from pinlater.server.cluster.forwarding.gauges import show_forwarding
+from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.peer_listener import PeerListener
+from pinlater.server.cluster.ownership.gauges import show_owners
+from pinlater.server.cluster.ownership.ownership import Ownership
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.dispatch.interest import Interest
+from pinlater.server.dispatch.wake_datagrams import Wakes
+from pinlater.server.operations.cluster_status import status_of
+from pinlater.server.operations.standstill import Standstill
+from pinlater.server.sharding.cluster_members import ClusterMembers
+from pinlater.server.sharding.peers import Peers
+from pinlater.server.sharding.shards import Shards
+from pinlater.server.storage.values import Claimed
+from pinlater.server.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+# How many port numbers are tried until one is free for datagrams and for connections.
+_TRIES = 20
+# How often the other servers are told of queues that no dequeue waits for any more.
+_INTEREST_S = 1.0
+
+
+class Cluster:
+    """What one server knows of the other servers of its shards, and the wakes between them."""
+
+    def __init__(self, shards: Shards, dispatcher: Dispatcher, standstill: Standstill) -> None:
+        self._shards = shards
+        self._dispatcher = dispatcher
+        self.members = ClusterMembers(shards)
+        self.members_changed: Callable[[], None] = lambda: None
+        self.wakes: Wakes | None = None
+        self.ownership: Ownership | None = None
+        self.forwarding: Forwarding | None = None
+        self._clock = shards.clock
+        self.listener = PeerListener(
+            CarryOut(shards),
+            self._undelivered,
+            lambda: self._secrets,
+            self._still_runs,
+            self._look_soon,
+            lambda: [shard.name for shard in shards if not shard.healthy],
+            shards.clock.monotonic,
+            shards.settings.call_timeout_ms / 1000,
+        )
+        self._interest = Interest(dispatcher.wakeups.count_by_queue, self._tell_waits)
+        self._interest_looked_s = -math.inf
+        self._looked_s = -math.inf
+        self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
+        self._standstill = standstill
+        standstill.listeners.append(lambda _: self.listener.abort_connections())
+        self._peers: Peers | None = None
+        self._secrets: list[bytes] = []
+
+    async def listen(self, host: str, port: int, reached_at: str) -> None:
+        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
+        wakes, bound = await self._open(host, port)
+        address = f"{reached_at}:{bound}"
+        self.wakes, self._peers = wakes, Peers(address, wakes.family)
+        self.ownership = Ownership(self._shards, address, self._heard_s, self._serves, self._tell_to_look)
+        self.forwarding = Forwarding(self._shards, address, self.ownership.owners, self._look_soon, wakes.know_waits)
+        self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
+        await self._meet()
+
+    async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
+        """Listens for datagrams and for connections on ports of the same number, which is returned. Raises OSError."""
+        for tries_left in reversed(range(_TRIES if port == 0 else 1)):
+            wakes = Wakes(self._dispatcher.wakeups.wake_from_peer)
+            bound = await wakes.open(host, port)
+            try:
+                await self.listener.open(host, bound)
+            except OSError:  # another program has this number
+                wakes.close()
+                if not tries_left:
+                    raise
+            else:
+                return wakes, bound
+        raise AssertionError("unreachable")
+
+    async def look(self) -> None:
+        """Reads from the shards which servers there are, and which of them owns each slice."""
+        self._looked_s = self._clock.monotonic()
+        if await self.members.look():
+            self.members_changed()
+        await self._meet()
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether all other servers answer over their connections, and each slice has its planned owner. Then this server reads the shards
+        and renews its lease less often."""
+        return self.ownership is None or self.ownership.is_calm(self.members.by_shard)
+
+    async def look_if_due(self, interval_s: float) -> None:
+        """As `look`; does nothing if the cluster is calm and the last look was less than `interval_s` ago."""
+        if not self.is_calm or self._clock.monotonic() - self._looked_s >= interval_s:
+            await self.look()
+
+    def _look_soon(self, address: str) -> None:
+        """Another server has come or gone, can work on other shards than before, or has changed who owns what."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look_once())
+
+    async def _look_once(self) -> None:
+        try:
+            await self.look()
+        except PinLaterError as error:
+            logger.info("the servers of the shards can't be looked up", extra={"reason": error.message})
+
+    def _heard_s(self, address: str) -> float:
+        outgoing = -math.inf if self.forwarding is None else self.forwarding.heard_s(address)
+        return max(outgoing, self.listener.heard_s(address))
+
+    def _serves(self, address: str, shard: str) -> bool:
+        return self.forwarding is None or self.forwarding.serves(address, shard)
+
+    def _tell_to_look(self) -> None:
+        if self.forwarding is not None:
+            self.forwarding.tell_to_look()
+
+    async def _meet(self) -> None:
+        if self.wakes is not None and self._peers is not None:
+            await self._peers.look(self.members.by_shard)
+            self._secrets = self._peers.secrets
+            self.wakes.know(self._peers.secrets, self._peers.peers)
+        if self.ownership is not None:
+            await self.ownership.look(self.members.by_shard)
+        if self.forwarding is not None and self._peers is not None:
+            self.forwarding.know(self._peers.by_address)
+
+    def show(self, metrics: Metrics) -> None:
+        """Adds the cluster's metrics. Adds none before `listen`."""
+        if self.ownership is not None and self.forwarding is not None:
+            show_owners(self.ownership, metrics)
+            show_forwarding(self.forwarding, self.listener.taken, metrics)
+
+    def status(self) -> ClusterStatus:
+        """The servers of the shards, and what each owns. Call it after `listen`."""
+        if self.ownership is None or self.forwarding is None:
+            raise RuntimeError("this server does not listen to others")
+        return status_of(
+            self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._heard_s
+        )
+
+    async def leave(self, grace_s: float) -> None:
+        """Hands over what this server owns, before it stops. If a shard takes longer than `grace_s`, its lease lapses there instead."""
+        try:
+            if self.ownership is not None:
+                async with asyncio.timeout(grace_s):
+                    await self.ownership.leave(self.members.by_shard)
+        except TimeoutError:
+            logger.info("what this server owns could not be handed over in time")
+        finally:
+            self.listener.say_goodbye()
+
+    def look_at_calls(self) -> None:
+        """Call it several times a second: forwards no more calls to servers that don't answer."""
+        if self.forwarding is not None:
+            self.forwarding.look_at_calls()
+        now_s = self._clock.monotonic()
+        if now_s - self._interest_looked_s >= _INTEREST_S:
+            self._interest_looked_s = now_s
+            self._interest.look()
+
+    def _tell_waits(self) -> None:
+        self.listener.tell_waits(self._interest.bits)
+
+    def _undelivered(self, kind: CallKind, shard: str, items: Sequence[Any], answers: Sequence[Any]) -> None:
+        """Releases the jobs that another server claimed, since it is gone and did not get the answer."""
+        undelivered = self._shards.hooks.undelivered
+        if kind is CallKind.CLAIM and undelivered is not None:
+            for request, claimed in zip(items, answers, strict=True):
+                if isinstance(claimed, Claimed):
+                    undelivered(shard, request, claimed)
+
+    def _still_runs(self) -> bool:
+        now_s = self._standstill.monotonic()
+        if now_s <= self._standstill.until_s:
+            return True
+        self._standstill.found(now_s)
+        return False
+
+    async def end_calls(self, grace_s: float) -> None:
+        """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""
+        if self.forwarding is not None:
+            await self.forwarding.close()
+        await self.listener.drain(grace_s)
+        self.listener.close()
+
+    def close(self) -> None:
+        """Closes the sockets to other servers."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self.listener.close()
+        if self.wakes is not None:
+            self.wakes.close()

@@ -1,0 +1,96 @@
+"""What a server does again and again, and how often: sweeps, samples, and looks at what may have changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pinlater.server.dispatch.change_poller import ChangePoller
+from pinlater.server.main.clock_watch import ClockWatch
+from pinlater.server.main.cluster import Cluster
+from pinlater.server.main.core import Core
+from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.main.readiness import ReadinessWatch
+from pinlater.server.maintenance.runner import Periodic
+from pinlater.server.telemetry.metrics import TICK_S
+
+logger = logging.getLogger(__name__)
+
+# Heartbeats in the time of a lease: a few may get lost.
+_HEARTBEATS_A_LEASE = 6
+# How often heartbeats are sent while another server is not heard (`ownership`).
+_HEARTBEAT_MS = 1_000
+
+
+class PeriodicWork:
+    """Of one server. `table` is what the runner runs."""
+
+    def __init__(
+        self, core: Core, cluster: Cluster, clock_watch: ClockWatch, files: FileWatch, readiness: ReadinessWatch
+    ) -> None:
+        self._core = core
+        self._cluster = cluster
+        self._clock_watch = clock_watch
+        self._files = files
+        self._readiness = readiness
+        self._next_heartbeat_s = 0.0
+        cluster.members_changed = self._members_changed
+
+    def table(self) -> Sequence[Periodic]:
+        """Each kind of work with its interval."""
+        core, settings = self._core, self._core.settings
+        every, sweeps = settings.maintenance, core.sweeps
+        work = [
+            Periodic("claim-timeouts", every.sweep_interval_ms, sweeps.time_out_claims),
+            Periodic("expiry", every.expiry_interval_ms, sweeps.expire_jobs),
+            Periodic("due", every.due_interval_ms, sweeps.advance_due),
+            Periodic("garbage", every.garbage_interval_ms, sweeps.collect_garbage),
+            Periodic("samples", every.sample_interval_ms, core.rates.sample),
+            Periodic("metrics", round(TICK_S * 1000), self._tick),
+            Periodic("others", every.others_interval_ms, ChangePoller(core.shards, core.dispatcher).look),
+            Periodic("store", every.refresh_interval_ms, self._look_at_store),
+            Periodic("clock", every.file_interval_ms, self._clock_watch.look),
+        ]
+        if not all(shard.trusted for shard in core.shards):
+            work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
+            work.append(Periodic("life", _HEARTBEAT_MS, self._send_heartbeats))
+        if any(shard.store.capabilities.shared for shard in core.shards):
+            work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
+        if self._files:
+            work.append(Periodic("files", every.file_interval_ms, self._files.look))
+        return work
+
+    async def _look_at_calls(self) -> None:
+        """Gives up calls that take too long, of shards and of other servers."""
+        await self._core.shard_monitor.look()
+        self._cluster.look_at_calls()
+
+    async def _look_at_store(self) -> None:
+        """Readiness follows the store; if others may change queues, their settings are read anew."""
+        core = self._core
+        await self._readiness.look(core.shards)
+        if not all(shard.trusted for shard in core.shards):
+            await core.shard_map.tidy()
+            core.service.body_limit.look()
+            await core.shards.unique.learn(list(core.shards))
+            await core.service.queue_cache.refresh()
+
+    async def _send_heartbeats(self) -> None:
+        """To all shards: six in the time of a lease, and one a second while another server is not heard."""
+        now_s = self._core.clock.monotonic()
+        if not self._cluster.is_calm or now_s >= self._next_heartbeat_s:
+            self._next_heartbeat_s = now_s + self._core.settings.database.lease_ms / _HEARTBEATS_A_LEASE / 1000
+            await self._core.shard_monitor.ping_all()
+
+    async def _look_at_members(self) -> None:
+        """Which servers use the shards, where it is time."""
+        await self._cluster.look_if_due(self._core.settings.maintenance.refresh_interval_ms / 1000)
+
+    def _members_changed(self) -> None:
+        """Servers share the limits of the queues."""
+        logger.info("servers on these shards", extra={"servers": self._cluster.members.servers})
+        if not self._files.names_servers:
+            self._core.limits_changed()
+
+    async def _tick(self) -> None:
+        await self._core.metrics.tick_in_turns(self._core.clock.monotonic())

@@ -1,0 +1,117 @@
+"""Runs an `App` as a process: signals, exit status, and the few limits of the process that matter.
+
+SIGTERM and SIGINT stop it in order; a second one cuts off what is in flight, and the store is closed all the same.
+SIGHUP looks at the files of limits and shards at once. If it is wanted, the end of standard input counts as a SIGTERM: a
+program that starts a
+server holds the other end of that pipe, and however it dies, no server stays behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+
+import uvloop
+
+from pinlater.server.config.settings import Settings
+from pinlater.server.main.app import App
+
+logger = logging.getLogger(__name__)
+
+# The store's commits run in a thread; the loop must not wait for the interpreter lock longer than this.
+_SWITCH_INTERVAL_S = 20e-6
+# Millions of small tuples are made and dropped without cycles: look for cycles seldom, and never in what lives for ever.
+_GC_THRESHOLDS = (50_000, 20, 50)
+
+
+def serve(settings: Settings, *, stop_with_stdin: bool = False) -> int:
+    """Serves until a signal comes; returns the exit status. Raises `Unavailable` or OSError if it can't start."""
+    tune()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings, stop_with_stdin))
+
+
+class StopSignals:
+    """What ends a server: a signal or an order. The first signal stops it in order, the second cuts off what is in flight."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.cut_off = asyncio.Event()
+        self._signals = 0
+
+    def signalled(self, name: str) -> None:
+        """A signal came, or what counts as one."""
+        self._signals += 1
+        if self._signals > 1:
+            self.cut_off.set()
+        else:
+            logger.info("signal received", extra={"signal": name})
+        self.stop.set()
+
+
+async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
+    app, stops = App(settings), StopSignals()
+    if stop_with_stdin:
+        at_end_of_stdin(lambda: stops.signalled("SIGTERM"))
+    await run_until_stopped(app, stops)
+    return 0
+
+
+async def run_until_stopped(app: App, stops: StopSignals, started: Callable[[], None] = lambda: None) -> None:
+    """Serves until `stops` says so. Raises `Unavailable` or OSError if it can't start."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stops.signalled, number.name)
+    loop.add_signal_handler(signal.SIGHUP, app.reload)
+    await app.start()
+    gc.collect()
+    gc.freeze()
+    started()
+    await stops.stop.wait()
+    stopping = asyncio.create_task(app.stop(app.settings.drain_timeout_s))
+    cut_off = asyncio.create_task(stops.cut_off.wait())
+    await asyncio.wait([stopping, cut_off], return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        logger.warning("second signal: cutting off what is in flight")
+        app.cut_off()
+    await stopping
+    cut_off.cancel()
+
+
+def at_end_of_stdin(ended: Callable[[], None]) -> None:
+    """Calls `ended` once the other end is closed; input before that is thrown away. Raises OSError for a plain file."""
+    loop = asyncio.get_running_loop()
+    descriptor = 0
+
+    def readable() -> None:
+        try:
+            more = os.read(descriptor, 65_536)
+        except BlockingIOError:
+            return
+        except OSError:
+            more = b""
+        if not more:
+            loop.remove_reader(descriptor)
+            ended()
+
+    try:
+        loop.add_reader(descriptor, readable)
+    except PermissionError:
+        raise OSError("standard input is a file, which has no other end to wait for: give a pipe") from None
+
+
+def tune() -> None:
+    """What of the interpreter and the process's limits a server wants otherwise."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.set_threshold(*_GC_THRESHOLDS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

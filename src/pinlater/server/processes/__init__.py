@@ -1,5 +1,0 @@
-"""Several server processes on one port, as one server: what `pinlater serve --processes N` is.
-
-The parent (`supervisor`) answers HTTP for all and keeps the children running; each child (`child`) is a whole server to the store and
-listens on the Thrift port beside the others. Between them is a line (`line`). No job ever passes through the parent.
-"""
