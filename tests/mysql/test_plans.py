@@ -129,6 +129,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "keys": keys_are("unique_key", keys),
         "keys count_as_due": json_rows(ready),
         "keys delete_ready": json_rows(ready),
+        "keys delete_remembered": json_rows(ready),
         "keys select_counted_future": json_rows(ready),
         "keys delete_future": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),

@@ -85,6 +85,20 @@ async def test_a_job_that_another_server_took_is_not_handed_out_again(rig: Rig) 
     await rig.assert_consistent()
 
 
+async def test_a_job_that_another_server_claimed_and_gave_back_is_read_anew(rig: Rig) -> None:
+    """It has the same place as before, and another attempt or body."""
+    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+    await claim(here, 1)
+    key = await here.put(b"old", attempts=5)
+    assert bodies(await claim(there, 1, alone=False)) == [b"old"]
+    there.clock.advance(hours=1)
+    assert len(await there.shard.time_out_claims(there.now, 10)) == 1
+    here.clock.advance(hours=1)
+    [[job]] = (await claim(here, 1)).jobs
+    assert (job.id, job.attempt) == (key.id, 2)
+    await rig.assert_consistent()
+
+
 async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a_search(rig: Rig) -> None:
     here, there = await rig.desk(direct=True), await rig.desk(direct=True)
     await claim(here, 1)
@@ -188,6 +202,16 @@ def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
     ready.search_found_all([1], None, 0.0)
     assert [one.id for one in ready.take(9)] == [2]
     assert ready.elsewhere_ms == 50
+
+
+def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
+    ready = ReadyJobs(ReadyBytes())
+    complete(ready)
+    ready.add(job(1))
+    ready.search_begins(now_ms=0)
+    ready.add(job(2))
+    ready.search_found_all([], None, 0.0)
+    assert [one.id for one in ready.take(9)] == [2]
 
 
 def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> None:

@@ -108,17 +108,16 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         _move(claims, transaction)
 
 
-def _move(claims: Sequence[_Claim], transaction: Transaction, *, suppose: bool = False) -> None:
-    """Rows that were shared out leave `ready` and enter `claims`. `suppose`: some are remembered, and may be gone."""
+def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
+    """Rows that were shared out leave `ready` and enter `claims`. Those that are remembered may be gone, and then nothing happens."""
     for one in claims:
         one.take()
-    keys = [key for one in claims for key in one.taken]
-    if not keys:
-        return
-    if suppose:
-        transaction.suppose(delete_ready(keys), rows=len(keys))
-    else:
-        transaction.change(delete_ready(keys))
+    found = [key for one in claims if not one.remembers_all for key in one.taken]
+    remembered = [key for one in claims if one.remembers_all for key in one.taken]
+    if found:
+        transaction.change(delete_ready(found))
+    if remembered:
+        transaction.suppose(delete_ready(remembered, "delete_remembered"), rows=len(remembered))
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
         transaction.change(_INSERT_CLAIMS(rows=part))
     for one in claims:
@@ -128,7 +127,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction, *, suppose: bool =
 
 async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
     """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
-    _move(claims, transaction, suppose=any([one.remembered for one in claims]))  # noqa: C419 a list is quicker
+    _move(claims, transaction)
     plain = sorted(job_id for one in claims if not one.remembers_all for job_id in one.plain)
     special = sorted(job_id for one in claims if not one.remembers_all for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]

@@ -50,13 +50,14 @@ class ReadyBytes:
 class ReadyJobs:
     """Of one queue. Times in milliseconds of the shard's clock but for `now_s`, which is monotonic."""
 
-    __slots__ = ("_bytes", "_is_check", "_jobs", "_searched_s", "elsewhere_ms", "tracks")
+    __slots__ = ("_before", "_bytes", "_is_check", "_jobs", "_searched_s", "elsewhere_ms", "tracks")
 
     def __init__(self, used: ReadyBytes) -> None:
         self._bytes = used
         self._jobs: list[ReadyJob] = []  # a heap
         self.tracks = False  # whether jobs that are stored now are kept: since a search began
         self._searched_s = 0.0
+        self._before: Collection[int] = ()  # the jobs that were here when the search under way began
         self._is_check = False  # the search under way: all due jobs were here, as far as this server knows
         self.elsewhere_ms = _UNKNOWN_MS  # from this time on rows that aren't here may be due
 
@@ -93,6 +94,7 @@ class ReadyJobs:
 
     def search_begins(self, now_ms: int) -> None:
         """What is stored from now on may not be found."""
+        self._before = {job.id for job in self._jobs}
         if not self.tracks or now_ms >= self.elsewhere_ms:
             self.elsewhere_ms = NEVER_MS  # what comes back meanwhile counts against it
             self._is_check = False
@@ -103,6 +105,7 @@ class ReadyJobs:
     def search_found_all(self, taken: Collection[int], next_due_ms: int | None, now_s: float) -> None:
         """It took these jobs, and there were no more that are due. `next_due_ms`: when the next row that it did not take becomes due, if
         there is one. Jobs that were stored meanwhile may be among those that it found."""
+        self._remove(self._before)  # they are among those that it took, or another server has them
         self._remove(taken)
         if next_due_ms is not None:
             self.waits_elsewhere(next_due_ms)

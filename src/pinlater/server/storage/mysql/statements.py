@@ -179,9 +179,10 @@ def delete_rows(table: bytes, ids: Sequence[int]) -> bytes:
     return sql("delete_rows")(table=Sql(table), ids=json_ids(ids))
 
 
-def delete_ready(keys: Sequence[tuple[int, ...]]) -> bytes:
-    """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
+def delete_ready(keys: Sequence[tuple[int, ...]], name: str = "delete_ready") -> bytes:
+    """Deletes waiting rows by their whole keys (queue id, priority, run-after, id). `name`: of the statement; `delete_remembered` deletes
+    rows of jobs that were never claimed only."""
     if len(keys) == 1:
         queue_id, priority, run_after_ms, job_id = keys[0]
-        return sql("delete_ready_row")(queue_id=queue_id, priority=priority, run_after_ms=run_after_ms, id=job_id)
-    return sql("delete_ready")(keys=json_rows(sorted(keys)))
+        return sql(f"{name}_row")(queue_id=queue_id, priority=priority, run_after_ms=run_after_ms, id=job_id)
+    return sql(name)(keys=json_rows(sorted(keys)))
