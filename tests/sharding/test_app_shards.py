@@ -131,7 +131,7 @@ async def test_a_server_that_can_not_be_assembled_closes_its_shards(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("no tracing")
 
-    monkeypatch.setattr(f"pinlater.server.{part}", broken)
+    monkeypatch.setattr(f"pinlater.server.main.{part}", broken)
     with pytest.raises(ValueError, match="no tracing"):
         await App(SETTINGS).start()
     assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]
