@@ -28,6 +28,7 @@ from pinlater.server.storage.mysql.statements import (
     Sql,
     Template,
     delete_ready,
+    delete_remembered,
     in_statements,
     literal,
     row,
@@ -117,7 +118,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
     if found:
         transaction.change(delete_ready(found))
     if remembered:
-        transaction.suppose(delete_ready(remembered, "delete_remembered"), rows=len(remembered))
+        transaction.suppose(delete_remembered(remembered), rows=len(remembered))
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
         transaction.change(_INSERT_CLAIMS(rows=part))
     for one in claims:

@@ -179,10 +179,18 @@ def delete_rows(table: bytes, ids: Sequence[int]) -> bytes:
     return sql("delete_rows")(table=Sql(table), ids=json_ids(ids))
 
 
-def delete_ready(keys: Sequence[tuple[int, ...]], name: str = "delete_ready") -> bytes:
-    """Deletes waiting rows by their whole keys (queue id, priority, run-after, id). `name`: of the statement; `delete_remembered` deletes
-    rows of jobs that were never claimed only."""
+def delete_ready(keys: Sequence[tuple[int, ...]]) -> bytes:
+    """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
+    return _delete_by_keys(keys, sql("delete_ready"), sql("delete_ready_row"))
+
+
+def delete_remembered(keys: Sequence[tuple[int, ...]]) -> bytes:
+    """As `delete_ready`, but only rows of jobs that were never claimed."""
+    return _delete_by_keys(keys, sql("delete_remembered"), sql("delete_remembered_row"))
+
+
+def _delete_by_keys(keys: Sequence[tuple[int, ...]], several: Template, one: Template) -> bytes:
     if len(keys) == 1:
         queue_id, priority, run_after_ms, job_id = keys[0]
-        return sql(f"{name}_row")(queue_id=queue_id, priority=priority, run_after_ms=run_after_ms, id=job_id)
-    return sql(name)(keys=json_rows(sorted(keys)))
+        return one(queue_id=queue_id, priority=priority, run_after_ms=run_after_ms, id=job_id)
+    return several(keys=json_rows(sorted(keys)))
