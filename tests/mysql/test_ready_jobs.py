@@ -9,7 +9,15 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, UniqueKey, UniqueScope
-from pinlater.server.storage.mysql.ready_jobs import BYTES_MAX, JOB_BYTES, TRUSTED_S, ReadyBytes, ReadyJob, ReadyJobs
+from pinlater.server.storage.mysql.ready_jobs import (
+    BYTES_MAX,
+    JOB_BYTES,
+    ROWS_MIN,
+    TRUSTED_S,
+    ReadyBytes,
+    ReadyJob,
+    ReadyJobs,
+)
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
 from tests.contract.desk import Desk
 from tests.mysql.rig import Rig
@@ -126,6 +134,47 @@ async def test_jobs_that_come_back_or_become_due_are_found(rig: Rig) -> None:
     assert bodies(await claim(desk, 1)) == [b"later"]
 
 
+async def test_claims_of_a_backlog_take_one_round_trip_after_the_first(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    await desk.insert(*[desk.job(b"%d" % number) for number in range(60)])
+    assert bodies(await claim(desk, 5)) == [b"%d" % number for number in range(5)]
+    took = round_trips(desk)
+    assert bodies(await claim(desk, 5, 5)) == [b"%d" % number for number in range(5, 15)]
+    assert took() == 1
+    await desk.put(b"urgent", priority=1, run_after_ms=1)
+    await desk.put(b"last")
+    assert bodies(await claim(desk, 2)) == [b"urgent", b"15"]
+    assert took() == 4  # two of them are inserts
+    assert bodies(await claim(desk, 99)) == [*[b"%d" % number for number in range(16, 60)], b"last"]
+    assert took() == 5
+    await desk.assert_counters_exact()
+    await rig.assert_consistent()
+
+
+async def test_jobs_beyond_the_rows_that_were_read_come_after_them(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    await desk.insert(*[desk.job(b"%d" % number) for number in range(ROWS_MIN + 20)])
+    found = bodies(await claim(desk, 1))
+    await desk.put(b"last")
+    await desk.put(b"first", priority=1, run_after_ms=1)
+    while more := bodies(await claim(desk, 7)):
+        found += more
+    assert found == [b"0", b"first", *[b"%d" % number for number in range(1, ROWS_MIN + 20)], b"last"]
+
+
+async def test_jobs_with_a_past_are_searched(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    await desk.insert(*[desk.job(b"%d" % number, attempts=3) for number in range(ROWS_MIN + 20)])
+    [jobs] = (await claim(desk, ROWS_MIN + 10)).jobs
+    for job in jobs:
+        await desk.fail(JobKey(QUEUE, 1, job.id))
+    attempts = []
+    while jobs := (await claim(desk, 3)).jobs[0]:
+        attempts += [job.attempt for job in jobs]
+    assert sorted(attempts) == [*[1] * 10, *[2] * (ROWS_MIN + 10)]
+    await rig.assert_consistent()
+
+
 async def test_the_bytes_of_a_call_count_for_remembered_jobs(rig: Rig) -> None:
     desk = await rig.desk(direct=True)
     await claim(desk, 1)
@@ -137,11 +186,14 @@ async def test_the_bytes_of_a_call_count_for_remembered_jobs(rig: Rig) -> None:
     assert [len(jobs) for jobs in (await claim(desk, 4)).jobs] == [2]
 
 
+@pytest.mark.parametrize("backlog", [0, 100])
 @pytest.mark.parametrize("seed", range(3))
-async def test_each_job_is_handed_out_once_in_order_whatever_two_servers_do(rig: Rig, seed: int) -> None:
+async def test_each_job_is_handed_out_once_whatever_two_servers_do(rig: Rig, seed: int, backlog: int) -> None:
     dice = Random(seed)
     desks = [await rig.desk(direct=True), await rig.desk(direct=True)]
-    stored, got = 0, list[bytes]()
+    got = list[bytes]()
+    await desks[0].insert(*[desks[0].job(b"%d" % number) for number in range(backlog)])
+    stored = backlog
     for _ in range(60):
         desk = dice.choice(desks)
         match dice.randrange(4):
@@ -165,7 +217,7 @@ async def test_each_job_is_handed_out_once_in_order_whatever_two_servers_do(rig:
 
 
 def job(job_id: int, *, priority: int = 1, run_after_ms: int = 0, body: bytes = b"x") -> ReadyJob:
-    return ReadyJob(priority, run_after_ms, job_id, 3, 0, body, None)
+    return ReadyJob(priority, run_after_ms, job_id, len(body), 3, 0, body)
 
 
 def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
@@ -184,13 +236,13 @@ def test_jobs_come_in_the_order_of_claims() -> None:
 
 def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewhere_is_due() -> None:
     ready = ReadyJobs(ReadyBytes())
-    assert not ready.is_complete(0, 0.0)
+    assert not ready.has_next(1, 0, 0.0)
     complete(ready)
-    assert ready.is_complete(99, TRUSTED_S / 2)
-    assert not ready.is_complete(99, TRUSTED_S)
+    assert ready.has_next(1, 99, TRUSTED_S / 2)
+    assert not ready.has_next(1, 99, TRUSTED_S)
     ready.waits_elsewhere(100)
-    assert ready.is_complete(99, 0.0)
-    assert not ready.is_complete(100, 0.0)
+    assert ready.has_next(1, 99, 0.0)
+    assert not ready.has_next(1, 100, 0.0)
 
 
 def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
@@ -221,10 +273,10 @@ def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> Non
         ready.add(job(number))
     ready.search_begins(now_ms=5)
     ready.search_found_enough([1, 2], 1.0)
-    assert ready.is_complete(5, 1.5)
+    assert ready.has_next(1, 5, 1.5)
     ready.search_begins(now_ms=5)
     ready.search_found_enough([3, 99], 2.0)  # 99 is another server's
-    assert not ready.is_complete(5, 2.0)
+    assert not ready.has_next(1, 5, 2.0)
     assert len(ready) == 0
 
 

@@ -21,7 +21,7 @@ from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
-from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, ReadyJob
+from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, ReadyJob, ReadyRow
 from pinlater.server.storage.mysql.statements import (
     JOBS,
     KEPT_JOBS,
@@ -50,6 +50,7 @@ _LOOK_AGAIN_MS = 20
 _ROUNDS_MAX = 10
 
 _LOCK_DUE = sql("lock_due")
+_SELECT_DUE = sql("select_due")
 _SELECT_FIRST_READY = sql("select_first_ready")
 _SELECT_BODIES = sql("select_bodies")
 _SELECT_SPECIAL = sql("select_special")
@@ -129,7 +130,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
 async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
     """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
     _move(claims, transaction)
-    plain = sorted(job_id for one in claims if not one.remembers_all for job_id in one.plain)
+    plain = sorted(job_id for one in claims for job_id in one.plain if not one.has_body(job_id))
     special = sorted(job_id for one in claims if not one.remembers_all for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
     kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
@@ -142,10 +143,10 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
         for job_id, allowed, created_at_ms, body in answer.rows
     }
     bodies = {job_id: body for answer in islice(answers, len(special_reads)) for job_id, body in answer.rows}
-    times = (run_after_ms for answer in answers for (run_after_ms,) in answer.rows)
+    found = (answer.rows for answer in answers)
     now_s = transaction.queue_cache.now_s()
     for one in claims:
-        one.finish(jobs, bodies, times, now_s)
+        one.finish(jobs, bodies, found, now_s)
 
 
 def _find_nothing(claims: Sequence[_Claim], transaction: Transaction) -> None:
@@ -218,11 +219,14 @@ class _Claim:
         self.met_expired = False  # in the last round
         self._due_ms: int | None = None
         self.remembered: dict[int, ReadyJob] = {}
-        self.remembers_all = order.alone and queue.ready.is_complete(now_ms, transaction.queue_cache.now_s())
+        now_s = transaction.queue_cache.now_s()
+        self.remembers_all = order.alone and queue.ready.has_next(self.left, now_ms, now_s)
+        self._reads_on = False
         if self.remembers_all:
             self._take_remembered()
         elif order.alone:
             queue.ready.search_begins(now_ms)
+            self._reads_on = queue.ready.wants_rows(now_s)
         else:
             queue.ready.forget()
 
@@ -240,10 +244,7 @@ class _Claim:
             for job in jobs
             if job.options is not None
         }
-        rows = [
-            (job.priority, job.run_after_ms, job.id, 0 if job.options is None else OPTIONS, len(job.body))
-            for job in jobs
-        ]
+        rows = [(*job.place, 0 if job.options is None else OPTIONS, job.size) for job in jobs]
         self.hand_out(rows, about)
         taken = {*self.plain, *self.special}
         for job in jobs:
@@ -252,15 +253,23 @@ class _Claim:
             else:
                 ready.add(job)
 
+    def has_body(self, job_id: int) -> bool:
+        """Whether the job is remembered with its body."""
+        job = self.remembered.get(job_id)
+        return job is not None and job.body is not None
+
     def wanted(self) -> bytes:
         """The statement that finds and locks the rows."""
+        limit = min(self.left, _READ_MAX)
+        return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=self._due_ranges(), limit=limit)
+
+    def _due_ranges(self) -> Sql:
         ranges = [
             b"(priority=%d AND run_after_ms BETWEEN %d AND %d)"
             % (priority, self._floors.get(priority, LOWEST_MS), self._now_ms)
             for priority in self.queue.priorities
         ]
-        limit = min(self.left, _READ_MAX)
-        return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
+        return Sql(b" OR ".join(ranges))
 
     def hand_out(self, rows: Sequence[tuple[Any, ...]], about: dict[int, _SpecialJob]) -> list[int]:
         """Shares the rows out by the sizes in `ready`, before any body is read: the first call gets the first rows, as far as its bytes go.
@@ -343,21 +352,29 @@ class _Claim:
 
     def looks(self) -> list[bytes]:
         """What else is to be asked: when the next job is due, if calls got too few."""
-        if self.remembers_all or not (self._a_call_lacks_jobs or self._due_jobs_left):
+        if self.remembers_all:
             return []
-        from_ms = [self._floors.get(priority, LOWEST_MS) for priority in self.queue.priorities]
-        later_ms = [self._now_ms + 1] * len(from_ms)
+        if not (self._a_call_lacks_jobs or self._due_jobs_left):
+            if not self._reads_on:
+                return []
+            limit = self.queue.ready.rows_wanted
+            follow = _SELECT_DUE(queue_id=self.queue.queue_id, ranges=self._due_ranges(), limit=limit)
+            return [follow, *self._first_from([self._now_ms + 1] * len(self.queue.priorities))]
+        floors = [self._floors.get(priority, LOWEST_MS) for priority in self.queue.priorities]
+        return [*self._first_from(floors), *self._first_from([self._now_ms + 1] * len(floors))]
+
+    def _first_from(self, times_ms: Sequence[int]) -> list[bytes]:
+        """When the first row from these times on is due, for each priority."""
         return [
-            _SELECT_FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=start_ms)
-            for starts in (from_ms, later_ms)
-            for priority, start_ms in zip(self.queue.priorities, starts, strict=True)
+            _SELECT_FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=from_ms)
+            for priority, from_ms in zip(self.queue.priorities, times_ms, strict=True)
         ]
 
     def finish(
         self,
         jobs: dict[int, tuple[int, int, bytes]],
         bodies: dict[int, bytes],
-        times: Iterator[int | None],
+        found: Iterator[Sequence[tuple[Any, ...]]],
         now_s: float,
     ) -> None:
         """Jobs from rows, and from attempts, creation times and bodies of the plain `jobs`, or the `bodies` of the others.
@@ -368,8 +385,9 @@ class _Claim:
         until_ms = later(now_ms, self._timeout_ms)
         make = tuple.__new__
         if self.remembers_all:
-            jobs = {job_id: job[3:6] for job_id, job in self.remembered.items()}
-            bodies = {job_id: job.body for job_id, job in self.remembered.items()}
+            bodies = {job.id: job.body for job in self.remembered.values() if job.body is not None}
+            plain = [job for job in self.remembered.values() if job.body is not None]
+            jobs = jobs | {job.id: (job.attempts_allowed, job.created_at_ms, bodies[job.id]) for job in plain}
         for share in self._shares:
             add = share.jobs.append
             for priority, run_after_ms, job_id, flags in share.picked:
@@ -389,19 +407,28 @@ class _Claim:
                 now_ms if self._due_jobs_left else self._next_remembered() if self._a_call_lacks_jobs else None
             )
         elif self._a_call_lacks_jobs or self._due_jobs_left:
-            self._learn_of_others(times, now_s)
+            self._learn_of_others(found, now_s)
+        elif self._reads_on:
+            ready = self.queue.ready
+            rows = [ReadyRow._make(line) for line in next(found)]
+            taken = {*self.plain, *self.special}
+            ready.search_read_on(taken, rows, ready.rows_wanted, min(self._times(found), default=None), now_s)
         else:
             self.queue.ready.search_found_enough({*self.plain, *self.special}, now_s)
+
+    def _times(self, found: Iterator[Sequence[tuple[Any, ...]]]) -> list[int]:
+        """The answers to `_first_from`, without the priorities that have no row."""
+        times: list[int | None] = [line[0] for _ in self.queue.priorities for line in next(found)]
+        return [time_ms for time_ms in times if time_ms is not None]
 
     def _next_remembered(self) -> int | None:
         next_ms = self.queue.ready.elsewhere_ms
         return None if next_ms == NEVER_MS else next_ms
 
-    def _learn_of_others(self, times: Iterator[int | None], now_s: float) -> None:
+    def _learn_of_others(self, found: Iterator[Sequence[tuple[Any, ...]]], now_s: float) -> None:
         """When there will be more jobs, from the answers to `looks`; and whether all that are due now have been found."""
         now_ms, ready = self._now_ms, self.queue.ready
-        due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
-        coming = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
+        due, coming = self._times(found), self._times(found)
         if due:
             self._due_ms = min(due)
             if self._due_ms <= now_ms and not self._due_jobs_left and not self.met_expired:

@@ -296,4 +296,4 @@ class _Batch:
                 options = None
                 if status or headers or timeout_ms is not None:
                     options = Options(headers=headers or None, timeout_ms=timeout_ms)
-                ready.add(ReadyJob(priority, run_after_ms, job_id, attempts, now_ms, body, options))
+                ready.add(ReadyJob(priority, run_after_ms, job_id, len(body), attempts, now_ms, body, options))
