@@ -181,6 +181,7 @@ class _Claim:
     ) -> None:
         self._transaction = transaction
         self.queue = queue
+        self._priorities = tuple(queue.priorities)  # there may be more of them before the answers come
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
         self._shares = [_Share(call) for call in order.calls]
@@ -208,7 +209,7 @@ class _Claim:
         ranges = [
             b"(priority=%d AND run_after_ms BETWEEN %d AND %d)"
             % (priority, self._floors.get(priority, LOWEST_MS), self._now_ms)
-            for priority in self.queue.priorities
+            for priority in self._priorities
         ]
         limit = min(self.left, _READ_MAX)
         return _LOCK_DUE(queue_id=self.queue.queue_id, ranges=Sql(b" OR ".join(ranges)), limit=limit)
@@ -300,7 +301,7 @@ class _Claim:
             _SELECT_FIRST_READY(
                 queue_id=self.queue.queue_id, priority=priority, from_ms=self._floors.get(priority, LOWEST_MS)
             )
-            for priority in self.queue.priorities
+            for priority in self._priorities
         ]
 
     def finish(
@@ -328,7 +329,7 @@ class _Claim:
                         )
                     )
         if self._a_call_lacks_jobs or self._due_jobs_left:
-            due = [first for first in [next(times) for _ in self.queue.priorities] if first is not None]
+            due = [first for first in [next(times) for _ in self._priorities] if first is not None]
             if due:
                 self._due_ms = min(due)
                 if self._due_ms <= now_ms and not self._due_jobs_left and not self.met_expired:
