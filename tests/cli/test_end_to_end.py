@@ -314,7 +314,10 @@ def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater:
     wrong = pinlater("queue", "delete", queue, "--password-stdin", stdin=b"wrong\n")
     assert (wrong.code, wrong.err) == (1, "error: Invalid admin password.\n")
     none = pinlater("queue", "delete", queue)
-    assert (none.code, none.err) == (2, "error: no password was given: standard input holds none\n")
+    assert none.code == 2
+    assert none.err.startswith(
+        "error: no password was given: standard input holds none; a server without an admin password deletes no"
+    )
     pinlater.ok("queue", "delete", queue, "--password-stdin", stdin=f"{PASSWORD}\n".encode())
     assert queue not in pinlater.ok("queue", "list").out.split()
 
@@ -492,18 +495,16 @@ def test_a_wait_that_the_server_ends_early_is_said(pinlater: Pinlater, queue: st
 
 
 def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: str, tmp_path: Path) -> None:
-    """Also if no password was given."""
     address, process = start_server(tmp_path)
     delete = ("queue", "delete", queue, "--server", address)
     try:
         pinlater.ok("queue", "create", queue, "--server", address)
-        refused = [pinlater(*delete, "--password-stdin", stdin=b"any\n"), pinlater(*delete)]
+        refused = pinlater(*delete, "--password-stdin", stdin=b"any\n")
         assert queue in pinlater.ok("queue", "list", "--server", address).out.split()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    for done in refused:
-        assert (done.code, "has no admin password" in done.err) == (1, True)
+    assert (refused.code, "has no admin password" in refused.err) == (1, True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

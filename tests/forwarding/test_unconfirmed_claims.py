@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import OutcomeUnknown
 from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.cluster.forwarding import messages
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
+from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     KEPT_S,
     AnsweredClaims,
@@ -20,13 +25,19 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     Lost,
     UnconfirmedClaims,
 )
+from pinlater.server.sharding.peers import Peer
+from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.values import ClaimCall, Claimed
-from tests.forwarding.two_servers import Asker, Owner, until
+from tests.forwarding.two_servers import SECRET, Asker, Owner, until
 
 
 def claim_lane(asker: Asker) -> ForwardLane[ClaimRequest, Claimed]:
-    return ForwardLane(asker.link, CallKind.CLAIM, "1", takes_lists=False)
+    return lane_over(asker.link)
+
+
+def lane_over(link: PeerConnection) -> ForwardLane[ClaimRequest, Claimed]:
+    return ForwardLane(link, CallKind.CLAIM, "1", takes_lists=False)
 
 
 def wish(token: str) -> ClaimRequest:
@@ -120,6 +131,61 @@ async def test_an_answer_that_can_not_be_read_does_not_count_as_taken(
     with pytest.raises(OutcomeUnknown):
         await asked
     assert asker.link.as_lost.taken == 0
+
+
+class NoShards(list[Any]):
+    """What connections need of a server's shards."""
+
+    settings = ShardingSettings(call_timeout_ms=1_000)
+    clock = SystemClock()
+
+
+@contextlib.asynccontextmanager
+async def forwarding_to(owner: Owner) -> AsyncIterator[tuple[Forwarding, dict[str, Peer]]]:
+    forwarding = Forwarding(cast("Any", NoShards()), "127.0.0.1:1", lambda _: [])
+    peers = {f"127.0.0.1:{owner.port}": Peer(("127.0.0.1", owner.port), SECRET)}
+    forwarding.know(peers)
+    await until(lambda: forwarding.connections)
+    try:
+        yield forwarding, peers
+    finally:
+        await forwarding.close()
+
+
+async def test_claims_whose_answer_is_lost_go_back_though_the_owner_was_no_peer_for_a_while(owner: Owner) -> None:
+    owner.at_once = False
+    async with forwarding_to(owner) as (forwarding, peers):
+        [link] = forwarding.connections.values()
+        assert link._transport is not None
+        link._transport.pause_reading()
+        lost = lane_over(link).submit(wish("a"))
+        await answer(owner, 0, 1)
+        [connection] = owner.listener.connections
+        await until(lambda: len(connection._unconfirmed) == 1)
+        forwarding.know({})
+        await until(lambda: not forwarding.connections)
+        link._transport.abort()
+        with pytest.raises(OutcomeUnknown):
+            await lost
+        forwarding.know(peers)
+        await until(lambda: ids_of(owner) == [1])
+
+
+async def test_a_call_to_a_server_that_is_no_peer_any_more_ends_in_time(owner: Owner) -> None:
+    owner.at_once = False
+    async with forwarding_to(owner) as (forwarding, _):
+        [link] = forwarding.connections.values()
+        asked = lane_over(link).submit(wish("a"))
+        await until(lambda: owner.answers)
+        forwarding.know({})
+
+        def has_ended() -> bool:
+            forwarding.look_at_calls()
+            return asked.done()
+
+        await until(has_ended)
+        with pytest.raises(OutcomeUnknown):
+            await asked
 
 
 def answered(place: int) -> AnsweredClaims:

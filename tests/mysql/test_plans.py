@@ -130,6 +130,9 @@ def values(ids: list[int]) -> dict[str, Any]:
         "keys count_as_due": json_rows(ready),
         "keys delete_ready": json_rows(ready),
         "keys delete_remembered": json_rows(ready),
+        "which lock_remembered": Sql(
+            b" OR ".join([b"(queue_id=%d AND priority=%d AND run_after_ms=%d AND id=%d)" % key for key in ready])
+        ),
         "keys select_counted_future": json_rows(ready),
         "keys delete_future": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),

@@ -14,7 +14,7 @@ from pinlater.server.operations.addressing import left_out
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.telemetry.tracing import extract
-from pinlater.supervision.logs import setup
+from pinlater.supervision.logs import count_repeats, setup
 from pinlater.supervision.repeated_warnings import RepeatedWarnings
 
 log = logging.getLogger("pinlater.tests.logging")
@@ -232,6 +232,20 @@ def test_the_warnings_of_jobs_are_all_shown() -> None:
     for _ in range(3):
         log.warning("ship failed in 1ms, again in 1s", extra={"job": "orders:s1:p1:1", "task": "ship"})
     assert len(stream.getvalue().splitlines()) == 3
+
+
+def test_a_warning_that_can_not_be_formatted_is_left_to_the_handler() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    seen: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = seen.append  # type: ignore[assignment, method-assign]
+    count_repeats(handler)
+    for _ in range(2):
+        handler.handle(logging.LogRecord("pinlater.x", logging.WARNING, __file__, 1, "odd: %s", (Odd(),), None))
+    assert len(seen) == 2
 
 
 def test_a_warning_is_shown_again_after_its_logger_said_that_the_state_is_over() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import numbers
 import re
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Iterable, Sized
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -317,6 +319,8 @@ def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_
             asyncio.run(send.enqueue_many_async(jobs))
         with pytest.raises(PriorityNotSupported, match=re.escape("(a job for queue q: priority=5)")):
             send.enqueue_many([send.job(), Job(b"", priority=5)])
+        with pytest.raises(PriorityNotSupported, match=re.escape("(a job for queue q: priority=0)")):
+            send.enqueue_many([Job(b"", priority=3), Job(b"", priority=0)])
 
 
 def test_an_argument_that_cant_be_encoded_is_named() -> None:
@@ -327,6 +331,14 @@ def test_an_argument_that_cant_be_encoded_is_named() -> None:
 
 
 class Smtp: ...
+
+
+@pytest.mark.parametrize("kind", [numbers.Number, Iterable, Sized, typing.SupportsInt, object, typing.Any])
+def test_a_parameter_of_an_abstract_class_may_get_a_value_of_json(kind: typing.Any) -> None:
+    def count(value) -> None: ...  # type: ignore[no-untyped-def]
+
+    count.__annotations__["value"] = kind
+    assert Worker().task("q")(count).job(3).body
 
 
 def test_a_parameter_of_a_class_that_no_job_can_carry_is_refused_at_the_registration() -> None:

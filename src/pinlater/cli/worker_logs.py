@@ -15,7 +15,8 @@ def log_to_stderr(format: str, level: str, process_number: int | None = None) ->
 
     `level` is for the logs of the application too, which may set levels of its own for its loggers and those of libraries.
     """
-    setup(format=format, level=level, process_number=process_number).addFilter(JobFields())
+    handler = setup(format=format, level=level, process_number=process_number)
+    handler.filters.insert(0, JobFields())  # before the filter of repeats, which shows all warnings of single jobs
     logging.getLogger().setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))

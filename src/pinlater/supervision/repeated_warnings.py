@@ -48,11 +48,14 @@ class RepeatedWarnings(logging.Filter):
             return True
         if hasattr(record, "job") or not self._is_of_the_library(record.name):
             return True
+        try:
+            key = record.name, self._content(record)
+        except Exception:  # noqa: BLE001 the handler reports a record that can't be formatted; a filter must not raise
+            return True
         with self._lock:
-            return self._passes(record)
+            return self._passes(record, key)
 
-    def _passes(self, record: logging.LogRecord) -> bool:
-        key = (record.name, self._content(record))
+    def _passes(self, record: logging.LogRecord, key: tuple[str, str]) -> bool:
         kind = self._kinds.get(key)
         if kind is None:
             kind = _Kind()

@@ -74,8 +74,8 @@ def cant_carry(codec: Codec, kind: Any) -> bool:
     for codecs of users, for types that are no class, and for `object`."""
     if type(codec) not in (JsonCodec, MessagePackCodec) or not isinstance(kind, type) or kind is object:
         return False
-    if hasattr(kind, "model_validate"):
-        return False
+    if hasattr(kind, "model_validate") or type(kind).__instancecheck__ is not type.__instancecheck__:
+        return False  # an abstract class may count a value of JSON as its instance
     try:
         return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
     except Exception:  # noqa: BLE001 - such a type is refused or accepted elsewhere

@@ -11,7 +11,7 @@ import typer
 
 from pinlater.cli import exits, notes, options, output, tables
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import CallerError, PasswordInvalid, WorldError
+from pinlater.client.errors import CallerError, WorldError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.durations import duration_text
 
@@ -26,7 +26,6 @@ Names = Annotated[
     list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
 ]
 _WATCH_MS_MIN = 100
-_NO_ADMIN_PASSWORD = "NO_ADMIN_PASSWORD"  # noqa: S105 - the detail of an error
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
 SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
@@ -69,8 +68,11 @@ def delete(
     if password_stdin or not sys.stdin.isatty():
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
-            options.ask(server, timeout, _refuse_if_no_password_helps)
-            exits.fail("no password was given: standard input holds none", exits.USAGE)
+            exits.fail(
+                "no password was given: standard input holds none; a server without an admin password deletes no queue "
+                "(`pinlater hash-password` makes one)",
+                exits.USAGE,
+            )
     else:
         password = typer.prompt("Admin password", hide_input=True, err=True)
 
@@ -260,17 +262,6 @@ def _for_each(
     finally:
         if as_json and any(done.values()):
             output.print_json(done)
-
-
-async def _refuse_if_no_password_helps(client: AsyncClient) -> None:
-    """Raises the server's error if it has no admin password. Servers check the password first, and no queue has an empty name."""
-    try:
-        await client.delete_queue("", "")
-    except PasswordInvalid as error:
-        if error.detail == _NO_ADMIN_PASSWORD:
-            raise
-    except (CallerError, WorldError):
-        return
 
 
 async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) -> None:

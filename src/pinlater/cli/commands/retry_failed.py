@@ -14,7 +14,7 @@ from pinlater.cli.commands.scan import JobCriteria, ScanFilter, scan_queue
 from pinlater.client import AsyncClient, JobCount, Outcome
 from pinlater.client.errors import PinLaterError
 
-UNREACHABLE = "a shard is unreachable, and its jobs stay as they are: repeat the command when it is back"
+UNREACHABLE = "a shard is unreachable, or the server did not say whether all took part: its jobs stay as they are; repeat the command"
 SCAN_ENDED = "a shard is unreachable, or one scan cannot read all jobs: repeat the command"
 _PIECE = 500
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to change.")]
@@ -106,7 +106,7 @@ def _stay_failed(failed: int) -> str:
 
 
 async def count_left(client: AsyncClient, queue: str, state: options.State, priority: int | None) -> JobCount:
-    """The jobs in a state after a change of such jobs; incomplete if a shard did not take part, or the server can't say."""
+    """The jobs in a state after a change of such jobs; incomplete if a shard is unreachable now, or the server can't say."""
     try:
         return await count_jobs(client, queue, state, priority=priority)
     except PinLaterError:  # the caller must still learn how many changed

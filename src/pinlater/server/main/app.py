@@ -111,6 +111,7 @@ class App:
             begun.push_async_callback(self.core.close)
             self._assemble()
             begun.callback(self.cluster.close)
+            begun.push_async_callback(self.cluster.end_calls, 0.0)
             await self.cluster.look()
             await self.core.catch_up()
             await self._hear_others()

@@ -15,7 +15,6 @@ both store it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -169,11 +168,16 @@ class ShardRouter:
         return list(found.values())
 
     async def _has_unended(self, shard: ShardLanes, queue: Queue) -> bool:
-        """Whether an insert of unknown outcome may be carried out there yet. One of nothing, that ends well, says no."""
+        """Whether an insert may be carried out there yet: one of unknown outcome, or one that another server sent and that is under way.
+        An insert of nothing behind them, that is carried out, says no."""
         lane = shard.insert
-        if lane.in_doubt and shard.healthy and not lane.has_late_calls:
-            with contextlib.suppress(PinLaterError):
+        if (lane.in_doubt or lane.length) and shard.healthy and not lane.has_late_calls:
+            try:
                 await lane.submit(InsertRequest(queue.name, []))
+            except (ShardConnectionFailed, TooManyWaiting, Draining):
+                return True
+            except PinLaterError:  # carried out, and refused
+                pass
         return lane.in_doubt or lane.has_late_calls
 
     async def _ask(

@@ -138,7 +138,7 @@ def _explained(queue: str, requests: _Requests) -> Iterator[None]:
     try:
         yield
     except PriorityNotSupported as error:
-        raise adding(error, _highest_priority(queue, requests.sent)) from None
+        raise adding(error, _job_with_priority(queue, requests.sent, error)) from None
     except QueueNotFound as error:
         error.add_note(
             f"Create it with `pinlater queue create {queue}`, or all of the worker's queues with worker.create_queues()."
@@ -146,11 +146,12 @@ def _explained(queue: str, requests: _Requests) -> Iterator[None]:
         raise
 
 
-def _highest_priority(queue: str, request: ClientCall[Enqueued] | None) -> str:
-    """The job of a request which has the highest number of a priority, by its task."""
-    if request is None:
+def _job_with_priority(queue: str, request: ClientCall[Enqueued] | None, error: PriorityNotSupported) -> str:
+    """The first job of a request whose priority the error names, by its task."""
+    jobs = [] if request is None else request.args[0].jobs
+    job = next((job for job in jobs if error.message.startswith(f"Priority {job.priority} ")), None)
+    if job is None:
         return ""
-    job = max(request.args[0].jobs, key=lambda job: job.priority)
     task = (job.headers or {}).get(envelope.TASK_HEADER)
     return f" ({f'task {task}' if task else f'a job for queue {queue}'}: priority={job.priority})"
 

@@ -24,8 +24,8 @@ def shown() -> Iterator[None]:
         return
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter())
+    handler.addFilter(JobFields())  # before `count_repeats`, which shows all warnings of single jobs
     count_repeats(handler)
-    handler.addFilter(JobFields())
     level, last_resort = logger.level, logging.lastResort
     logger.setLevel(level or logging.INFO)
     # Python gives it the lines for which no logger has a handler. On the root logger it would disable `logging.basicConfig()` in a task.

@@ -70,6 +70,9 @@ class Forwarding:
         self._peers: Mapping[str, Peer] = {}
         self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
         self._connections: dict[str, PeerConnection] = {}
+        self._closing: set[PeerConnection] = (
+            set()
+        )  # to servers that are no peers any more, until their calls are answered
         self._lanes: dict[tuple[PeerConnection, str], ForwardLanes] = {}
         self._lost: deque[tuple[str, Lost]] = deque(maxlen=_LOST_MAX)  # connections, by address; oldest first
         self._closed = False
@@ -168,7 +171,15 @@ class Forwarding:
             connection = self._connections.get(address)
             if connection is not None:
                 self._forget(address)
+                self._closing.add(connection)
                 connection.close_when_idle()
+                self._note_end(connection)
+
+    def _note_end(self, connection: PeerConnection) -> None:
+        """Of a connection that is closing: what came over it is told if the server is a peer again."""
+        if connection in self._closing and connection.is_lost:
+            self._closing.discard(connection)
+            self._lost.append((connection.address, connection.as_lost))
 
     def _forget(self, address: str) -> None:
         connection = self._connections.pop(address, None)
@@ -206,6 +217,7 @@ class Forwarding:
         return connection
 
     def _changed(self, connection: PeerConnection) -> None:
+        self._note_end(connection)
         self.reroute()
         self._look(connection.address)
 
@@ -216,7 +228,7 @@ class Forwarding:
 
     def look_at_calls(self) -> None:
         """To be called several times a second: a server that doesn't answer is left aside until it does."""
-        for connection in list(self._connections.values()):
+        for connection in [*self._connections.values(), *self._closing]:
             connection.look(_ASK_AFTER_S, self._stall_s)
 
     # --- life ---------------------------------------------------------------------------------------------------------------

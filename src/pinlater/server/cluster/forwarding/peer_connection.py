@@ -96,6 +96,11 @@ class PeerConnection(asyncio.Protocol):
         return self._clock.monotonic()
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it has ended."""
+        return self._lost.is_set()
+
+    @property
     def as_lost(self) -> Lost:
         """What the next connection says of this one, which has ended."""
         return Lost(self._hello.nonce, self._taken)

@@ -225,7 +225,8 @@ class _Incoming(asyncio.Protocol):
                 else:
                     self._greet(message)
         except BadMessage as error:
-            logger.warning("a server's connection was closed", extra={"peer": self._peer, "reason": str(error)})
+            level = logging.WARNING if self.proven else logging.INFO  # anything may connect
+            logger.log(level, "a server's connection was closed", extra={"peer": self._peer, "reason": str(error)})
             self.abort()
 
     def _begin(self, message: bytes) -> None:
@@ -352,7 +353,8 @@ class _Incoming(asyncio.Protocol):
 
     @property
     def _peer(self) -> str:
-        return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
+        """Its host. Not its port: each connection has another one, and a log folds only lines that are the same."""
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

@@ -31,6 +31,7 @@ from pinlater.server.storage.mysql.statements import (
     delete_remembered,
     in_statements,
     literal,
+    lock_remembered,
     row,
     sql,
 )
@@ -119,7 +120,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
     if found:
         transaction.change(delete_ready(found))
     if remembered:
-        transaction.suppose(delete_remembered(remembered), rows=len(remembered))
+        transaction.suppose(lock_remembered(remembered), delete_remembered(remembered), rows=len(remembered))
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
         transaction.change(_INSERT_CLAIMS(rows=part))
     for one in claims:
@@ -202,6 +203,7 @@ class _Claim:
     ) -> None:
         self._transaction = transaction
         self.queue = queue
+        self._priorities = tuple(queue.priorities)  # there may be more of them before the answers come
         self._now_ms = now_ms
         self._timeout_ms = order.claim_timeout_ms
         self._shares = [_Share(call) for call in order.calls]
@@ -209,7 +211,6 @@ class _Claim:
         self._a_call_lacks_jobs = False
         self._together = together
         self.bytes_ran_out = False  # those of all orders together, before a due job
-        self._floors = transaction.queue_cache.floors(queue)
         self._about: dict[int, HandedOutJob] = {}
         self.taken: list[tuple[int, int, int, int]] = []
         self.rows: list[bytes] = []
@@ -221,6 +222,8 @@ class _Claim:
         self.remembered: dict[int, ReadyJob] = {}
         now_s = transaction.queue_cache.now_s()
         self.remembers_all = order.alone and queue.ready.has_next(self.left, now_ms, now_s)
+        # A claim from memory doesn't count as a look from the start.
+        self._floors = {} if self.remembers_all else transaction.queue_cache.floors(queue)
         self._reads_on = False
         if self.remembers_all:
             self._take_remembered()
@@ -267,7 +270,7 @@ class _Claim:
         ranges = [
             b"(priority=%d AND run_after_ms BETWEEN %d AND %d)"
             % (priority, self._floors.get(priority, LOWEST_MS), self._now_ms)
-            for priority in self.queue.priorities
+            for priority in self._priorities
         ]
         return Sql(b" OR ".join(ranges))
 
@@ -359,15 +362,15 @@ class _Claim:
                 return []
             limit = self.queue.ready.rows_wanted
             follow = _SELECT_DUE(queue_id=self.queue.queue_id, ranges=self._due_ranges(), limit=limit)
-            return [follow, *self._first_from([self._now_ms + 1] * len(self.queue.priorities))]
-        floors = [self._floors.get(priority, LOWEST_MS) for priority in self.queue.priorities]
+            return [follow, *self._first_from([self._now_ms + 1] * len(self._priorities))]
+        floors = [self._floors.get(priority, LOWEST_MS) for priority in self._priorities]
         return [*self._first_from(floors), *self._first_from([self._now_ms + 1] * len(floors))]
 
     def _first_from(self, times_ms: Sequence[int]) -> list[bytes]:
         """When the first row from these times on is due, for each priority."""
         return [
             _SELECT_FIRST_READY(queue_id=self.queue.queue_id, priority=priority, from_ms=from_ms)
-            for priority, from_ms in zip(self.queue.priorities, times_ms, strict=True)
+            for priority, from_ms in zip(self._priorities, times_ms, strict=True)
         ]
 
     def finish(
@@ -418,7 +421,7 @@ class _Claim:
 
     def _times(self, found: Iterator[Sequence[tuple[Any, ...]]]) -> list[int]:
         """The answers to `_first_from`, without the priorities that have no row."""
-        times: list[int | None] = [line[0] for _ in self.queue.priorities for line in next(found)]
+        times: list[int | None] = [line[0] for _ in self._priorities for line in next(found)]
         return [time_ms for time_ms in times if time_ms is not None]
 
     def _next_remembered(self) -> int | None:
@@ -433,7 +436,7 @@ class _Claim:
             self._due_ms = min(due)
             if self._due_ms <= now_ms and not self._due_jobs_left and not self.met_expired:
                 self._due_ms = now_ms + _LOOK_AGAIN_MS
-        if self._due_jobs_left or self.met_expired or not ready.tracks:
+        if self._due_jobs_left or self.met_expired or not ready.tracks(now_s):
             ready.forget()
             return
         # A due row that was not found is locked by another transaction, or has been stored since: then it is remembered.

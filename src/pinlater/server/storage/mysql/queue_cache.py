@@ -130,6 +130,7 @@ class MysqlQueueCache:
         before = self.queues.get(name)
         if before is None or before.queue_id < queue_id:
             if before is not None:
+                before.ready.forget()
                 del self.by_id[before.queue_id]
             self.queues[name] = self.by_id[queue_id] = entry
         return entry

@@ -22,7 +22,9 @@ from pinlater.server.storage.options import Options
 TRUSTED_S = 1.0
 # Of the bodies of all queues of a shard; a job counts for some bytes more.
 BYTES_MAX = 16 * 1024 * 1024
-JOB_BYTES = 300
+JOB_BYTES, HEADER_BYTES = 300, 200
+# A queue from which no claim has come for so long is forgotten.
+_UNUSED_S = 5.0
 # How many rows a search reads on: the more often, the more.
 ROWS_MIN, ROWS_MAX = 64, 2_000
 _UNKNOWN_MS = -I64_MAX - 1
@@ -52,7 +54,9 @@ class ReadyJob(NamedTuple):
     @property
     def bytes_here(self) -> int:
         """What it takes here."""
-        return JOB_BYTES + (0 if self.body is None else self.size)
+        headers = {} if self.options is None else self.options.headers or {}
+        of_headers = sum([HEADER_BYTES + len(name) + len(value) for name, value in headers.items()]) if headers else 0
+        return JOB_BYTES + of_headers + (0 if self.body is None else self.size)
 
 
 class ReadyRow(NamedTuple):
@@ -107,9 +111,10 @@ class ReadyJobs:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    @property
-    def tracks(self) -> bool:
+    def tracks(self, now_s: float) -> bool:
         """Whether jobs that are stored now are to be added."""
+        if self._tracks and self._searched_s and now_s - self._searched_s > _UNUSED_S:
+            self.forget()
         return self._tracks
 
     def has_next(self, count: int, now_ms: int, now_s: float) -> bool:

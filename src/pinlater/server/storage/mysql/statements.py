@@ -181,15 +181,21 @@ def delete_rows(table: bytes, ids: Sequence[int]) -> bytes:
 
 def delete_ready(keys: Sequence[tuple[int, ...]]) -> bytes:
     """Deletes waiting rows by their whole keys (queue id, priority, run-after, id)."""
-    return _delete_by_keys(keys, sql("delete_ready"), sql("delete_ready_row"))
+    return _for_keys(keys, sql("delete_ready"), sql("delete_ready_row"))
+
+
+def lock_remembered(keys: Sequence[tuple[int, ...]]) -> bytes:
+    """Locks waiting rows; fails if another transaction has locked one."""
+    each = [b"(queue_id=%d AND priority=%d AND run_after_ms=%d AND id=%d)" % key for key in sorted(keys)]
+    return sql("lock_remembered")(which=Sql(b" OR ".join(each)))
 
 
 def delete_remembered(keys: Sequence[tuple[int, ...]]) -> bytes:
     """As `delete_ready`, but only rows of jobs that were never claimed."""
-    return _delete_by_keys(keys, sql("delete_remembered"), sql("delete_remembered_row"))
+    return _for_keys(keys, sql("delete_remembered"), sql("delete_remembered_row"))
 
 
-def _delete_by_keys(keys: Sequence[tuple[int, ...]], several: Template, one: Template) -> bytes:
+def _for_keys(keys: Sequence[tuple[int, ...]], several: Template, one: Template) -> bytes:
     if len(keys) == 1:
         queue_id, priority, run_after_ms, job_id = keys[0]
         return one(queue_id=queue_id, priority=priority, run_after_ms=run_after_ms, id=job_id)

@@ -37,6 +37,7 @@ from pinlater.server.storage.mysql.errors import (
     DEADLOCKS,
     DUPLICATE,
     LOCK_WAIT,
+    MISJUDGED,
     NOT_NULL,
     QUEUE_GONE,
     READ_ONLY,
@@ -171,8 +172,9 @@ class Transaction:
         return [*found.rows, *kept.rows]
 
     def end_without_a_look(self) -> None:
-        """Nothing was changed or asked: the queues that were taken from memory need no look."""
-        self.ended = True
+        """Nothing was changed: the queues that were taken from memory need no look. A transaction that asked something is committed."""
+        self._relied_on.clear()
+        self.ended = not self._used
 
     async def commit(self, *last: bytes) -> list[Result]:
         """Everything that waits, `last` (selects), and the COMMIT, in one round trip; the answers of `last`."""
@@ -320,7 +322,7 @@ class Writer:
         except BaseException as error:
             self._queue_cache.forget_floors()  # what was claimed waits again
             await self._roll_back(connection, error)
-            if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) == NOT_NULL:
+            if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) in MISJUDGED:
                 raise _Misjudged from error
             raise
         for note in transaction.after_commit:

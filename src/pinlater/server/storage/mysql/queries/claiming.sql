@@ -30,6 +30,10 @@ SELECT id, attempts_allowed, created_at_ms, body FROM :jobs WHERE id IN (:ids);
 SELECT jobs.id, coalesce(progress.body, jobs.body) FROM :jobs LEFT JOIN progress ON progress.id = jobs.id
 WHERE jobs.id IN (:ids);
 
+-- name: lock_remembered(which)
+-- By whole primary keys. Fails at once if another transaction has one of these rows: a claim does not wait for it, but searches.
+SELECT id FROM ready FORCE INDEX (PRIMARY) WHERE :which FOR UPDATE NOWAIT;
+
 -- name: delete_remembered(keys)
 -- As `delete_ready`, but for jobs that were never claimed: one that came back has the same key and other content.
 DELETE ready FROM JSON_TABLE(:keys, '$[*]' COLUMNS (
