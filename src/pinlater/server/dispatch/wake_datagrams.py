@@ -45,9 +45,8 @@ class Wakes(asyncio.DatagramProtocol):
         self._waits: dict[Address, int] = {}  # by peer: what its dequeues wait for; all queues if it has not said
         self._waited_for = 0  # anywhere
         self._waiting: dict[str, int] = {}
-        self._lately: dict[
-            str, tuple[float, int]
-        ] = {}  # by queue: until when its last jobs count as new, and how many came
+        # By queue: until when its last jobs count as new, and how many came.
+        self._lately: dict[str, tuple[float, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.DatagramTransport | None = None
         self.sent = 0

@@ -168,6 +168,8 @@ class Cluster:
                     await self.ownership.leave(self.members.by_shard)
         except TimeoutError:
             logger.info("what this server owns could not be handed over in time")
+        except Exception:  # a bug, or owners in a shard that can't be read: the server must stop all the same
+            logger.exception("what this server owns could not be handed over")
         finally:
             self.listener.say_goodbye()
 
