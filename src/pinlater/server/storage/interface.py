@@ -197,6 +197,13 @@ class KeyLookup(Protocol):
         """
         ...
 
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+        """The unique keys of a queue that jobs hold here which were made by that time; keys that time has freed may still count.
+
+        None if there are more than `limit`, or if the store would have to look at too many keys. As `list_unique_queues`.
+        """
+        ...
+
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         """Unique keys that would be forgotten with this shard though all its jobs have ended. Asked while it is to be taken out."""
         ...

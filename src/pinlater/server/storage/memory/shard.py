@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.ids import made_at_ms
 from pinlater.domain.job import HandedOutJob, JobState, StoredJob, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
@@ -183,6 +184,11 @@ class MemoryShard:
             for name, queue in sorted(self._queues.items())
             if queue.unique_keys
         ]
+
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+        held = self._queues[queue].unique_keys if queue in self._queues else {}
+        keys = [key for key, hold in held.items() if made_at_ms(hold.job_id) <= made_by_ms]
+        return keys if len(keys) <= limit else None
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         ends = [

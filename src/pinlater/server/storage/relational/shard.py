@@ -67,6 +67,9 @@ class RelationalShard(ABC):
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._walk(looking.list_unique_queues)
 
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+        return await self._walk(looking.list_unique_keys, queue, made_by_ms, limit)
+
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await self._walk(looking.timed_keys, now_ms)
 
