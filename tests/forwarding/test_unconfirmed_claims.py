@@ -25,7 +25,7 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     Lost,
     UnconfirmedClaims,
 )
-from pinlater.server.sharding.peers import Peer
+from pinlater.server.cluster.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.values import ClaimCall, Claimed

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueScope
-from pinlater.server.sharding.placement import rendezvous_home
+from pinlater.server.sharding.rendezvous import rendezvous_home
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sharding.farm import Farm, on_farm, shard_of, shards_of
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import made_at_ms
-from pinlater.server.sharding.placement import rendezvous_home
+from pinlater.server.sharding.rendezvous import rendezvous_home
 from pinlater.server.sharding.shard_lanes import ShardLanes
 
 T = TypeVar("T")

@@ -111,7 +111,7 @@ class JobStore(Protocol):
         """Deletes these; only those in `state`, if one is given. Returns how many."""
         ...
 
-    # --- looking ----------------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------------------------
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[HandedOutJob] | PinLaterError:

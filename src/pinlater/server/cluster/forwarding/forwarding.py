@@ -20,7 +20,7 @@ from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
-from pinlater.server.sharding.peers import Address, Peer
+from pinlater.server.cluster.peers import Address, Peer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
 

@@ -10,7 +10,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConfl
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts
-from pinlater.server.storage.looking import LookupRow, job_of
+from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis import queues as queue_rows

@@ -379,7 +379,7 @@ class RedisShard:
             self._opened.other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
         )
 
-    # --- looking ------------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int

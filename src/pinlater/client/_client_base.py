@@ -124,7 +124,7 @@ class _OpenClient:
         self.loop: asyncio.AbstractEventLoop | None = None
 
 
-class AsyncFace(Face):
+class AsyncClientBase(Face):
     """Carries out calls on the event loop that it was opened on."""
 
     def _prepare(self) -> None:
@@ -183,7 +183,7 @@ class AsyncFace(Face):
     def twin(self) -> Self:
         """Another client with the same options, not open yet: for another thread's event loop."""
         twin = copy(self)
-        AsyncFace._prepare(twin)
+        AsyncClientBase._prepare(twin)
         return twin
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
@@ -193,7 +193,7 @@ class AsyncFace(Face):
         return asyncio.run_coroutine_threadsafe(self._run(call), self._opened.loop)
 
 
-class SyncFace(Face):
+class SyncClientBase(Face):
     """Carries out calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
 
     def _prepare(self) -> None:
