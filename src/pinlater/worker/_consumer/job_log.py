@@ -57,7 +57,7 @@ def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseExceptio
 
 
 def _log_loss(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:
-    """No failure: whoever cancelled the job or holds it now decides about it. An error of the task's own is shown nowhere else."""
+    """No failure, and no promise of another attempt. An error of the task's own is shown here and not reported."""
     if not ending.error_type:
         _log.warning("%s: claim lost after %s: %s", task, took, ending.why_lost, extra=_fields(job, task))
         return
