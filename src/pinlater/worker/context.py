@@ -51,6 +51,9 @@ class JobContext:
         self._server = server
         self._next_body = next_body
 
+    def __repr__(self) -> str:
+        return f"<job {self.descriptor} of task {self.task}, attempt {self.attempt}>"
+
     @property
     def descriptor(self) -> str:
         """The job's name on the server."""
