@@ -81,6 +81,9 @@ class Face:
     def _prepare(self) -> None:
         """What the face needs beside its options."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(map(str, self.servers))}>"
+
     @property
     def servers(self) -> tuple[ServerAddress, ...]:
         """The servers that it may talk to as of now."""
