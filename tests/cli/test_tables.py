@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pty
 import subprocess
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pinlater.cli import output
+from pinlater.cli.commands.queue import DEFAULTS_OF_TASKS
 from pinlater.cli.tables import Screen, blocks_or_table, fields, table, wrap, wrap_line
+from pinlater.domain.durations import duration_text
+from pinlater.worker import Worker
 from pinlater.worker.envelope import TASK_HEADER
 from tests.cli.conftest import COMMAND, Pinlater
 
@@ -203,6 +207,19 @@ def on_terminal(address: str, columns: int, colour: bool, *arguments: str) -> st
     os.close(ours)
     assert process.wait(30) == 0
     return said.decode().replace("\r\n", "\n")
+
+
+def test_queue_config_says_on_a_terminal_that_tasks_set_attempts_and_claims_of_their_jobs(
+    pinlater: Pinlater, queue: str
+) -> None:
+    """The table shows the server's 2 attempts and 10 minutes, which do not apply to those jobs."""
+    shown = on_terminal(pinlater.address, 80, False, "queue", "config", queue)
+    assert " ".join(shown.split()).endswith(DEFAULTS_OF_TASKS)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert DEFAULTS_OF_TASKS not in pinlater.ok("queue", "config", queue).out
+    defaults = inspect.signature(Worker.task).parameters
+    attempts, claim_s = defaults["attempts"].default, defaults["claim_timeout"].default
+    assert f": {attempts} and {duration_text(round(claim_s * 1000))}," in DEFAULTS_OF_TASKS
 
 
 def test_a_table_without_rows_is_a_word_on_a_terminal_and_its_columns_elsewhere() -> None:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.files import FileBroken
 from pinlater.server.config.mysql_shards import parse
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards
-from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 
@@ -54,8 +54,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_originals_file_is_read_as_it_is(path: Path) -> None:
     assert find_shards(settings(path, host_prefix="pinlaterdb")) == [
-        ShardPlace("1", "pinlaterdb001", MysqlEndpoint("host1", 3306, "user", "secret", "pinlater_1")),
-        ShardPlace(
+        ConfiguredShard("1", "pinlaterdb001", MysqlEndpoint("host1", 3306, "user", "secret", "pinlater_1")),
+        ConfiguredShard(
             "2", "pinlaterdb002", MysqlEndpoint("host2", 3307, "user", "secret", "pinlater_2"), takes_enqueues=False
         ),
     ]

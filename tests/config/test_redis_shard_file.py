@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.cli.server_settings import store_of
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.errors import SettingsError
 from pinlater.server.config.files import FileBroken
 from pinlater.server.config.load import load
 from pinlater.server.config.redis_shards import parse
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards
-from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.sources import Given, Origin
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
@@ -62,8 +62,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_originals_file_is_read_as_it_is(path: Path) -> None:
     assert find_shards(settings(path, user="u", password="p")) == [
-        ShardPlace("1", "1", RedisEndpoint("host1", 6379, "u", "p")),
-        ShardPlace("2", "2", RedisEndpoint("host2", 6380, "u", "p"), takes_enqueues=False),
+        ConfiguredShard("1", "1", RedisEndpoint("host1", 6379, "u", "p")),
+        ConfiguredShard("2", "2", RedisEndpoint("host2", 6380, "u", "p"), takes_enqueues=False),
     ]
 
 
@@ -75,7 +75,7 @@ def shard(name: object = "1", **changes: Any) -> str:
 def test_our_own_fields_give_the_address_and_the_user(path: Path) -> None:
     path.write_text(shard("a-b.c", user="u", db=3, tls=True, socket="/s"))
     [place] = find_shards(settings(path))
-    assert place == ShardPlace("a-b.c", "a-b.c", RedisEndpoint("", 6379, "u", "very-secret", 3, "/s", True))
+    assert place == ConfiguredShard("a-b.c", "a-b.c", RedisEndpoint("", 6379, "u", "very-secret", 3, "/s", True))
     path.write_text(shard(sentinelMaster="m", sentinels=["s1", "s2:7"]))
     [place] = find_shards(settings(path, sentinels=("other",)))
     assert place.endpoint == RedisEndpoint("", password="very-secret", sentinels=(("s1", 26379), ("s2", 7)), master="m")

@@ -96,6 +96,27 @@ async def test_queues_with_unique_keys_are_listed_with_their_oldest_job(desk: De
     assert (await desk.shard.list_unique_queues())[0] == UniqueHeld(QUEUE, second.id)
 
 
+async def test_unique_keys_of_a_queue_are_listed_by_when_their_jobs_were_made(desk: Desk) -> None:
+    await desk.shard.create_queues(["other"], desk.now)
+    early = desk.now
+    await desk.insert(desk.job(unique=unique("a\u00e9")), desk.job(unique=unique("b")), desk.job())
+    await desk.insert(desk.job(unique=unique("c")), queue="other")
+    desk.clock.advance(seconds=5)
+    await desk.insert(desk.job(unique=unique("d")))
+
+    async def listed(by_ms: int, limit: int = 10, queue: str = QUEUE) -> list[str] | None:
+        keys = await desk.shard.list_unique_keys(queue, by_ms, limit)
+        return None if keys is None else sorted(keys)
+
+    assert await listed(early - 1) == []
+    assert await listed(early + 1) == ["a\u00e9", "b"]
+    assert await listed(early + 1, limit=2) == ["a\u00e9", "b"]
+    assert await listed(early + 1, limit=1) is None
+    assert await listed(desk.now + 1) == ["a\u00e9", "b", "d"]
+    assert await listed(desk.now + 1, queue="other") == ["c"]
+    assert await listed(desk.now + 1, queue="no such queue") == []
+
+
 async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk) -> None:
     """Also after a restart, where the store is durable."""
     start = desk.now

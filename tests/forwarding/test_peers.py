@@ -14,7 +14,7 @@ from pinlater.server.cluster.forwarding import handshake, messages, peer_listene
 from pinlater.server.cluster.forwarding.forward_lane import NotSent
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind, Part
-from pinlater.server.sharding.peers import Peer
+from pinlater.server.cluster.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.values import NO_END_MS, Inserted
 from tests.forwarding.two_servers import SECRET, Asker, Owner, proven, read_message, request, until

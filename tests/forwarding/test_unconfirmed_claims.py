@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -25,7 +25,7 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     Lost,
     UnconfirmedClaims,
 )
-from pinlater.server.sharding.peers import Peer
+from pinlater.server.cluster.peers import Peer
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shards import ClaimRequest
 from pinlater.server.storage.values import ClaimCall, Claimed
@@ -121,6 +121,32 @@ async def test_an_owner_forgets_claims_once_it_hears_that_their_answers_came(ask
     await until(lambda: len(connection._unconfirmed) == 0)
 
 
+async def test_an_answer_that_can_not_be_encoded_keeps_no_other_back_and_its_claims_go_back(
+    asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, calls = messages.answer, list[int]()
+
+    def broken_once(number: int, answers: Sequence[object]) -> messages.PartAnswer:
+        calls.append(number)
+        if len(calls) == 1:
+            raise UnicodeEncodeError("utf-8", "", 0, 1, "no such text")
+        return encode(number, answers)
+
+    monkeypatch.setattr(messages, "answer", broken_once)
+    owner.at_once = False
+    lane = claim_lane(asker)
+    asked = [lane.submit(wish("a"))]
+    await until(lambda: len(owner.answers) == 1)
+    asked.append(lane.submit(wish("b")))
+    await until(lambda: len(owner.answers) == 2)
+    for job_id, future in enumerate(owner.answers):
+        future.set_result([claimed(job_id)])
+    with pytest.raises(OutcomeUnknown):
+        await asked[0]
+    assert (await asked[1]).jobs[0][0].id == 1
+    assert ids_of(owner) == [0]
+
+
 async def test_an_answer_that_can_not_be_read_does_not_count_as_taken(
     asker: Asker, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +212,7 @@ async def test_a_call_to_a_server_that_is_no_peer_any_more_ends_in_time(owner: O
         await until(has_ended)
         with pytest.raises(OutcomeUnknown):
             await asked
+        await until(lambda: link.is_lost)  # a server that is gone for good would never end it
 
 
 def answered(place: int) -> AnsweredClaims:

@@ -66,6 +66,13 @@ async def test_a_server_that_stops_is_no_longer_counted(start: Start) -> None:
     assert other._servers() == 1
 
 
+async def test_a_server_that_can_not_start_leaves_no_connection_to_the_others(start: Start) -> None:
+    one = await start()
+    with pytest.raises(OSError, match="Thrift can't listen"):
+        await start(**{"thrift.port": one.thrift.port})
+    await until(lambda: not [each for each in one.cluster.listener.connections if each.proven])
+
+
 async def test_a_file_of_servers_goes_before_the_store(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "servers"
     file.write_text("a:1\nb:1\nc:1\nd:1\n")

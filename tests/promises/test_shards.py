@@ -10,7 +10,7 @@ import pytest
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.passwords import hash_password
 from pinlater.server.operations.settings import ServiceSettings
-from pinlater.server.sharding.placement import covered
+from pinlater.server.sharding.rendezvous import covered
 from tests.promises.conftest import PASSWORD
 from tests.promises.rig import Rig
 from tests.promises.test_queues import refused

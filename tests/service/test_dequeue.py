@@ -106,7 +106,7 @@ async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world:
     await world.service.queues.set_paused("q", paused=True)
     with pytest.raises(DequeueRateLimited):
         await world.dequeue(acks=AckBatch("q", [Ack(descriptor, succeeded=True)]))
-    [(_, job)] = await world.service.inspecting.lookup([descriptor], bodies=False)
+    [(_, job)] = await world.service.job_queries.lookup([descriptor], bodies=False)
     assert job.state is JobState.SUCCEEDED
 
 
@@ -117,7 +117,7 @@ async def test_a_malformed_riding_ack_refuses_the_whole_call(world: World) -> No
     acks = AckBatch("q", [Ack(descriptor, succeeded=True), Ack("nonsense", succeeded=True)])
     with pytest.raises(DescriptorInvalid):
         await world.dequeue(acks=acks)
-    [(_, job)] = await world.service.inspecting.lookup([descriptor], bodies=False)
+    [(_, job)] = await world.service.job_queries.lookup([descriptor], bodies=False)
     assert job.state is JobState.IN_PROGRESS
     assert len((await world.dequeue()).jobs) == 1
 

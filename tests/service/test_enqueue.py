@@ -28,7 +28,7 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: World) -> N
     jobs = [Job(b"%d" % i, priority=1 + i % 3) for i in range(20)]
     enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert [parse_descriptor(text).priority for text in enqueued.descriptors] == [job.priority for job in jobs]
-    found = await world.service.inspecting.lookup(enqueued.descriptors, bodies=True)
+    found = await world.service.job_queries.lookup(enqueued.descriptors, bodies=True)
     assert [job.body for _, job in found] == [job.body for job in jobs]
 
 
@@ -52,7 +52,7 @@ async def test_one_bad_job_refuses_the_whole_enqueue(world: World, job: Job, err
     """The original stored half of such a request."""
     with pytest.raises(error):
         await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"good"), job])
-    assert await world.service.inspecting.count(PENDING) == 0
+    assert await world.service.job_queries.count(PENDING) == 0
 
 
 async def test_a_missing_queue_is_said_so(world: World) -> None:
@@ -71,7 +71,7 @@ async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: World) -
         world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k", repeat=True),
     )
     assert first.descriptors == second.descriptors
-    assert await world.service.inspecting.count(PENDING) == 2
+    assert await world.service.job_queries.count(PENDING) == 2
 
 
 async def test_a_request_key_with_other_content_is_an_error(world: World) -> None:
@@ -102,7 +102,7 @@ async def test_the_queues_defaults_hold_where_a_job_says_nothing(world: World) -
     await world.service.queues.configure_queue("q", QueueConfig(default_attempts=7, default_expiry_ms=1000))
     descriptors = await world.enqueue(b"a")
     descriptors += await world.enqueue(b"b", attempts_allowed=3)
-    jobs = [job for _, job in await world.service.inspecting.lookup(descriptors, bodies=False)]
+    jobs = [job for _, job in await world.service.job_queries.lookup(descriptors, bodies=False)]
     assert [job.attempts_allowed for job in jobs] == [7, 3]
     world.clock.advance(seconds=2)
     assert not (await world.dequeue()).jobs

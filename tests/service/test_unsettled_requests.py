@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
+from pinlater.server.operations import unsettled_requests
 from pinlater.server.operations.unsettled_requests import UnsettledRequests
 
 
@@ -35,3 +38,11 @@ def test_old_requests_take_no_memory() -> None:
         requests.note("mail", str(number), "1")
         now_s[0] += 1.0
     assert len(requests._sent_to) <= REPEATED_WITHIN_MS / 1000 + 1
+
+
+def test_of_too_many_requests_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsettled_requests, "_REQUESTS_MAX", 10)
+    requests = UnsettledRequests(lambda: 0.0)
+    for number in range(25):
+        requests.note("mail", str(number), "1")
+    assert [number for number in range(25) if requests.shard_of("mail", str(number))] == list(range(15, 25))

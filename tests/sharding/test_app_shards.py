@@ -20,6 +20,7 @@ from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
+from tests.databases.ports import free_port
 from tests.sharding.faulty import FaultyShard
 
 SETTINGS = replace(
@@ -98,12 +99,10 @@ async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores
     """It listens for the wakes of the other servers, and serves pages, before it finds that its Thrift port is taken."""
     for store in stores.values():
         store.capabilities = store.capabilities._replace(shared=True)
-    with socket.socket() as taken, socket.socket(type=socket.SOCK_DGRAM) as probe:
+    wake_port = free_port()
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        probe.bind(("127.0.0.1", 0))
-        wake_port = probe.getsockname()[1]
-        probe.close()
         app = App(
             replace(
                 SETTINGS,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueScope
-from pinlater.server.sharding.placement import rendezvous_home
+from pinlater.server.sharding.rendezvous import rendezvous_home
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sharding.farm import Farm, on_farm, shard_of, shards_of
 
@@ -275,6 +276,56 @@ async def test_after_a_restart_without_a_change_no_other_shard_is_asked(farm: Fa
     farm.store("3").dead = "gone"
     await farm.core.shard_monitor.ping_all()
     await farm.enqueue(b"x", unique=await key_for(farm, "1", "other"))
+
+
+@on_farm()
+async def test_keys_of_the_first_minute_don_t_block_the_keys_of_other_shards(farm: Farm) -> None:
+    """They might be from before a change of the map; but they are where they belong."""
+    for number in range(10):
+        await farm.enqueue(b"x", unique=f"k{number}")
+    await farm.learn(after_s=61)
+    assert farm.shards.unique.settled
+    farm.store("3").dead = "gone"
+    await farm.core.shard_monitor.ping_all()
+    assert shards_of(await farm.enqueue(b"x", unique=await key_for(farm, "1", "new"))) == ["1"]
+
+
+@on_farm(shards=("1", "2"))
+async def test_after_a_change_of_the_map_an_unreachable_shard_blocks_only_the_keys_that_moved_from_it(
+    farm: Farm,
+) -> None:
+    keys = [f"k{number}" for number in range(40)]
+    first = {key: await farm.enqueue(b"x", unique=key) for key in keys}
+    on_1 = {key for key in keys if shards_of(first[key]) == ["1"]}
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    await farm.learn(after_s=61)
+    farm.store("1").dead = "gone"
+    await farm.core.shard_monitor.ping_all()
+    refused = set()
+    for key in keys:
+        try:
+            assert (await farm.enqueue(b"y", unique=key)).descriptors == first[key].descriptors
+        except ShardConnectionFailed:
+            refused.add(key)
+    assert refused == on_1
+    assert any(_moves(farm, key) for key in on_1)
+    new = [key for key in (f"new{number}" for number in range(40)) if farm.shards.home_of(key).name != "1"]
+    for key in new:
+        await farm.enqueue(b"x", unique=key)
+
+
+@on_farm(shards=("1", "2"))
+async def test_of_too_many_old_keys_each_key_of_their_queue_is_asked_for(farm: Farm) -> None:
+    with patch("pinlater.server.sharding.unique_places._OLD_KEYS_MAX", 3):
+        first = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(30)}
+        await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+        await farm.learn(after_s=61)
+    for key, enqueued in first.items():
+        assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
+    farm.store("1").dead = "gone"
+    await farm.core.shard_monitor.ping_all()
+    with pytest.raises(ShardConnectionFailed, match="it is unknown whether"):
+        await farm.enqueue(b"x", unique=await key_for(farm, "2", "new"))
 
 
 @on_farm(shards=("1", "2"))

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.server.sharding.cluster_members import ClusterMembers
+from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.sharding.reload import DesiredShard, open_shards
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.memory import MemoryShard

@@ -62,7 +62,7 @@ class Files:
         return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100)))
 
     async def pending(self) -> int:
-        return await self.service.inspecting.count(JobFilter("q", JobState.PENDING))
+        return await self.service.job_queries.count(JobFilter("q", JobState.PENDING))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_jobs_on_all_files_are_handed_out_and_acked(files: Files) -> None:
     jobs = (await files.dequeue()).jobs
     assert {job.descriptor for job in jobs} == set(stored)
     await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(each, True) for each in stored]))
-    assert await files.service.inspecting.count(JobFilter("q", JobState.SUCCEEDED)) == 30
+    assert await files.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == 30
 
 
 async def test_a_repeat_is_found_after_a_restart_and_a_change_of_the_map(files: Files) -> None:

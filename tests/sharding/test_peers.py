@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.domain.clock import ManualClock
-from pinlater.server.sharding.peers import Peers
+from pinlater.server.cluster.peers import Peers
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import Member

@@ -57,7 +57,7 @@ async def test_a_dequeue_claims_although_the_shard_of_one_of_its_acks_is_unreach
     assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
     assert details(dequeued.ack_results) == ["", "SHARD_UNREACHABLE", ""]
     assert [shard_of(job.descriptor) for job in dequeued.jobs] == ["3"]
-    assert await farm.service.inspecting.count(_SUCCEEDED) == 2
+    assert await farm.service.job_queries.count(_SUCCEEDED) == 2
 
 
 @on_farm()
@@ -86,7 +86,7 @@ async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(farm: Farm) -
     await farm.pass_time(400)
     [again] = (await farm.dequeue(acks=acks_of([jobs[1]]))).ack_results
     assert again.outcome is Outcome.ALREADY_FINAL
-    assert await farm.service.inspecting.count(_SUCCEEDED) == 3
+    assert await farm.service.job_queries.count(_SUCCEEDED) == 3
 
 
 @on_farm()

@@ -122,7 +122,7 @@ async def stored(farm: Farm) -> Counter[bytes]:
     found: list[bytes] = []
     for state in JobState:
         for future in (False, True) if state is JobState.PENDING else (False,):
-            scanned = await farm.service.inspecting.scan(
+            scanned = await farm.service.job_queries.scan(
                 ScanCommand(JobFilter("q", state, future=future), 10_000, bodies=True)
             )
             found += [job.body or b"" for _, job in scanned.jobs]

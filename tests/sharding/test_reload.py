@@ -114,7 +114,7 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(fa
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
     await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, token)])
     await farm.ack(job)
-    assert (await farm.service.inspecting.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
+    assert (await farm.service.job_queries.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
     change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
     assert change.taking_enqueues == ["2"]
     await farm.put("2")
@@ -224,7 +224,7 @@ async def test_a_lookup_of_a_job_on_a_removed_shard_finds_nothing(farm: Farm) ->
     await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
     farm.clock.advance(seconds=GRACE_S)
     await farm.replace(farm.desired("1"), farm.desired("3"))
-    assert list(await farm.service.inspecting.lookup([job], bodies=False)) == []
+    assert list(await farm.service.job_queries.lookup([job], bodies=False)) == []
 
 
 @pytest.mark.parametrize("names", [(), ("1", "1")])
@@ -304,7 +304,7 @@ async def test_a_failover_to_an_address_that_does_not_answer_yet(farm: Farm) -> 
     for _ in range(20):
         assert "2" not in shards_of(await farm.enqueue(b"x"))
     with pytest.raises(ShardConnectionFailed):
-        await farm.service.inspecting.lookup(["q:s2:p1:5"], bodies=False)
+        await farm.service.job_queries.lookup(["q:s2:p1:5"], bodies=False)
     assert {name: number for name, number in old.calls.items() if name != "close"} == calls
     farm.store("2").dead = None
     await farm.pass_time(8_000)
@@ -377,4 +377,4 @@ async def test_no_request_fails_while_the_map_changes_again_and_again(farm: Farm
     await asyncio.gather(*work)
     assert len(stored) > 100
     assert acked == set(stored)
-    assert await farm.service.inspecting.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)
+    assert await farm.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)

@@ -34,7 +34,7 @@ async def listed(farm: Farm, filter: JobFilter, limit: int) -> list[str]:
     found: list[str] = []
     continuation = "0"
     while continuation != "-1":
-        page = await farm.service.inspecting.scan(ScanCommand(filter, limit, continuation, paged=True))
+        page = await farm.service.job_queries.scan(ScanCommand(filter, limit, continuation, paged=True))
         assert not page.incomplete
         found += [descriptor for descriptor, _ in page.jobs]
         continuation = page.continuation
@@ -68,9 +68,9 @@ async def test_a_continuation_of_an_older_server_leaves_no_job_out(farm: Farm) -
     expected = await fill(farm, 1)
     whole = await listed(farm, JobFilter("q", JobState.PENDING), _JOBS + 10)
     for end in range(1, len(expected), 7):
-        page = await farm.service.inspecting.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
+        page = await farm.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
         old = ".".join(page.continuation.split(".")[:2])
-        rest = await farm.service.inspecting.scan(ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True))
+        rest = await farm.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True))
         assert set(whole[end:]) <= {descriptor for descriptor, _ in rest.jobs}
         assert len(rest.jobs) < len(whole) - end + len(_NAMES) + 1
 
@@ -80,7 +80,7 @@ async def test_one_shards_continuations_are_what_older_servers_read(farm: Farm) 
     """Servers of both versions may answer a client's pages while a new version is rolled out."""
     for _ in range(10):
         await farm.enqueue(b"x")
-    page = await farm.service.inspecting.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
+    page = await farm.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
     time, _, job_id = page.continuation.partition(".")
     assert int(time) > 0
     assert int(job_id) > 0

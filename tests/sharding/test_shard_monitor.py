@@ -38,7 +38,7 @@ async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
     await farm.core.sweeps.time_out_claims()
     await farm.core.rates.sample()
     await farm.service.queue_cache.refresh()
-    await farm.service.inspecting.count(JobFilter("q", JobState.PENDING))
+    await farm.service.job_queries.count(JobFilter("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
         await farm.lanes("1").store.list_queues()
     assert not farm.store("1").calls

@@ -201,7 +201,7 @@ async def test_no_healthy_shards_only_when_none_is_left(farm: Farm) -> None:
         farm.enqueue(b"x"),
         farm.enqueue(b"x", key="k"),
         farm.dequeue(),
-        farm.service.inspecting.count(_PENDING),
+        farm.service.job_queries.count(_PENDING),
     ):
         with pytest.raises(NoHealthyShards):
             await call
@@ -377,7 +377,7 @@ async def test_repeating_an_ack_is_safe(farm: Farm) -> None:
     with pytest.raises(OutcomeUnknown):
         await farm.ack(job)
     await farm.ack(job)
-    assert await farm.service.inspecting.count(JobFilter("q", JobState.SUCCEEDED)) == 1
+    assert await farm.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == 1
 
 
 @on_farm()
@@ -387,7 +387,7 @@ async def test_calls_that_need_an_unreachable_shard_fail_at_once(farm: Farm) -> 
     farm.lanes("2").put_out_of_use("test")
     both = [jobs["2"], jobs["3"]]
     calls = (
-        farm.service.inspecting.lookup(both, bodies=True),
+        farm.service.job_queries.lookup(both, bodies=True),
         farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(jobs["2"], tokens["2"])]),
         farm.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
         farm.service.claimed_jobs.release(CALLER, "q", [Claim(jobs["2"], tokens["2"])], 0),
@@ -415,7 +415,7 @@ async def test_thousands_of_heartbeats_share_a_few_calls(farm: Farm) -> None:
     await asyncio.gather(*(each(job) for job in jobs))
     for method in ("extend_claims", "checkpoint_jobs", "release_jobs"):
         assert farm.store("1").calls[method] <= 3
-    assert {job.body for _, job in await farm.service.inspecting.lookup(jobs, bodies=True)} == {b"half"}
+    assert {job.body for _, job in await farm.service.job_queries.lookup(jobs, bodies=True)} == {b"half"}
 
 
 # --- everything else --------------------------------------------------------------------------------------------------------------
@@ -426,12 +426,12 @@ async def test_counts_scans_and_deletes_answer_for_the_rest_when_a_shard_fails_o
     for name in "123":
         await farm.put(name)
     farm.store("2").dead = "gone"
-    assert await farm.service.inspecting.count(_PENDING) == 2
-    scanned = await farm.service.inspecting.scan(ScanCommand(_PENDING))
+    assert await farm.service.job_queries.count(_PENDING) == 2
+    scanned = await farm.service.job_queries.scan(ScanCommand(_PENDING))
     assert (len(scanned.jobs), scanned.incomplete) == (2, True)
-    assert await farm.service.inspecting.count(_PENDING._replace(body_regex="x")) == 2
-    assert await farm.service.inspecting.count_jobs(_PENDING) == JobCount(2, incomplete=True)
-    assert await farm.service.inspecting.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(2, incomplete=True)
+    assert await farm.service.job_queries.count(_PENDING._replace(body_regex="x")) == 2
+    assert await farm.service.job_queries.count_jobs(_PENDING) == JobCount(2, incomplete=True)
+    assert await farm.service.job_queries.count_jobs(_PENDING._replace(body_regex="x")) == JobCount(2, incomplete=True)
     assert await farm.service.bulk.delete_jobs(_PENDING._replace(priority=1), 10) == 2
     [stats] = await farm.service.queues.queue_stats(["q"])
     assert stats.incomplete
@@ -444,7 +444,7 @@ async def test_a_hung_shard_is_left_out_of_a_count_after_its_time_limit(farm: Fa
     for name in "123":
         await farm.put(name)
     farm.store("2").hangs("count_jobs")
-    assert await farm.within(farm.settings.work_timeout_ms + 400, farm.service.inspecting.count(_PENDING)) == 2
+    assert await farm.within(farm.settings.work_timeout_ms + 400, farm.service.job_queries.count(_PENDING)) == 2
 
 
 @on_farm()

@@ -46,6 +46,7 @@ _READS = frozenset(
         "find_requests",
         "find_unique",
         "list_unique_queues",
+        "list_unique_keys",
         "timed_keys",
         "changed_queues",
         "peek_jobs",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.storage.looking import LookupRow
+from pinlater.server.storage.lookup_row import LookupRow
 from pinlater.server.storage.relational.rows import JobRow, StateRow
 from pinlater.server.storage.sqlite.connection import connect
 from pinlater.server.storage.sqlite.migration import migrate

@@ -102,7 +102,7 @@ class FakeOperations:
 
     def __init__(self) -> None:
         self.answers = dict(ANSWERS)
-        self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.inspecting = (
+        self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
         ) = self
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []

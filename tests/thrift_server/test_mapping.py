@@ -12,8 +12,8 @@ from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, E
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.turns import ITEMS_A_TURN
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand, ScanResult
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.generated import ttypes as types

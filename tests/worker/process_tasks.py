@@ -47,6 +47,13 @@ def step(done: int) -> None:
 
 
 @worker.task("p", process=True, attempts=3)
+def report_until_lost() -> None:
+    while True:
+        current_job().progress(0.5)
+        time.sleep(0.01)
+
+
+@worker.task("p", process=True, attempts=3)
 def refuse() -> None:
     raise Reject("not this one")
 

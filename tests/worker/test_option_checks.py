@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import numbers
 import re
 import typing
@@ -16,6 +17,7 @@ from uuid import UUID
 import pytest
 
 from pinlater.client import AsyncClient, AsyncEnqueueBatcher, Client
+from pinlater.client._servers import servers_by_default
 from pinlater.client.errors import InvalidArgument, PriorityNotSupported, QueueNotFound
 from pinlater.client.values import ClaimedJob, Job, UniqueKey, UniqueScope
 from pinlater.testing import InProcessService
@@ -37,6 +39,7 @@ from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker.context import JobContext, ServerCalls
 from pinlater.worker.durations import as_duration_ms
 from pinlater.worker.option_checks import check_options
+from pinlater.worker.other_names import TASK_OPTIONS, USING_OPTIONS
 from pinlater.worker.tasks import JobOptions, Task
 
 
@@ -241,8 +244,96 @@ def test_a_name_that_other_systems_have_says_what_to_write() -> None:
     assert not hasattr(task, "nothing")
     with pytest.raises(TypeError, match=r"using\(\) has no option 'countdown': write using\(delay=...\)$"):
         task.using(countdown=3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"using\(\) has no option 'dealy'$"):
+    with pytest.raises(TypeError, match=r"using\(\) has no option 'dealy'; did you mean delay\?$"):
         task.using(dealy=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "at_the_task", "in_using"),
+    [
+        ("max_retries", ": write @worker.task(..., attempts=...), which", ": write using(attempts=...), which"),
+        ("actor_name", ": write @worker.task(..., name=...)", ": write @worker.task(..., name=...), for all jobs"),
+        ("countdown", ": write task.using(delay=...).enqueue(...)", ": write using(delay=...)"),
+        ("eta", ": write task.using(at=...).enqueue(...)", ": write using(at=...)"),
+        ("at", ": write task.using(at=...).enqueue(...)", None),
+        ("time_limit", None, ": write @worker.task(..., time_limit=...), for all jobs of the task"),
+        ("soft_time_limit", ": write @worker.task(..., time_limit=...)", ": write @worker.task(..., time_limit=...)"),
+        (
+            "autoretry_for",
+            "(..., retry=exponential() or by_error({...}))",
+            "(..., retry=exponential() or by_error({...}))",
+        ),
+        (
+            "retry_backoff",
+            "(..., retry=exponential() or by_error({...}))",
+            "(..., retry=exponential() or by_error({...}))",
+        ),
+        ("bind", ": leave it out; the task calls current_job()", ": leave it out; the task calls current_job()"),
+        ("acks_late", ": leave it out; a job is acknowledged after", ": leave it out; a job is acknowledged after"),
+        ("rate_limit", ": limit the queue: pinlater queue config", ": limit the queue: pinlater queue config"),
+        ("atempts", "; did you mean attempts?", "; did you mean attempts?"),
+    ],
+)
+def test_an_option_that_other_systems_have_says_what_to_write(
+    option: str, at_the_task: str | None, in_using: str | None
+) -> None:
+    if at_the_task is not None:
+        told = re.escape(f"task send: @worker.task() has no option {option!r}") + ".*" + re.escape(at_the_task)
+        with pytest.raises(TypeError, match=told):
+            task_of(**{option: 3})
+        with pytest.raises(TypeError, match=re.escape(at_the_task)):
+            Worker().cron("* * * * *", **{option: 3})(lambda: None)  # type: ignore[arg-type]
+    if in_using is not None:
+        told = re.escape(f"task send: using() has no option {option!r}") + ".*" + re.escape(in_using)
+        with pytest.raises(TypeError, match=told):
+            task_of().using(**{option: 3})  # type: ignore[arg-type]
+
+
+def test_an_option_among_the_arguments_of_a_call_says_where_it_belongs() -> None:
+    with pytest.raises(TypeError, match=r"argument 'countdown': write task\.using\(delay=\.\.\.\)\.enqueue\(\.\.\.\)$"):
+        task_of().enqueue("x", countdown=3)
+    with pytest.raises(
+        TypeError, match=r"argument 'time_limit': write @worker\.task\(\.\.\., time_limit=\.\.\.\), for all"
+    ):
+        task_of().job("x", time_limit=3)
+    with pytest.raises(TypeError, match=r"argument 'subject'$"):
+        task_of().job("x", subject=3)
+
+    def remind(to: str, delay: int) -> None: ...
+
+    assert Worker().task("q")(remind).job("x", delay=3).body == b'{"to":"x","delay":3}'
+
+
+def parameters_of(method: Callable[..., object]) -> frozenset[str]:
+    return frozenset(inspect.signature(method).parameters) - {"self", "unknown"}
+
+
+def test_the_hints_know_all_options() -> None:
+    assert parameters_of(Worker.task) == TASK_OPTIONS
+    assert parameters_of(Task.using) == USING_OPTIONS
+
+
+def test_workers_tasks_and_clients_say_what_they_are() -> None:
+    worker = Worker(["jobs1:9010", "jobs2:9010"])
+    assert repr(worker) == "<Worker of jobs1:9010, jobs2:9010: no task>"
+    send = worker.task("mails", name="send")(lambda: None)
+    worker.task("mails", name="bill")(lambda: None)
+    worker.task("images", name="resize")(lambda: None)
+    assert repr(worker) == "<Worker of jobs1:9010, jobs2:9010: mails (send, bill), images (resize)>"
+    assert repr(Worker(AsyncClient("jobs1"))) == "<Worker of jobs1:9010: no task>"
+    assert repr(Worker()) == f"<Worker of {servers_by_default()}: no task>"
+    assert (repr(Client("jobs1,jobs2:1")), repr(AsyncClient("[::1]:7"))) == (
+        "<Client of jobs1:9010, jobs2:1>",
+        "<AsyncClient of [::1]:7>",
+    )
+    assert repr(send) == "<task send on mails>"
+    assert repr(send.using(delay="5m", priority=2)) == "<task send on mails, using delay='5m', priority=2>"
+    assert repr(send.using()) == "<task send on mails, using no option>"
+    with InProcessService() as service, service.serving(worker):
+        assert repr(worker).startswith("<Worker of a service of pinlater.testing: mails (send, bill)")
+    job = ClaimedJob("mails:s1:p1:7", "mails", b"", attempt=2)
+    context = JobContext(job, "send", ServerCalls(lambda: 0), lambda value, method: b"")
+    assert repr(context) == "<job mails:s1:p1:7 of task send, attempt 2>"
 
 
 @pytest.mark.parametrize("name", ["", "a-b", "süß", "x" * 65, "a b"])

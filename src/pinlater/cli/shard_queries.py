@@ -14,9 +14,9 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
+    from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.kinds.kind import ShardedKind
     from pinlater.server.config.settings import Settings
-    from pinlater.server.config.shard_place import ShardPlace
     from pinlater.server.storage.offline import Look, Migrated
 
 _HEALTHY = "shard-healthy-"
@@ -25,12 +25,12 @@ _HEALTHY = "shard-healthy-"
 class Seen(NamedTuple):
     """A shard and what it said: `look` or, if it can't be asked, `error`."""
 
-    place: ShardPlace
+    place: ConfiguredShard
     look: Look | None
     error: str | None
 
 
-def places_of(settings: Settings) -> Sequence[ShardPlace]:
+def places_of(settings: Settings) -> Sequence[ConfiguredShard]:
     """The shards; ends the command with a line if the store has none to speak of, or the file is broken."""
     from pinlater.server.config.files import FileBroken
     from pinlater.server.config.kinds import SHARDED
@@ -45,12 +45,12 @@ def places_of(settings: Settings) -> Sequence[ShardPlace]:
         exits.fail(str(error), exits.SETTINGS)
 
 
-async def look_at(places: Sequence[ShardPlace], settings: Settings) -> list[Seen]:
+async def look_at(places: Sequence[ConfiguredShard], settings: Settings) -> list[Seen]:
     """Asks all at once, each within the settings' time limits."""
 
     now_ms, kind = SystemClock().now_ms(), _kind(settings)
 
-    async def one(place: ShardPlace) -> Seen:
+    async def one(place: ConfiguredShard) -> Seen:
         try:
             return Seen(place, await kind.look_at(place, settings, now_ms), None)
         except PinLaterError as error:
@@ -59,12 +59,12 @@ async def look_at(places: Sequence[ShardPlace], settings: Settings) -> list[Seen
     return list(await asyncio.gather(*(one(place) for place in places)))
 
 
-async def forget_timed_keys(place: ShardPlace, settings: Settings) -> int:
+async def forget_timed_keys(place: ConfiguredShard, settings: Settings) -> int:
     """Deletes the shard's unique keys that only time would free; how many there were. Raises `Unavailable`."""
     return await _kind(settings).forget_timed_keys(place, settings, SystemClock().now_ms())
 
 
-async def migrate_place(place: ShardPlace, settings: Settings) -> Migrated:
+async def migrate_place(place: ConfiguredShard, settings: Settings) -> Migrated:
     """Takes the shard's schema forward. Raises `Unavailable`."""
     return await _kind(settings).migrate(place, settings)
 
@@ -120,7 +120,7 @@ def _page(address: str, page: str, timeout_s: float) -> dict[str, Any]:
     return found
 
 
-def as_json(place: ShardPlace) -> dict[str, Any]:
+def as_json(place: ConfiguredShard) -> dict[str, Any]:
     """A shard as the settings have it."""
     return {
         "name": place.name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.client import _calls, values
-from pinlater.client._faces import AsyncFace
+from pinlater.client._client_base import AsyncClientBase
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
@@ -18,7 +18,7 @@ from pinlater.domain.queue import QueueConfig
 ORIGINAL_PRIORITY_LEVELS = 3
 
 
-class AsyncClient(AsyncFace):
+class AsyncClient(AsyncClientBase):
     """Talks to PinLater servers. Use as `async with AsyncClient("host:9010") as client:`, or `open` and `close` it.
 
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.client import _calls, values
-from pinlater.client._faces import SyncFace
+from pinlater.client._client_base import SyncClientBase
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
@@ -18,7 +18,7 @@ from pinlater.domain.queue import QueueConfig
 ORIGINAL_PRIORITY_LEVELS = 3
 
 
-class Client(SyncFace):
+class Client(SyncClientBase):
     """Talks to PinLater servers. Use as `with Client("host:9010") as client:`, or as it is from any thread: it opens itself.
 
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again

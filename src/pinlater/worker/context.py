@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
-from pinlater.domain.job import PROGRESS_MARK
+from pinlater.domain.job import PROGRESS_MARK, Outcome
 from pinlater.worker.errors import ClaimLost
 
 # Makes the body of the next attempt of a value, for the method of that name. Raises TypeError if the task can't be called with it.
@@ -38,7 +38,7 @@ class Rescheduling(NamedTuple):
 class JobContext:
     """A running job."""
 
-    __slots__ = ("_next_body", "_server", "deadline_ms", "job", "rescheduling", "task")
+    __slots__ = ("_next_body", "_server", "deadline_ms", "job", "rescheduling", "task", "why_lost")
 
     def __init__(
         self, job: ClaimedJob, task: str, server: ServerCalls, next_body: NextBody, deadline_ms: int | None = None
@@ -47,8 +47,12 @@ class JobContext:
         self.task = task
         self.deadline_ms = deadline_ms
         self.rescheduling: Rescheduling | None = None
+        self.why_lost = ""  # once one of its calls has found that the claim has ended
         self._server = server
         self._next_body = next_body
+
+    def __repr__(self) -> str:
+        return f"<job {self.descriptor} of task {self.task}, attempt {self.attempt}>"
 
     @property
     def descriptor(self) -> str:
@@ -121,7 +125,7 @@ class JobContext:
             result = self._server.checkpoint(item)
         except PinLaterError as error:
             raise error.with_traceback(None) from None  # frames of the client say nothing to the task's author
-        _check(result)
+        self._check(result)
 
     async def _send_async(self, item: Checkpoint) -> None:
         if self._server.checkpoint_async is None:
@@ -130,12 +134,21 @@ class JobContext:
             result = await self._server.checkpoint_async(item)
         except PinLaterError as error:
             raise error.with_traceback(None) from None
-        _check(result)
+        self._check(result)
+
+    def _check(self, result: AckResult) -> None:
+        if not result.applied:
+            self.why_lost = why_lost(result)
+            raise ClaimLost(f"{result.descriptor}: {self.why_lost}")
 
 
-def _check(result: AckResult) -> None:
-    if not result.applied:
-        raise ClaimLost(f"{result.descriptor}: {result.outcome.name} {result.holder}".rstrip())
+def why_lost(result: AckResult) -> str:
+    """Why the claim has ended of which the server says this, for people."""
+    if result.outcome is Outcome.ALREADY_FINAL:
+        return "the job has ended, for example because it was cancelled"
+    if result.outcome is Outcome.NOT_FOUND:
+        return "the job does not exist"
+    return f"{result.holder} holds the job now" if result.holder else "it timed out"
 
 
 def _status(done: float, note: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, Protocol, TypeVar, overload
@@ -23,27 +23,13 @@ from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
 from pinlater.worker.option_checks import check_expiry, check_options
+from pinlater.worker.other_names import method_hint, using_option_hint
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
 J = TypeVar("J", ClaimedJob, JobContext)
-
-
-# Names that other job systems have, and what to write here.
-_ELSEWHERE = {
-    "delay": "write task.enqueue(...)",
-    "send": "write task.enqueue(...)",
-    "s": "write task.job(...), and task.enqueue_many([...]) to enqueue it",
-    "signature": "write task.job(...), and task.enqueue_many([...]) to enqueue it",
-    "apply_async": "write task.using(delay=...).enqueue(...)",
-    "send_with_options": "write task.using(delay=...).enqueue(...)",
-    "enqueue_in": "write task.using(delay=...).enqueue(...)",
-    "enqueue_at": "write task.using(at=...).enqueue(...)",
-}
-# Options that other job systems have, and those of `using` that do the same.
-_OPTIONS_ELSEWHERE = {"countdown": "delay", "eta": "at", "expires": "expires_in", "max_retries": "attempts"}
 
 
 class RunsIn(Enum):
@@ -114,8 +100,7 @@ class Task(Generic[P, R]):
     if not TYPE_CHECKING:  # type checkers would take any name for an attribute
 
         def __getattr__(self, name: str) -> Never:
-            hint = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
-            raise AttributeError(f"a task has no {name!r}{hint}", name=name, obj=self)
+            raise AttributeError(f"a task has no {name!r}{method_hint(name)}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<task {self.name} on {self.queue}>"
@@ -150,8 +135,7 @@ class Task(Generic[P, R]):
         An `expires_in` that ends before `at` is a ValueError of `enqueue`.
         """
         for name in unknown:
-            hint = f": write using({_OPTIONS_ELSEWHERE[name]}=...)" if name in _OPTIONS_ELSEWHERE else ""
-            raise TypeError(f"task {self.name}: using() has no option {name!r}{hint}")
+            raise TypeError(f"task {self.name}: using() has no option {name!r}{using_option_hint(name)}")
         return Producer(
             self,
             self._enqueuer,
@@ -234,6 +218,11 @@ class Producer(Generic[P]):
             else self._times_of.claim_timeout_ms,
         )
         self._has_times = not (options.delay is None and options.at is None and options.expires_in is None)
+
+    def __repr__(self) -> str:
+        named = {option.name: getattr(self._options, option.name) for option in fields(self._options)}
+        given = [f"{name}={value!r}" for name, value in named.items() if value not in (None, {})]
+        return f"<task {self._task.name} on {self._task.queue}, using {', '.join(given) or 'no option'}>"
 
     def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         task = self._task

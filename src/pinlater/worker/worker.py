@@ -21,9 +21,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from os import PathLike
-from typing import Any, TypeVar, cast
+from typing import Any, Never, TypeVar, cast
 from zoneinfo import ZoneInfo
 
+from pinlater.client._servers import servers_by_default
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError
 from pinlater.client.sync_client import Client
@@ -59,6 +60,7 @@ from pinlater.worker.option_checks import (
     log_level_of,
     positive_duration_of,
 )
+from pinlater.worker.other_names import task_option_hint
 from pinlater.worker.registry import QueueTasks, Registry
 from pinlater.worker.retries import RetryPolicy, check_retry, exponential
 from pinlater.worker.settings import WorkerSettings
@@ -111,6 +113,10 @@ class Worker:
         self._stop_asked = False
         self.counts = WorkerCounts()
 
+    def __repr__(self) -> str:
+        queues = [f"{name} ({', '.join(queue.tasks)})" for name, queue in self._registry.queues_with_tasks.items()]
+        return f"<{type(self).__name__} of {_servers_text(self._client)}: {', '.join(queues) or 'no task'}>"
+
     @property
     def recycled(self) -> str:
         """Why the worker ended so that another replaces it; '' if it did not."""
@@ -159,6 +165,7 @@ class Worker:
         claim_timeout: Duration | None = _MINUTE_S,
         codec: Codec | None = None,
         log_level: str = "info",
+        **unknown: Never,
     ) -> Register:
         """Makes the decorated function a task of `queue`, called `name` (default: the function's name).
 
@@ -178,6 +185,8 @@ class Worker:
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             called = name or str(getattr(function, "__name__", type(function).__name__))
+            for option in unknown:
+                raise TypeError(f"task {called}: @worker.task() has no option {option!r}{task_option_hint(option)}")
             check_attempts(called, attempts)
             check_priority(called, priority)
             if retry is not None:
@@ -427,6 +436,16 @@ class Worker:
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError if there is nothing to run, or if one of `queues` has no task."""
         self._registry.chosen(queues)
+
+
+def _servers_text(client: Servers | Callable[[], AsyncClient]) -> str:
+    """The servers as they were given."""
+    if isinstance(client, AsyncClient):
+        return ", ".join(map(str, client.servers))
+    if callable(client):
+        return "a service of pinlater.testing"
+    given = client or servers_by_default()
+    return str(given) if isinstance(given, str | PathLike) else ", ".join(given)
 
 
 @contextlib.contextmanager

@@ -92,3 +92,9 @@ async def test_logging_that_a_task_sets_up_replaces_it(client: AsyncClient) -> N
         "WARNING:root:set up",
         "INFO:pinlater.worker:worker stopped",
     ]
+
+
+async def test_warnings_of_a_job_are_all_shown_though_they_are_the_same(client: AsyncClient) -> None:
+    warn = '[logging.getLogger("pinlater.client").warning("keys ignored") for _ in range(3)]'
+    shown = await stderr_of(client, in_the_task=warn)
+    assert shown.count("keys ignored") == 3

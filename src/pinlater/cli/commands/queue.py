@@ -28,6 +28,11 @@ Names = Annotated[
 _WATCH_MS_MIN = 100
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
+# The defaults of `worker.task`, which this command must not import: it would load all of the worker.
+DEFAULTS_OF_TASKS = (
+    "claim_timeout, default_attempts and default_expiry apply to jobs that set none. Tasks of the Python SDK set attempts and claim "
+    "timeout of their jobs: 5 and 1m, unless the task has others."
+)
 SPANS = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "default_expiry_ms")
 
 
@@ -280,7 +285,9 @@ def config(
     max_jobs_per_second: Annotated[
         str | None, typer.Option(help="Jobs handed out per second; 0 stops dequeues.")
     ] = None,
-    claim_timeout: Annotated[str | None, typer.Option(help="How long a claim lasts: 90s, 5m.")] = None,
+    claim_timeout: Annotated[
+        str | None, typer.Option(help="How long a claim lasts, of jobs that set no time: 90s, 5m.")
+    ] = None,
     succeeded_ttl: Annotated[str | None, typer.Option(help="How long succeeded jobs are kept.")] = None,
     failed_ttl: Annotated[str | None, typer.Option(help="How long failed jobs are kept.")] = None,
     max_backlog: Annotated[str | None, typer.Option(help="Largest number of pending jobs.")] = None,
@@ -291,6 +298,8 @@ def config(
     json: options.Json = False,
 ) -> None:
     """Show the settings of a queue, or change those that are given. `default` removes one, so that the default of the server applies.
+
+    Attempts, claim timeout and expiry apply to jobs that set none. Tasks of the Python SDK set attempts and claim timeout of their jobs.
 
     Example: pinlater queue config emails --claim-timeout 5m --max-backlog default
     """
@@ -346,6 +355,8 @@ def print_config(queue: QueueInfo, settings: SettingsInForce, as_json: bool) -> 
             origin += f"; the queue's own {of_queue} is stored, but not in force"
         rows.append((field.removesuffix("_ms"), shown, origin))
     output.print_table(["setting", "in force", "from"], rows)
+    if output.on_terminal():
+        output.print_text(["", DEFAULTS_OF_TASKS])
 
 
 def _origin(origin: str | None) -> str:

@@ -21,9 +21,9 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
 if TYPE_CHECKING:
+    from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
-    from pinlater.server.config.shard_place import ShardPlace
     from pinlater.server.storage.offline import Look
 
 app = typer.Typer(
@@ -185,7 +185,9 @@ def drain(
     _say_drained(name, chosen, left, json)
 
 
-async def _wait_until_empty(chosen: Sequence[ShardPlace], settings: Settings, *, wait: bool, quiet: bool) -> list[Seen]:
+async def _wait_until_empty(
+    chosen: Sequence[ConfiguredShard], settings: Settings, *, wait: bool, quiet: bool
+) -> list[Seen]:
     """Looks again and again; empty counts once every server has had the time to learn that it drains."""
     said = ""
     while True:
@@ -216,7 +218,7 @@ def _live(look: Look) -> str:
     return f"{look.live} live jobs left" + (f" ({where})" if where else "")
 
 
-def _say_drained(name: str, chosen: Sequence[ShardPlace], seen: Sequence[Seen] | None, json: bool) -> None:
+def _say_drained(name: str, chosen: Sequence[ConfiguredShard], seen: Sequence[Seen] | None, json: bool) -> None:
     if json:
         live = None if seen is None else [None if shard.look is None else shard.look.live for shard in seen]
         found = {"shards": [place.name for place in chosen], "dequeue_only": seen is not None}
@@ -284,7 +286,7 @@ def remove(
         output.print_lines([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
 
 
-async def _forget_keys(chosen: Sequence[ShardPlace], settings: Settings) -> int:
+async def _forget_keys(chosen: Sequence[ConfiguredShard], settings: Settings) -> int:
     """Deleted on the shard itself, so that servers that still use it let it go."""
     try:
         return sum([await forget_timed_keys(place, settings) for place in chosen])
@@ -295,7 +297,7 @@ async def _forget_keys(chosen: Sequence[ShardPlace], settings: Settings) -> int:
 # --- the shard file -----------------------------------------------------------------------------------------------------
 
 
-def _chosen(name: str, places: Sequence[ShardPlace], settings: Settings) -> list[ShardPlace]:
+def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) -> list[ConfiguredShard]:
     """All shards of the replica set that `name` means; ends the command if there is none, or only a part of one is meant."""
     if settings.store.shard_file is None:
         exits.fail("a store named by a URL has one shard; only a shard file has several to choose from", exits.REFUSED)

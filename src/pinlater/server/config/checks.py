@@ -13,13 +13,13 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from pinlater.domain.passwords import HashMalformed, check_hash_form
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.extras import install_line
 from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards, read_password
-from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.sources import Origin
 from pinlater.server.storage.tls import make_context
 
@@ -119,7 +119,7 @@ def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"{kind.name}.tls", str(error)
 
 
-def _any_tls(places: Sequence[ShardPlace], settings: Settings) -> bool:
+def _any_tls(places: Sequence[ConfiguredShard], settings: Settings) -> bool:
     """Whether connections to any of the shards are encrypted."""
     kind = SHARDED[settings.store.kind]
     return any(kind.wants_tls(place, settings) for place in places)

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.entry_words import check_words, master_of, optional_flag, optional_text, read_document
 from pinlater.server.config.mysql_url import MysqlUrl
-from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 
 log = logging.getLogger(__name__)
@@ -55,22 +55,24 @@ class MysqlShards:
         """What the shard file says. Raises ValueError that names the key."""
         return parse(content, self._settings)
 
-    def of_url(self, url: Any, from_file: str | None) -> ShardPlace:
+    def of_url(self, url: Any, from_file: str | None) -> ConfiguredShard:
         """The one shard. `from_file`: the password in the password file."""
         if not isinstance(url, MysqlUrl):
             raise TypeError(f"no URL of ours: {url}")
         user, password = self._login(url.user, url.password, from_file)
         database = url.database or self._settings.database_of("1")
-        return ShardPlace("1", "", MysqlEndpoint(url.host, url.port, user, password, database, url.socket, url.tls))
+        return ConfiguredShard(
+            "1", "", MysqlEndpoint(url.host, url.port, user, password, database, url.socket, url.tls)
+        )
 
-    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterator[ShardPlace]:
+    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterator[ConfiguredShard]:
         """All of them, in the entries' order."""
         for entry in entries:
             user, password = self._login(entry.user, entry.password, from_file)
             for name in shard_names(entry.number, self._settings.databases_per_server):
                 database = self._settings.database_of(name)
                 where = MysqlEndpoint(entry.host, entry.port, user, password, database, entry.socket, entry.tls)
-                yield ShardPlace(name, entry.key, where, not entry.dequeue_only)
+                yield ConfiguredShard(name, entry.key, where, not entry.dequeue_only)
 
     def _login(self, user: str | None, password: str | None, from_file: str | None) -> tuple[str, str]:
         given = (password, from_file, self._settings.password)

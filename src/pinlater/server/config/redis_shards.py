@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pinlater.server.config.addresses import SENTINEL_PORT, SentinelAddress, parse_addresses
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.entry_words import check_words, master_of, optional_flag, optional_text, read_document
 from pinlater.server.config.redis_url import DATABASE_MAX, RedisUrl
-from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 
 FIELDS = ("name", "shardConfig")
@@ -58,19 +58,19 @@ class RedisShards:
         """What the shard file says. Raises ValueError that names the shard."""
         return parse(content, self._settings)
 
-    def of_url(self, url: Any, from_file: str | None) -> ShardPlace:
+    def of_url(self, url: Any, from_file: str | None) -> ConfiguredShard:
         """The one shard. `from_file`: the password in the password file."""
         if not isinstance(url, RedisUrl):
             raise TypeError(f"no URL of ours: {url}")
         user, password = self._login(url.user, url.password, from_file)
         sentinels = () if url.master is None else url.sentinels or default_sentinels(self._settings)
-        return ShardPlace(
+        return ConfiguredShard(
             "1",
             "",
             RedisEndpoint(url.host, url.port, user, password, url.db, url.socket, url.tls, sentinels, url.master or ""),
         )
 
-    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterator[ShardPlace]:
+    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterator[ConfiguredShard]:
         """All of them, in the file's order."""
         for entry in entries:
             user, password = self._login(entry.user, entry.password, from_file)
@@ -80,7 +80,7 @@ class RedisShards:
                 sentinels,
                 entry.master or "",
             )
-            yield ShardPlace(entry.name, entry.name, where, not entry.dequeue_only)
+            yield ConfiguredShard(entry.name, entry.name, where, not entry.dequeue_only)
 
     def _login(self, user: str | None, password: str | None, from_file: str | None) -> tuple[str, str]:
         given = (password, from_file, self._settings.password)

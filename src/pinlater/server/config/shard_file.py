@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.files import FileBroken, WatchedFile, read_bytes, understood
 from pinlater.server.config.kinds import SHARDED
 from pinlater.server.config.kinds.kind import ShardEntries
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_place import ShardPlace
 
 
 class ShardSource:
@@ -41,12 +41,12 @@ class ShardSource:
         before, self.places = self.places, self._found()
         return before != self.places
 
-    def _found(self) -> Sequence[ShardPlace]:
+    def _found(self) -> Sequence[ConfiguredShard]:
         entries = () if self._shards is None else self._shards.value
         return _places(self._kind, self._url, entries, None if self._password is None else self._password.value)
 
 
-def find_shards(settings: Settings) -> Sequence[ShardPlace]:
+def find_shards(settings: Settings) -> Sequence[ConfiguredShard]:
     """The shards that the settings name now. Raises `FileBroken`."""
     kind = _entries(settings)
     path, password_file = settings.store.shard_file, kind.password_file
@@ -86,5 +86,5 @@ def _entries(settings: Settings) -> ShardEntries:
     return SHARDED[settings.store.kind].entries(settings)
 
 
-def _places(kind: ShardEntries, url: object, entries: Sequence[Any], password: str | None) -> Sequence[ShardPlace]:
+def _places(kind: ShardEntries, url: object, entries: Sequence[Any], password: str | None) -> Sequence[ConfiguredShard]:
     return list(kind.of_entries(entries, password)) if url is None else [kind.of_url(url, password)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.files import RateLimitFile, ServerCountFile
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import ShardSource
-from pinlater.server.config.shard_place import ShardPlace
 
 
 class WatchedFiles:
@@ -35,7 +35,7 @@ class WatchedFiles:
         return None if self._servers is None else self._servers.servers
 
     @property
-    def places(self) -> Sequence[ShardPlace] | None:
+    def places(self) -> Sequence[ConfiguredShard] | None:
         """Where the shards are; None if the store has but one."""
         return None if self._shards is None else self._shards.places
 

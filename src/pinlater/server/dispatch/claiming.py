@@ -82,7 +82,7 @@ class Claiming:
                     next_due_ms = _earliest(next_due_ms, found.next_due_ms)
                 [jobs] = found.jobs
                 if len(shards) > 1:
-                    self._shards.heads.note(request.queue, shard.name, jobs)
+                    self._shards.oldest_jobs.note(request.queue, shard.name, jobs)
                 if jobs:
                     claimed.append(FromShard(shard.name, jobs, here.call.holder.token))
                     left -= len(jobs)

@@ -12,9 +12,9 @@ from itertools import count
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, TooManyWaiting
+from pinlater.server.dispatch.claim_returns import ClaimReturns
 from pinlater.server.dispatch.claiming import Claiming, FromShard
 from pinlater.server.dispatch.rate_limits import Block, RateLimits
-from pinlater.server.dispatch.returns import ClaimReturns
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.server.dispatch.wakeups import Wakeups

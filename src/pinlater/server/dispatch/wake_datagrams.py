@@ -47,9 +47,8 @@ class Wakes(asyncio.DatagramProtocol):
         self._waited_for = 0  # anywhere
         self._waiting: dict[str, int] = {}
         self._past_owner: set[str] = set()  # queues of these whose jobs were stored by a server that does not own them
-        self._lately: dict[
-            str, tuple[float, int]
-        ] = {}  # by queue: until when its last jobs count as new, and how many came
+        # By queue: until when its last jobs count as new, and how many came.
+        self._lately: dict[str, tuple[float, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.DatagramTransport | None = None
         self.sent = 0

@@ -15,6 +15,7 @@ from random import Random
 
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
+from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
@@ -25,7 +26,6 @@ from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.periodic_work import PeriodicWork
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import MaintenanceRunner
-from pinlater.server.sharding.cluster_members import ClusterMembers
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics

@@ -1,6 +1,6 @@
 """Servers of the same shards know each other, and wake each other's waiting dequeues. Where no wake arrives they look about once a second.
 
-The shards know which servers there are (`sharding.cluster_members`), their addresses (`sharding.peers`) and the owner of each slice
+The shards know which servers there are (`cluster.members`), their addresses (`cluster.peers`) and the owner of each slice
 (`ownership`); wakes go from server to server (`dispatch.wake_datagrams`). This module connects these parts.
 """
 
@@ -19,15 +19,15 @@ from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.gauges import show_forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
+from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.gauges import show_owners
 from pinlater.server.cluster.ownership.ownership import Ownership
+from pinlater.server.cluster.peers import Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.sharding.cluster_members import ClusterMembers
-from pinlater.server.sharding.peers import Peers
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import Claimed
 from pinlater.server.telemetry.metrics import Metrics
@@ -168,6 +168,8 @@ class Cluster:
                     await self.ownership.leave(self.members.by_shard)
         except TimeoutError:
             logger.info("what this server owns could not be handed over in time")
+        except Exception:  # a bug, or owners in a shard that can't be read: the server must stop all the same
+            logger.exception("what this server owns could not be handed over")
         finally:
             self.listener.say_goodbye()
 

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.config.watched import WatchedFiles
 from pinlater.server.main.stores import make_shards, sharded
 from pinlater.server.sharding.reload import DesiredShard
@@ -21,7 +21,7 @@ class FileWatch:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._files = WatchedFiles(settings)
-        self._places: Sequence[ShardPlace] = ()  # the shards taken over last
+        self._places: Sequence[ConfiguredShard] = ()  # the shards taken over last
         self._looking = asyncio.Lock()
         self._take_limits: Callable[[], None] | None = None
         self._take_shards: Callable[[], Awaitable[object]] | None = None

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from hashlib import sha256
 
+from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards
-from pinlater.server.config.shard_place import ShardPlace
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.interface import Shard
 
@@ -22,10 +22,10 @@ def make_shards(settings: Settings) -> Sequence[DesiredShard]:
     return [DesiredShard("1", lambda: EMBEDDED[store.kind].make(store.path, settings))]
 
 
-def sharded(places: Sequence[ShardPlace], settings: Settings) -> Sequence[DesiredShard]:
+def sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[DesiredShard]:
     """Each place as a shard that is not opened yet. Two are the same shard only if their logins are the same, too."""
 
-    def maker(place: ShardPlace) -> Callable[[], Shard]:
+    def maker(place: ConfiguredShard) -> Callable[[], Shard]:
         return lambda: SHARDED[settings.store.kind].make(place, settings)
 
     return [

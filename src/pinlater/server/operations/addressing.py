@@ -11,7 +11,7 @@ from pinlater.domain.calls import AckResult
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, Unavailable
 from pinlater.domain.job import Outcome
-from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns, pairs_in_turns
+from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.sharding.guarded import out_of_reach
 from pinlater.server.sharding.shard_lanes import JobLanes
 from pinlater.server.sharding.shards import ShardLanes, Shards

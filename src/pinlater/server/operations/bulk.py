@@ -19,7 +19,7 @@ from pinlater.server.operations.addressing import (
     on_each_shard,
     one_after_another,
 )
-from pinlater.server.operations.inspect import Inspect, check_priority
+from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import JobFilter
@@ -44,7 +44,7 @@ class Bulk:
         self,
         shards: Shards,
         queue_cache: QueueCache,
-        inspect: Inspect,
+        inspect: JobQueries,
         dispatcher: Dispatcher,
         metrics: Metrics,
         clock: Clock,

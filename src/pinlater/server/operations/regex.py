@@ -2,7 +2,7 @@
 
 They search (not match), case-sensitive, in UTF-8; a byte that isn't UTF-8 simply matches nothing. RE2's work grows with the instructions
 of the regex's program times the bytes of the bodies: a request has a budget of such steps, charged before each search, and one of time.
-The search itself is done by another process (`searches`), in pieces, so that a caller gets what was found before a budget ended.
+The search itself is done by another process (`body_search`), in pieces, so that a caller gets what was found before a budget ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
-from pinlater.server.operations.searches import PatternInvalid, SearchOutOfTime, SearchProcesses
+from pinlater.server.operations.body_search import PatternInvalid, SearchOutOfTime, SearchProcesses
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.storage.values import PageRow
 

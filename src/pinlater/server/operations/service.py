@@ -9,17 +9,17 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.body_limit import BodyLimit
+from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.cluster_status import status_alone
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.identity import Identity
-from pinlater.server.operations.inspect import Inspect
+from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queues import Queues
-from pinlater.server.operations.searches import SearchProcesses
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.settings_in_force import QueueSettings
 from pinlater.server.operations.standstill import Standstill
@@ -84,9 +84,9 @@ class Service:
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
         self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
         self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
-        self.inspecting = Inspect(shards, queue_cache, metrics, clock, settings, self.searches)
+        self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
-        self.bulk = Bulk(shards, queue_cache, self.inspecting, dispatcher, metrics, clock, settings)
+        self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
 
     async def close(self) -> None:
         """Ends the search processes. The shards are not its own."""

@@ -232,7 +232,7 @@ class ShardRouter:
                     wanted.setdefault(unique.key, []).append(index)
         keys_by_shard: dict[str, tuple[ShardLanes, list[str]]] = {}
         for key in wanted:
-            for shard in self._shards.unique.to_ask(queue.name, self._shards.home_of(key), self._shards):
+            for shard in self._shards.unique.to_ask(queue.name, key, self._shards.home_of(key), self._shards):
                 keys_by_shard.setdefault(shard.name, (shard, []))[1].append(key)
         asked = list(keys_by_shard.values())
         for shard, _ in asked:

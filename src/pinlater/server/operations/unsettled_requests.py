@@ -11,6 +11,9 @@ from collections.abc import Callable
 
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
+# As many as a server has under way between servers at most; of more, the oldest are forgotten.
+_REQUESTS_MAX = 200_000
+
 
 class UnsettledRequests:
     """Of one server. `monotonic`: in seconds."""
@@ -26,7 +29,7 @@ class UnsettledRequests:
         now_s = self._monotonic()
         while self._sent_to:
             oldest, (_, until_s) = next(iter(self._sent_to.items()))
-            if until_s > now_s:
+            if until_s > now_s and len(self._sent_to) < _REQUESTS_MAX:
                 break
             del self._sent_to[oldest]
         self._sent_to.pop((queue, key), None)

@@ -146,6 +146,7 @@ class GuardedShard:
     find_requests = _guarded(_Limit.LOOK, KeyLookup.find_requests)
     find_unique = _guarded(_Limit.LOOK, KeyLookup.find_unique)
     list_unique_queues = _guarded(_Limit.WORK, KeyLookup.list_unique_queues)
+    list_unique_keys = _guarded(_Limit.WORK, KeyLookup.list_unique_keys)
     timed_keys = _guarded(_Limit.WORK, KeyLookup.timed_keys)
     note_map = _guarded(_Limit.WORK, KeyLookup.note_map)
 

@@ -12,8 +12,8 @@ from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
 from pinlater.domain.queue import Queue
-from pinlater.server.sharding.heads import Heads
-from pinlater.server.sharding.placement import covered, rendezvous_home
+from pinlater.server.sharding.oldest_jobs import OldestJobs
+from pinlater.server.sharding.rendezvous import covered, rendezvous_home
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ClaimRequest, Hooks, ShardLanes
 from pinlater.server.sharding.unique_places import UniquePlaces
@@ -40,7 +40,7 @@ class Shards:
         self.unique = UniquePlaces(self.clock)
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
-        self.heads = Heads(self.clock)
+        self.oldest_jobs = OldestJobs(self.clock)
         self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
         self._first: dict[str, Collection[str]] = {}  # by queue: where this turn of the loop begins its claims
         self._closing: set[asyncio.Task[None]] = set()
@@ -130,7 +130,7 @@ class Shards:
         others = [shard.name for shard in self._all if shard.healthy and shard.name not in own]
         first = own
         if own and others:
-            before = self.heads.before(queue, own, others)
+            before = self.oldest_jobs.before(queue, own, others)
             if before is not None:
                 first = [before]
             elif self.random.random() < 1 / _LOOKS_ELSEWHERE:
@@ -174,7 +174,7 @@ class Shards:
         self._all = list(lanes)
         self._chosen.clear()
         self._first.clear()
-        self.heads.forget()
+        self.oldest_jobs.forget()
         self._by_name = {shard.name: shard for shard in lanes}
         for shard in lanes:
             shard.hooks = self.hooks

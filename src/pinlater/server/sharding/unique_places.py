@@ -1,8 +1,9 @@
 """Where a unique key may be besides its home.
 
 A key's home follows from the shards that take enqueues, so a change of the map moves some keys' homes, while the rows that were made
-before stay where they are. Until those have gone, an enqueue with a key asks the other shards that hold old keys of the queue first.
-Since when the map is as it is, is kept on the shards themselves: a server that starts must not forget it.
+before stay where they are. Until those have gone, an enqueue with such a key asks the shard that holds it first. Since when the map is
+as it is, is kept on the shards themselves: a server that starts must not forget it. A minute later no server goes by an older map: the
+old keys on a shard are listed then, and those that have another home are all that it needs to be asked for.
 
 Weakness: while servers still go by different maps (they look at the shard file every ten seconds) two of them may take one key on two
 shards.
@@ -11,23 +12,33 @@ shards.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import made_at_ms
+from pinlater.server.sharding.rendezvous import rendezvous_home
 from pinlater.server.sharding.shard_lanes import ShardLanes
+
+T = TypeVar("T")
 
 # So long after a change of the map other servers may still go by the old one, and clocks differ.
 _MARGIN_MS = 60_000
 _LEARN_AGAIN_MS = 60_000
+# Of one shard; they are kept in memory. A queue that would have more is asked for each of its keys.
+_OLD_KEYS_MAX = 10_000
 
 
 class Held(NamedTuple):
-    """The queues that have unique keys on a shard, each with the oldest id that one of them names, and when the shard said so."""
+    """What a shard said when it was asked last.
 
-    oldest_ids: Mapping[str, int]
+    `misplaced`: by queue, its unique keys there that have another home; None for a queue that has too many old keys to list. `until_ms`:
+    those of jobs that were made until then.
+    """
+
+    misplaced: Mapping[str, Set[str] | None]
+    until_ms: int
     learned_ms: int
 
 
@@ -45,7 +56,7 @@ class UniquePlaces:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since_ms: int | None = None
+        self._since_ms: dict[str, int] = {}
         self._held: dict[str, Held] = {}
         self._epoch = Epoch()
         self._former: list[Epoch] = []
@@ -53,26 +64,34 @@ class UniquePlaces:
 
     # --- asking -----------------------------------------------------------------------------------------------------------
 
-    def to_ask(self, queue: str, home: ShardLanes, shards: Iterable[ShardLanes]) -> Sequence[ShardLanes]:
+    def to_ask(self, queue: str, key: str, home: ShardLanes, shards: Iterable[ShardLanes]) -> Sequence[ShardLanes]:
         """The shards to ask for a key of this queue before it is taken at its home."""
         if self.settled:
             return ()
-        return [shard for shard in shards if shard is not home and self._may_hold(shard.name, queue)]
+        return [shard for shard in shards if shard is not home and self._may_hold(shard.name, queue, key)]
 
-    def _may_hold(self, shard: str, queue: str) -> bool:
-        """Also if the shard was asked too early: others might have put keys there since."""
-        held = self._held.get(shard)
-        if held is None or self._since_ms is None or held.learned_ms < self._since_ms + _MARGIN_MS:
+    def _may_hold(self, shard: str, queue: str, key: str) -> bool:
+        if not self._knows(shard):
             return True
-        oldest_id = held.oldest_ids.get(queue)
-        return oldest_id is not None and made_at_ms(oldest_id) <= self._since_ms + _MARGIN_MS
+        keys = self._held[shard].misplaced.get(queue, ())
+        return keys is None or key in keys
+
+    def _knows(self, shard: str) -> bool:
+        """Not if the shard was asked too early: servers that went by an older map might have put keys there since."""
+        held = self._held.get(shard)
+        return held is not None and held.until_ms >= self._until_ms
+
+    @property
+    def _until_ms(self) -> int:
+        """No server goes by an older map any more, as far as the shards have said since when the map is as it is."""
+        return max(self._since_ms.values(), default=0) + _MARGIN_MS
 
     # --- learning ---------------------------------------------------------------------------------------------------------
 
     def map_changed(self) -> None:
         """Nothing is known any more; enqueues that still go by the old map are waited for."""
         self.settled = False
-        self._since_ms = None
+        self._since_ms = {}
         self._held = {}
         if self._epoch.under_way:
             self._former.append(self._epoch)
@@ -86,40 +105,32 @@ class UniquePlaces:
         if self.settled:
             return
         epoch = self._epoch
-        shard_map = "\n".join(sorted(shard.name for shard in shards if shard.takes_enqueues))
-        wanted = [shard for shard in shards if shard.healthy and self._is_time(shard.name)]
+        homes = sorted(shard.name for shard in shards if shard.takes_enqueues)
+        now_ms = self._clock.now_ms()
+        wanted = [shard for shard in shards if shard.healthy and self._is_time(shard.name, now_ms)]
         if len(shards) == 1 and shards[0].trusted:
             wanted = []
-        answers = await asyncio.gather(*(self._ask(shard, shard_map) for shard in wanted), return_exceptions=True)
+        since_ms = await _of_each(wanted, lambda shard: shard.store.note_map("\n".join(homes), now_ms))
         if self._epoch is not epoch:
             return  # the map changed meanwhile
-        for shard, answer in zip(wanted, answers, strict=True):
-            if isinstance(answer, BaseException):
-                if not isinstance(answer, PinLaterError):
-                    raise answer
-                continue
-            since_ms, self._held[shard.name] = answer
-            self._since_ms = since_ms if self._since_ms is None else max(self._since_ms, since_ms)
-        self.settled = len(shards) == 1 or not any(self._holds_old_keys(shard.name) for shard in shards)
+        self._since_ms.update(since_ms)
+        until_ms = self._until_ms
+        if now_ms >= until_ms:  # else more may come
+            answered = [shard for shard in wanted if shard.name in since_ms]
+            misplaced = await _of_each(answered, lambda shard: _misplaced(shard, homes, until_ms))
+            if self._epoch is not epoch:
+                return
+            self._held.update((name, Held(keys, until_ms, now_ms)) for name, keys in misplaced.items())
+        self.settled = len(shards) == 1 or all(
+            self._knows(shard.name) and not self._held[shard.name].misplaced for shard in shards
+        )
 
-    def _is_time(self, shard: str) -> bool:
-        held = self._held.get(shard)
-        if held is None or self._since_ms is None:
+    def _is_time(self, shard: str, now_ms: int) -> bool:
+        if shard not in self._since_ms:
             return True
-        now_ms = self._clock.now_ms()
-        if held.learned_ms < self._since_ms + _MARGIN_MS:
-            return now_ms >= self._since_ms + _MARGIN_MS
-        return now_ms >= held.learned_ms + _LEARN_AGAIN_MS
-
-    def _holds_old_keys(self, shard: str) -> bool:
-        held = self._held.get(shard)
-        return held is None or any(self._may_hold(shard, queue) for queue in (*held.oldest_ids, ""))
-
-    async def _ask(self, shard: ShardLanes, shard_map: str) -> tuple[int, Held]:
-        now_ms = self._clock.now_ms()
-        since_ms = await shard.store.note_map(shard_map, now_ms)
-        rows = await shard.store.list_unique_queues()
-        return since_ms, Held({row.queue: row.oldest_id for row in rows}, now_ms)
+        if not self._knows(shard):
+            return now_ms >= self._until_ms
+        return now_ms >= self._held[shard].learned_ms + _LEARN_AGAIN_MS
 
     # --- enqueues under way -----------------------------------------------------------------------------------------------
 
@@ -140,3 +151,32 @@ class UniquePlaces:
         epoch.under_way -= 1
         if not epoch.under_way:
             epoch.over.set()
+
+
+async def _of_each(shards: Sequence[ShardLanes], ask: Callable[[ShardLanes], Coroutine[Any, Any, T]]) -> dict[str, T]:
+    """What each shard answers, by name; without those that can't."""
+    answers = await asyncio.gather(*map(ask, shards), return_exceptions=True)
+    found: dict[str, T] = {}
+    for shard, answer in zip(shards, answers, strict=True):
+        if not isinstance(answer, BaseException):
+            found[shard.name] = answer
+        elif not isinstance(answer, PinLaterError):
+            raise answer
+    return found
+
+
+async def _misplaced(shard: ShardLanes, homes: Sequence[str], until_ms: int) -> dict[str, Set[str] | None]:
+    """`Held.misplaced`, of the queues that have any."""
+    misplaced: dict[str, Set[str] | None] = {}
+    left = _OLD_KEYS_MAX
+    for row in await shard.store.list_unique_queues():
+        if made_at_ms(row.oldest_id) > until_ms:
+            continue
+        keys = await shard.store.list_unique_keys(row.queue, until_ms, left)
+        left -= len(keys or ())
+        elsewhere = (
+            None if keys is None else {key for key in keys if not homes or rendezvous_home(key, homes) != shard.name}
+        )
+        if elsewhere is None or elsewhere:
+            misplaced[row.queue] = elsewhere
+    return misplaced

@@ -111,7 +111,7 @@ class JobStore(Protocol):
         """Deletes these; only those in `state`, if one is given. Returns how many."""
         ...
 
-    # --- looking ----------------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------------------------
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
     ) -> Sequence[HandedOutJob] | PinLaterError:
@@ -194,6 +194,13 @@ class KeyLookup(Protocol):
 
         Asked at the start and, if rows from before the last change of the shard map are left, about once a minute: it may cost
         a scan of the keys (or of an index), but must not block other calls.
+        """
+        ...
+
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+        """The unique keys of a queue that jobs hold here which were made by that time; keys that time has freed may still count.
+
+        None if there are more than `limit`, or if the store would have to look at too many keys. As `list_unique_queues`.
         """
         ...
 

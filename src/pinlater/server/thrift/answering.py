@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.turns import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
 from pinlater.server.thrift import audit
 from pinlater.server.thrift.answers import DequeueAnswer

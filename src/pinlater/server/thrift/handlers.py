@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.turns import ITEMS_A_TURN, JOBS_A_TURN, in_turns
 from pinlater.server.thrift import answers, requests
 from pinlater.server.thrift.requests import caller
 from pinlater.wire.generated import received
@@ -110,16 +110,16 @@ async def cancel_jobs(service: Service, call: received.cancelJobs_args) -> Any:
 
 async def lookup_jobs(service: Service, call: received.lookupJobs_args) -> Any:
     request = call.request
-    found = await service.inspecting.lookup(request.jobDescriptors, bodies=request.includeBody)
+    found = await service.job_queries.lookup(request.jobDescriptors, bodies=request.includeBody)
     return dict(await in_turns(found, answers.looked_up))
 
 
 async def get_job_count(service: Service, call: received.getJobCount_args) -> int:
-    return answers.number(await service.inspecting.count(requests.count_filter(call.request)))
+    return answers.number(await service.job_queries.count(requests.count_filter(call.request)))
 
 
 async def count_jobs(service: Service, call: received.countJobs_args) -> Any:
-    return answers.job_count(await service.inspecting.count_jobs(requests.count_filter(call.request)))
+    return answers.job_count(await service.job_queries.count_jobs(requests.count_filter(call.request)))
 
 
 async def get_queue_names(service: Service, call: received.getQueueNames_args) -> set[str]:
@@ -128,7 +128,7 @@ async def get_queue_names(service: Service, call: received.getQueueNames_args) -
 
 
 async def scan_jobs(service: Service, call: received.scanJobs_args) -> Any:
-    found = await service.inspecting.scan(requests.scan_command(call.request))
+    found = await service.job_queries.scan(requests.scan_command(call.request))
     jobs = await in_turns(found.jobs, answers.job_infos, JOBS_A_TURN)
     return answers.scanned(found, jobs)
 

@@ -5,7 +5,7 @@ decodes piece by piece, lets the loop go on in between, and gives up a frame tha
 a time, because what is decoded takes up to twenty times the frame's bytes. The addresses that have frames waiting take turns, so that a
 frame waits for few of each other address, however many those send.
 
-What follows on the decoded values is done in slices on the event loop (`operations.turns` says how the two relate).
+What follows on the decoded values is done in slices on the event loop (`operations.long_lists` says how the two relate).
 
 Weakness: a frame that is decoded slowly holds up other large ones for that long. Frames of one address are decoded in order of arrival.
 """

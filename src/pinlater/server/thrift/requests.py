@@ -8,7 +8,7 @@ from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.operations.turns import ITEMS_A_TURN, in_turns
+from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter, ScanCommand
 from pinlater.wire.generated import received
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
 from pinlater.worker.context import JobContext, Rescheduling
-from pinlater.worker.errors import ProcessDied, Reject, Snooze, TimeLimitExceeded
+from pinlater.worker.errors import ClaimLost, ProcessDied, Reject, Snooze, TimeLimitExceeded
 from pinlater.worker.errors import Retry as RetryAfter
 from pinlater.worker.retries import RetryPolicy, delay_of
 
@@ -34,7 +34,10 @@ class Kind(Enum):
 
 
 class Ending(NamedTuple):
-    """How an attempt ended. `delay_ms` is the wait before the next one. `status` is for servers without error type and text."""
+    """How an attempt ended. `delay_ms` is the wait before the next one. `status` is for servers without error type and text.
+
+    `why_lost`: why the claim has ended, if the job's own call found that out. The error is then another one of the function's.
+    """
 
     kind: Kind
     delay_ms: int = 0
@@ -42,10 +45,16 @@ class Ending(NamedTuple):
     error_text: str = ""
     status: str = ""
     rescheduling: Rescheduling | None = None
+    why_lost: str = ""
 
 
 def ending_of(error: BaseException | None, context: JobContext, retry: RetryPolicy) -> Ending:
-    """How an attempt ended whose function returned (`error` is None) or raised."""
+    """How an attempt ended whose function returned (`error` is None) or raised.
+
+    Once it has learned that its claim has ended, nothing that it returns or raises counts.
+    """
+    if context.why_lost:
+        return _lost(error, context.why_lost)
     if error is None:
         if context.rescheduling is not None:
             return Ending(Kind.RESCHEDULED, rescheduling=context.rescheduling)
@@ -57,6 +66,14 @@ def ending_of(error: BaseException | None, context: JobContext, retry: RetryPoli
     if isinstance(error, RetryAfter):
         return _failed(error, error.delay_ms)
     return failure(error, context.attempt, retry)
+
+
+def _lost(error: BaseException | None, why: str) -> Ending:
+    """The function's error is kept if it is more than the message that the claim has ended."""
+    group = error if isinstance(error, BaseExceptionGroup) else None
+    if error is None or isinstance(error, ClaimLost) or (group and group.split(ClaimLost)[1] is None):
+        return Ending(Kind.LOST, why_lost=why)
+    return _failed(error, 0)._replace(kind=Kind.LOST, why_lost=why)
 
 
 def failure(error: BaseException, attempt: int, retry: RetryPolicy) -> Ending:

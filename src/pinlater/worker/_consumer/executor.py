@@ -136,7 +136,7 @@ class Executor:
         return self._too_long(held) if too_long else None
 
     async def _report(self, held: HeldJob, result: AttemptResult) -> None:
-        """Counts and logs how the attempt ended, and hands it to the reporter."""
+        """Counts and logs how the attempt ended, and hands it to the reporter unless the claim was lost."""
         job, ending = held.job, result.ending
         self._count(held, ending.kind)
         if held.lease is not None and held.timer is not None:
@@ -149,8 +149,11 @@ class Executor:
             self._run.counts.succeeded += 1
         elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
             self._run.counts.failed += 1
+        elif ending.kind is Kind.LOST:
+            self._run.counts.lost += 1
         job_log.ended(held, held.task_name, ending, result.error, self._clock.monotonic() - held.started_s)
-        await self._reporter.end(job, ending, held.hand_over_lease()[1])
+        if ending.kind is not Kind.LOST:
+            await self._reporter.end(job, ending, held.hand_over_lease()[1])
 
     def _finish(self, held: HeldJob) -> None:
         """Ends the time limit and the lease, and frees the slot."""

@@ -1,4 +1,4 @@
-"""The log lines of attempts: started at debug; how it ended at info, warning (runs again) or error (gave up).
+"""The log lines of attempts: started at debug; how it ended at info, warning (runs again, or its claim was lost) or error (gave up).
 
 A failure is one line with one traceback, which begins with the task's own code.
 """
@@ -42,26 +42,50 @@ def ended(held: HeldJob, task: str, ending: Ending, error: BaseException | None,
         _log.log(held.log_level, "%s snoozed after %s, again in %s", task, took, again, extra=_fields(job, task))
     elif ending.kind is Kind.RESCHEDULED:
         _log.log(held.log_level, "%s rescheduled after %s", task, took, extra=_fields(job, task))
+    elif ending.kind is Kind.LOST:
+        _log_loss(job, task, ending, error, took)
 
 
 def _log_failure(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:
     last = ending.kind is Kind.GIVEN_UP or (job.attempts_allowed > 0 and job.attempts_remaining <= 1)
     then = "gave up" if last else f"again in {span(ending.delay_ms / 1000)}"
-    text, _, trace = ending.error_text.partition("\n")
+    _log.log(
+        logging.ERROR if last else logging.WARNING,
+        "%s failed in %s, %s: %s", task, took, then, _error_line(ending),
+        exc_info=_exc_info(error), extra=_fields_with_trace(job, task, ending, error),
+    )  # fmt: skip
+
+
+def _log_loss(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None, took: str) -> None:
+    """No failure, and no promise of another attempt. An error of the task's own is shown here and not reported."""
+    if not ending.error_type:
+        _log.warning("%s: claim lost after %s: %s", task, took, ending.why_lost, extra=_fields(job, task))
+        return
+    _log.warning(
+        "%s: claim lost after %s: %s; its error does not count: %s", task, took, ending.why_lost, _error_line(ending),
+        exc_info=_exc_info(error), extra=_fields_with_trace(job, task, ending, error),
+    )  # fmt: skip
+
+
+def _error_line(ending: Ending) -> str:
+    """Type and text of the error."""
+    text = ending.error_text.partition("\n")[0]
     name = ending.error_type.removeprefix(_OUR_ERRORS)
     if name == Retry.__name__:
         text = text.partition(": ")[2]  # the reason; the line has the delay
-    fields = _fields(job, task)
-    exc_info: _ExcInfo | None = None
-    if error is not None and not isinstance(error, _WITHOUT_TRACEBACK):
-        exc_info = (type(error), error, user_traceback(error))
-    elif error is None and trace:
-        fields = {**fields, "traceback": trace}  # of a child process
-    _log.log(
-        logging.ERROR if last else logging.WARNING,
-        "%s failed in %s, %s: %s", task, took, then, f"{name}: {text}" if text else name,
-        exc_info=exc_info, extra=fields,
-    )  # fmt: skip
+    return f"{name}: {text}" if text else name
+
+
+def _exc_info(error: BaseException | None) -> _ExcInfo | None:
+    if error is None or isinstance(error, _WITHOUT_TRACEBACK):
+        return None
+    return type(error), error, user_traceback(error)
+
+
+def _fields_with_trace(job: ClaimedJob, task: str, ending: Ending, error: BaseException | None) -> Mapping[str, object]:
+    """Of an error in a child process, the trace is text."""
+    trace = ending.error_text.partition("\n")[2] if error is None else ""
+    return {**_fields(job, task), "traceback": trace} if trace else _fields(job, task)
 
 
 def _fields(job: ClaimedJob, task: str) -> Mapping[str, object]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pinlater.client.values import AckResult
-from pinlater.domain.job import Outcome
 from pinlater.worker._attempts.endings import Kind
 from pinlater.worker._consumer.held_jobs import HeldJob, HeldJobs, StopReason
 from pinlater.worker._consumer.worker_run import WorkerRun
+from pinlater.worker.context import why_lost
 from pinlater.worker.logs import fields_of
 
 _log = logging.getLogger("pinlater.worker")
@@ -48,7 +48,7 @@ class JobStopper:
             self._jobs.waiting.remove(held)
         elif held not in self._jobs.running or held.stopped is not None or held.reporting:
             return
-        _log.warning("job %s: claim lost: %s", result.descriptor, _why(result), extra=fields_of(held.job))
+        _log.warning("job %s: claim lost: %s", result.descriptor, why_lost(result), extra=fields_of(held.job))
         self._run.counts.lost += 1
         held.lease = None
         self.stop(held, StopReason.LOST)
@@ -84,12 +84,3 @@ class JobStopper:
             reporting = asyncio.create_task(self._report_time_limit(held))
             self.reporting.add(reporting)
             reporting.add_done_callback(self.reporting.discard)
-
-
-def _why(result: AckResult) -> str:
-    """Why a claim is lost, for the log."""
-    if result.outcome is Outcome.ALREADY_FINAL:
-        return "the job has ended, for example because it was cancelled"
-    if result.outcome is Outcome.NOT_FOUND:
-        return "the job does not exist"
-    return f"{result.holder} holds the job now" if result.holder else "it timed out"

@@ -25,6 +25,7 @@ from pinlater.client.values import ClaimedJob
 from pinlater.worker.codecs import CARRIED, Codec, cant_carry
 from pinlater.worker.context import JobContext
 from pinlater.worker.errors import UnusableHandler
+from pinlater.worker.other_names import argument_hint
 
 OCTETS = "application/octet-stream"
 
@@ -60,7 +61,8 @@ class Parameters(NamedTuple):
             try:
                 bound_arguments = self.signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{self.function}() {error}") from None  # Python's own text
+                hint = argument_hint(name for name in kwargs if name not in self.names)
+                raise TypeError(f"{self.function}() {error}{hint}") from None  # Python's own text
             if self.form in {_Form.OCTETS, _Form.WHOLE}:
                 bound_arguments.apply_defaults()  # the body is the value, and must be there
             bound = bound_arguments.arguments

@@ -10,6 +10,7 @@ from collections.abc import Callable
 class LoopWatchdog:
     """Schedules a callback on the loop, and the next one after it ran. `lock` guards what the caller decides by the answer.
 
+    Must be made on the loop's thread.
     A loop that is no longer blocked runs the callback before it handles anything that arrived meanwhile: the callback is queued already.
     """
 
@@ -18,6 +19,7 @@ class LoopWatchdog:
         self._lock = lock
         self._now = now
         self._waiting_since: float | None = None
+        self.thread_id = threading.get_ident()
 
     def blocked_s(self) -> float:
         """How long the callback has been waiting; 0 if it ran, and then schedules the next one."""

@@ -18,6 +18,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError
 from pinlater.client.values import ClaimedJob
 from pinlater.domain.descriptor import shard_of
+from pinlater.worker._leases.blocked_loop import BlockedLoopWarnings
 from pinlater.worker._leases.leases import Leases, QueueShard
 from pinlater.worker._leases.loop_watchdog import LoopWatchdog
 from pinlater.worker._leases.renewals import CLAIMS_PER_REQUEST_MAX, Renewals
@@ -40,6 +41,7 @@ class UnstartedJobs:
         self._leases = leases
         self._renewals = renewals
         self._watchdog = watchdog
+        self._blocked_loop = BlockedLoopWarnings(watchdog.thread_id)
         self._unread = unread
         self._unsent: deque[tuple[float, ClaimedJob]] = deque()  # until when (monotonic) to try
 
@@ -48,7 +50,9 @@ class UnstartedJobs:
         while True:
             await asyncio.sleep(CHECK_S)
             try:
-                if self._watchdog.blocked_s() >= _BLOCKED_S:
+                blocked_s = self._watchdog.blocked_s()
+                self._blocked_loop.looked(blocked_s)
+                if blocked_s >= _BLOCKED_S:
                     self._take()
                 await self._send(client)
             except Exception:  # noqa: BLE001 - logged as what it is: a fault of ours

@@ -20,7 +20,7 @@ from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
-from pinlater.server.sharding.peers import Address, Peer
+from pinlater.server.cluster.peers import Address, Peer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
 
@@ -70,9 +70,8 @@ class Forwarding:
         self._peers: Mapping[str, Peer] = {}
         self._keeping: dict[str, asyncio.Task[None]] = {}  # by address: makes the connection, and makes it anew
         self._connections: dict[str, PeerConnection] = {}
-        self._closing: set[PeerConnection] = (
-            set()
-        )  # to servers that are no peers any more, until their calls are answered
+        # To servers that are no peers any more, until their calls are answered or too late.
+        self._closing: set[PeerConnection] = set()
         self._lanes: dict[tuple[PeerConnection, str], ForwardLanes] = {}
         self._lost: deque[tuple[str, Lost]] = deque(maxlen=_LOST_MAX)  # connections, by address; oldest first
         self._closed = False

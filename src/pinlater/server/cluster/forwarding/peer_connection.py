@@ -242,6 +242,10 @@ class PeerConnection(asyncio.Protocol):
             if now_s - call.sent_s < self.limit_s:
                 break
             self._lose(call, OutcomeUnknown(f"The server that owns the queue did not answer within {self.limit_s:g} s"))
+        else:
+            if self._closing:  # no caller waits any more, and the next connection tells which claims came
+                self.abort()
+                return
         if self._asked_s is not None:
             if now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, cast
 
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.frames import Frames
 from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, CallKind, PartAnswer
@@ -272,25 +272,34 @@ class _Incoming(asyncio.Protocol):
     def _flush(self) -> None:
         """Writes answers for as long as the other server takes them. Those of a connection that is over are given back."""
         if self._transport is None or self._transport.is_closing():
-            self._give_back()
+            self._give_back_all()
             return
         while self._out and self._may_write:
             parts: list[PartAnswer] = []
             size_bytes = 0
             while self._out and size_bytes < _FRAME_BYTES:
                 answered = self._out.popleft()
-                parts.append(answered.as_message())
-                self._note_unconfirmed(answered)
+                parts.append(self._message_of(answered))
                 size_bytes += len(bytes(parts[-1].answers))
             self._write(messages.frame(parts))
 
-    def _note_unconfirmed(self, answered: _Answered) -> None:
+    def _message_of(self, answered: _Answered) -> PartAnswer:
         self._answers += 1
+        try:
+            message = answered.as_message()
+        except Exception:  # a bug: it must not keep back the other answers
+            logger.exception("the answer to a forwarded call can't be encoded")
+            self._give_back([answered])
+            return messages.failed(answered.number, OutcomeUnknown("The server that owns the queue failed to answer"))
         if answered.kind is CallKind.CLAIM and answered.done.exception() is None:
             self._unconfirmed.add(AnsweredClaims(self._answers, answered.shard, answered.items, answered.done.result()))
+        return message
 
-    def _give_back(self) -> None:
+    def _give_back_all(self) -> None:
         out, self._out = self._out, deque()
+        self._give_back(out)
+
+    def _give_back(self, out: Collection[_Answered]) -> None:
         self._taken.count_lost(sum([len(answered.items) for answered in out]))
         for answered in out:
             if answered.done.exception() is None:
@@ -385,7 +394,7 @@ class _Incoming(asyncio.Protocol):
         for timer in (self._deadline, self._watch):
             if timer is not None:
                 timer.cancel()
-        self._give_back()
+        self._give_back_all()
         if self._hello is not None and self.proven:
             self._listener.lost.keep(self._hello.nonce, self._unconfirmed)
 

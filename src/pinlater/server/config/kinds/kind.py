@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.settings import Settings
-    from pinlater.server.config.shard_place import ShardPlace
     from pinlater.server.storage.interface import Shard, SharedShard
     from pinlater.server.storage.offline import Look, Migrated
 
@@ -59,10 +59,10 @@ class ShardEntries(Protocol):
     def parse(self, content: bytes) -> Sequence[Any]:
         """The entries. Raises ValueError that names the entry."""
 
-    def of_url(self, url: Any, from_file: str | None) -> ShardPlace:
+    def of_url(self, url: Any, from_file: str | None) -> ConfiguredShard:
         """The one shard of a URL."""
 
-    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterable[ShardPlace]:
+    def of_entries(self, entries: Sequence[Any], from_file: str | None) -> Iterable[ConfiguredShard]:
         """The shards of a file's entries."""
 
 
@@ -111,20 +111,20 @@ class ShardedKind(Protocol):
     def has_password(self, path: Path, settings: Settings) -> bool:
         """Whether the shard file holds one. Raises FileBroken."""
 
-    def wants_tls(self, place: ShardPlace, settings: Settings) -> bool:
+    def wants_tls(self, place: ConfiguredShard, settings: Settings) -> bool:
         """Whether connections to the shard are encrypted."""
 
     def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
         """What is wrong with its settings beyond a single value: the key, and the problem."""
 
-    def make(self, place: ShardPlace, settings: Settings) -> SharedShard:
+    def make(self, place: ConfiguredShard, settings: Settings) -> SharedShard:
         """The shard, not opened yet. Imports the driver."""
 
-    async def look_at(self, place: ShardPlace, settings: Settings, now_ms: int) -> Look:
+    async def look_at(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> Look:
         """Schema, servers, counts and keys, without serving the shard. Raises `Unavailable`."""
 
-    async def forget_timed_keys(self, place: ShardPlace, settings: Settings, now_ms: int) -> int:
+    async def forget_timed_keys(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> int:
         """Deletes the unique keys that only time would free; how many there were. Raises `Unavailable`."""
 
-    async def migrate(self, place: ShardPlace, settings: Settings) -> Migrated:
+    async def migrate(self, place: ConfiguredShard, settings: Settings) -> Migrated:
         """Takes the shard to this program's schema. Raises `Unavailable`."""

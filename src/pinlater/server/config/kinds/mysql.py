@@ -12,8 +12,8 @@ from pinlater.server.config.mysql_url import MysqlUrl, parse_mysql_url
 from pinlater.server.storage.mysql.tls import wants_tls
 
 if TYPE_CHECKING:
+    from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.settings import Settings
-    from pinlater.server.config.shard_place import ShardPlace
     from pinlater.server.storage.interface import SharedShard
     from pinlater.server.storage.offline import Look, Migrated
 
@@ -41,28 +41,28 @@ class _Mysql:
         """Always counts as one that does, as the original's has a password in each entry."""
         return True
 
-    def wants_tls(self, place: ShardPlace, settings: Settings) -> bool:
+    def wants_tls(self, place: ConfiguredShard, settings: Settings) -> bool:
         return wants_tls(place.endpoint, settings.mysql)
 
     def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
         return iter(())
 
-    def make(self, place: ShardPlace, settings: Settings) -> SharedShard:
+    def make(self, place: ConfiguredShard, settings: Settings) -> SharedShard:
         from pinlater.server.storage.mysql.shard import MysqlShard
 
         return MysqlShard(place.endpoint, settings.mysql, place.name)
 
-    async def look_at(self, place: ShardPlace, settings: Settings, now_ms: int) -> Look:
+    async def look_at(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> Look:
         from pinlater.server.storage.mysql.offline import look_at_shard
 
         return await look_at_shard(place.endpoint, settings.mysql, now_ms)
 
-    async def forget_timed_keys(self, place: ShardPlace, settings: Settings, now_ms: int) -> int:
+    async def forget_timed_keys(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> int:
         from pinlater.server.storage.mysql.offline import forget_timed_keys
 
         return await forget_timed_keys(place.endpoint, settings.mysql, now_ms)
 
-    async def migrate(self, place: ShardPlace, settings: Settings) -> Migrated:
+    async def migrate(self, place: ConfiguredShard, settings: Settings) -> Migrated:
         from pinlater.server.storage.mysql.offline import migrate_shard
 
         return await migrate_shard(place.endpoint, settings.mysql)

@@ -13,8 +13,8 @@ from pinlater.server.config.redis_url import RedisUrl, parse_redis_url
 from pinlater.server.storage.redis.tls import wants_tls
 
 if TYPE_CHECKING:
+    from pinlater.server.config.configured_shard import ConfiguredShard
     from pinlater.server.config.settings import Settings
-    from pinlater.server.config.shard_place import ShardPlace
     from pinlater.server.storage.interface import SharedShard
     from pinlater.server.storage.offline import Look, Migrated
 
@@ -41,7 +41,7 @@ class _Redis:
     def has_password(self, path: Path, settings: Settings) -> bool:
         return any(entry.password is not None for entry in parse(read_bytes(path), settings.redis))
 
-    def wants_tls(self, place: ShardPlace, settings: Settings) -> bool:
+    def wants_tls(self, place: ConfiguredShard, settings: Settings) -> bool:
         return wants_tls(place.endpoint, settings.redis)
 
     def problems(self, settings: Settings) -> Iterator[tuple[str, str]]:
@@ -57,22 +57,22 @@ class _Redis:
                 f"{settings.store} names a master, and neither it nor redis.sentinels name Sentinels to ask for it",
             )
 
-    def make(self, place: ShardPlace, settings: Settings) -> SharedShard:
+    def make(self, place: ConfiguredShard, settings: Settings) -> SharedShard:
         from pinlater.server.storage.redis.shard import RedisShard
 
         return RedisShard(place.endpoint, settings.redis, place.name)
 
-    async def look_at(self, place: ShardPlace, settings: Settings, now_ms: int) -> Look:
+    async def look_at(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> Look:
         from pinlater.server.storage.redis.offline import look_at_shard
 
         return await look_at_shard(place.endpoint, settings.redis, place.name, now_ms)
 
-    async def forget_timed_keys(self, place: ShardPlace, settings: Settings, now_ms: int) -> int:
+    async def forget_timed_keys(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> int:
         from pinlater.server.storage.redis.offline import forget_timed_keys
 
         return await forget_timed_keys(place.endpoint, settings.redis, place.name)
 
-    async def migrate(self, place: ShardPlace, settings: Settings) -> Migrated:
+    async def migrate(self, place: ConfiguredShard, settings: Settings) -> Migrated:
         from pinlater.server.storage.redis.offline import migrate_shard
 
         return await migrate_shard(place.endpoint, settings.redis, place.name)

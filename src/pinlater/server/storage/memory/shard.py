@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
+from pinlater.domain.ids import made_at_ms
 from pinlater.domain.job import HandedOutJob, JobState, StoredJob, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.claim_bytes import BytesTogether
-from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, looking, sweeping
+from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, reading, sweeping
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import (
@@ -184,6 +185,11 @@ class MemoryShard:
             if queue.unique_keys
         ]
 
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+        held = self._queues[queue].unique_keys if queue in self._queues else {}
+        keys = [key for key, hold in held.items() if made_at_ms(hold.job_id) <= made_by_ms]
+        return keys if len(keys) <= limit else None
+
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         ends = [
             hold.until_ms
@@ -235,7 +241,7 @@ class MemoryShard:
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return sum(bulk.delete(queue, [key], state) for key in keys if (queue := self._queues.get(key.queue)))
 
-    # --- looking --------------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int
@@ -248,7 +254,7 @@ class MemoryShard:
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         queue = self._queues.get(page.queue)
-        return looking.scan(queue, page) if queue else QueueNotFound.of(page.queue)
+        return reading.scan(queue, page) if queue else QueueNotFound.of(page.queue)
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         names = self._queues if queues is None else set(queues) & set(self._queues)

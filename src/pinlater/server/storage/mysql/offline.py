@@ -18,7 +18,7 @@ from pinlater.server.storage.mysql.server_requirements import check_server
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.offline import Look
-from pinlater.server.storage.relational.looking import timed_keys
+from pinlater.server.storage.relational.reading import timed_keys
 
 _ALTER_MS = 600_000
 _KEYS_A_PIECE = 10_000

@@ -8,14 +8,14 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
-from pinlater.server.storage.looking import LookupRow, job_of
+from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
 from pinlater.server.storage.options import has_expired, options_of
-from pinlater.server.storage.relational.looking import page_order, queue_id_of
+from pinlater.server.storage.relational.reading import page_order, queue_id_of
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.values import JobKey, Page, PageRow
 

@@ -40,7 +40,7 @@ from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
 from pinlater.server.storage.relational import in_hand, sweeping
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.looking import Reader
+from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import Snapshots
@@ -305,7 +305,7 @@ class MysqlShard(RelationalShard):
     ) -> Sequence[Acked | PinLaterError]:
         return await self._opened.other.carry_out(lambda t: finishing.checkpoint(t, checkpoints, now_ms))
 
-    # --- looking ------------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
+from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts
-from pinlater.server.storage.looking import LookupRow, job_of
+from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis import queues as queue_rows
@@ -281,6 +282,12 @@ async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
     async for rows in walking.walk(readers, "list_unique_queues", list(names)):
         held += [UniqueHeld(names[rows[at]].decode(), id_of(rows[at + 1])) for at in range(0, len(rows), 2)]
     return sorted(held)
+
+
+async def list_unique_keys(readers: Readers, queue: str, made_by_ms: int, limit: int) -> list[str] | None:
+    """Of jobs that were made by that time; None if there are more than `limit`, or too many to look at."""
+    too_many, keys = await readers.run("list_unique_keys", queue, packed_id(first_id_at(made_by_ms + 1)), limit)
+    return None if too_many else [key.decode() for key in keys]
 
 
 async def timed_keys(readers: Readers, now_ms: int) -> TimedKeys:

@@ -313,6 +313,9 @@ class RedisShard:
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await reading.list_unique_queues(self._opened.readers)
 
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+        return await reading.list_unique_keys(self._opened.readers, queue, made_by_ms, limit)
+
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await reading.timed_keys(self._opened.readers, now_ms)
 
@@ -376,7 +379,7 @@ class RedisShard:
             self._opened.other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
         )
 
-    # --- looking ------------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, TypeVarTuple
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue
-from pinlater.server.storage.relational import bulk, in_hand, looking
+from pinlater.server.storage.relational import bulk, in_hand, reading
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.looking import Reader
+from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.shard_map import note_map
 from pinlater.server.storage.values import (
     Acked,
@@ -59,16 +59,19 @@ class RelationalShard(ABC):
     async def find_requests(
         self, requests: Sequence[RequestRef], now_ms: int
     ) -> Sequence[Inserted | PinLaterError | None]:
-        return await self._look_up(looking.find_requests, requests, now_ms)
+        return await self._look_up(reading.find_requests, requests, now_ms)
 
     async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        return await self._look_up(looking.find_unique, keys, now_ms)
+        return await self._look_up(reading.find_unique, keys, now_ms)
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
-        return await self._walk(looking.list_unique_queues)
+        return await self._walk(reading.list_unique_queues)
+
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+        return await self._walk(reading.list_unique_keys, queue, made_by_ms, limit)
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
-        return await self._walk(looking.timed_keys, now_ms)
+        return await self._walk(reading.timed_keys, now_ms)
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         return await self._change(note_map, shard_map, now_ms)

@@ -11,9 +11,9 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
-from pinlater.server.storage.looking import LookupRow, job_of
+from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
-from pinlater.server.storage.relational.looking import page_order, queue_id_of
+from pinlater.server.storage.relational.reading import page_order, queue_id_of
 from pinlater.server.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.values import JobKey, Page, PageRow, Purge

@@ -15,7 +15,7 @@ from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.relational.dialect import Dialect
-from pinlater.server.storage.relational.looking import Reader
+from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.relational.sweeping import time_out_claims
 from pinlater.server.storage.sqlite import (
@@ -243,7 +243,7 @@ class SqliteShard(RelationalShard):
             if not deleted or done >= order.limit or len(found) < wanted.limit:
                 return done
 
-    # --- looking ------------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------------
 
     async def peek_jobs(
         self, queue: str, limit: int, now_ms: int, max_bytes: int

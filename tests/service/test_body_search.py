@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from pinlater.domain.errors import InvalidArgument, TooManyWaiting
 from pinlater.domain.job import JobState
-from pinlater.server.operations import search_process
-from pinlater.server.operations import searches as searches_module
-from pinlater.server.operations.searches import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
+from pinlater.server.operations import body_search as searches_module
+from pinlater.server.operations import body_search_process
+from pinlater.server.operations.body_search import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.service.conftest import World
@@ -163,7 +163,7 @@ def test_a_process_that_may_not_lower_its_priority_searches_all_the_same(monkeyp
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "nice", refused)
-    search_process.run_behind_the_server()
+    body_search_process.run_behind_the_server()
 
 
 async def test_where_no_process_can_be_started_searches_are_refused_and_all_else_goes_on(
@@ -172,22 +172,22 @@ async def test_where_no_process_can_be_started_searches_are_refused_and_all_else
     monkeypatch.setattr(searches_module, "_command", lambda: ["/nowhere/python"])
     await world.enqueue(b"x")
     with pytest.raises(SearchUnavailable, match="could not be started"):
-        await world.service.inspecting.count(PENDING._replace(body_regex="x"))
-    assert await world.service.inspecting.count(PENDING) == 1
+        await world.service.job_queries.count(PENDING._replace(body_regex="x"))
+    assert await world.service.job_queries.count(PENDING) == 1
     assert len((await world.dequeue(1)).jobs) == 1
 
 
 async def test_a_search_over_its_steps_is_refused_before_it_starts(world: World) -> None:
     await world.enqueue(b"ab" * 400, b"ab" * 400)
     budget = ServiceSettings(regex_steps_max=1_000_000)
-    inspect = world.service.inspecting.scan.__self__  # type: ignore[attr-defined]
+    inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
     inspect._settings = budget
     costly = PENDING._replace(body_regex="a.{900}c")
-    for refused in (world.service.inspecting.count(costly), world.service.inspecting.scan(ScanCommand(costly))):
+    for refused in (world.service.job_queries.count(costly), world.service.job_queries.scan(ScanCommand(costly))):
         with pytest.raises(InvalidArgument, match=r"program of \d+ instructions.*regex_steps_max") as error:
             await refused
         assert error.value.detail == "REGEX_TOO_COSTLY"
-    assert await world.service.inspecting.count(PENDING._replace(body_regex="ab")) == 2
+    assert await world.service.job_queries.count(PENDING._replace(body_regex="ab")) == 2
 
 
 async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(world: World) -> None:
@@ -196,11 +196,13 @@ async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(w
     for body in (b"e", b"a" * 900, b"c", b"b", b"a"):
         await world.enqueue(body)
         world.clock.advance(ms=10)
-    inspect = world.service.inspecting.scan.__self__  # type: ignore[attr-defined]
+    inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
     inspect._settings = ServiceSettings(regex_steps_max=1_000)
     every = PENDING._replace(body_regex="[abce]+")
-    page = await world.service.inspecting.scan(ScanCommand(every, bodies=True, paged=True))
+    page = await world.service.job_queries.scan(ScanCommand(every, bodies=True, paged=True))
     assert [job.body for _, job in page.jobs] == [b"a", b"b", b"c"]
     assert page.incomplete
     with pytest.raises(InvalidArgument, match="regex_steps_max"):
-        await world.service.inspecting.scan(ScanCommand(every, continuation=page.continuation, bodies=True, paged=True))
+        await world.service.job_queries.scan(
+            ScanCommand(every, continuation=page.continuation, bodies=True, paged=True)
+        )

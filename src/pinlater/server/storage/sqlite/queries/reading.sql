@@ -75,3 +75,7 @@ SELECT
 -- Queues with unique keys, each with the lowest id of a job that holds one.
 SELECT queues.name, MIN(unique_keys.id) FROM unique_keys JOIN queues USING (queue_id)
 GROUP BY unique_keys.queue_id;
+
+-- name: list_unique_keys(queue_id, below_id, limit)
+-- Unique keys of a queue that jobs of lower ids than :below_id hold.
+SELECT key FROM unique_keys WHERE queue_id = :queue_id AND id < :below_id LIMIT :limit;

@@ -24,21 +24,21 @@ PENDING = JobFilter("q", JobState.PENDING)
 async def _bodies(world: World, **more: object) -> list[bytes | None]:
     waiting = JobFilter("q", JobState.PENDING, body_regex=more.pop("body_regex", None))  # type: ignore[arg-type]
     command = ScanCommand(waiting, bodies=True, **more)  # type: ignore[arg-type]
-    return [job.body for _, job in (await world.service.inspecting.scan(command)).jobs]
+    return [job.body for _, job in (await world.service.job_queries.scan(command)).jobs]
 
 
 async def test_a_regex_searches_in_utf8_and_case_matters(world: World) -> None:
     await world.enqueue("schön".encode(), b"SCHOEN", b"\xff\xfe", b"x schoen y")
     assert await _bodies(world, body_regex="sch.n") == ["schön".encode()]
-    assert await world.service.inspecting.count(PENDING._replace(body_regex="^scho")) == 0
-    assert await world.service.inspecting.count(PENDING._replace(body_regex="scho")) == 1
+    assert await world.service.job_queries.count(PENDING._replace(body_regex="^scho")) == 0
+    assert await world.service.job_queries.count(PENDING._replace(body_regex="scho")) == 1
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", "a{5000}", "x" * 1001, r"\1"])
 async def test_an_invalid_regex_gets_a_clear_error(world: World, pattern: str) -> None:
     await world.enqueue(b"x")
     with pytest.raises(InvalidArgument, match="regex"):
-        await world.service.inspecting.count(PENDING._replace(body_regex=pattern))
+        await world.service.job_queries.count(PENDING._replace(body_regex=pattern))
 
 
 async def test_a_scan_is_newest_first_over_all_priorities(world: World) -> None:
@@ -54,7 +54,7 @@ async def test_a_paged_scan_sees_each_job_once(world: World) -> None:
     seen: list[bytes] = []
     continuation = "0"
     while continuation != "-1":
-        page = await world.service.inspecting.scan(ScanCommand(PENDING, 7, continuation, paged=True, bodies=True))
+        page = await world.service.job_queries.scan(ScanCommand(PENDING, 7, continuation, paged=True, bodies=True))
         seen += [job.body or b"" for _, job in page.jobs]
         continuation = page.continuation
     assert sorted(seen) == sorted(b"%d" % i for i in range(25))
@@ -63,14 +63,14 @@ async def test_a_paged_scan_sees_each_job_once(world: World) -> None:
 @pytest.mark.parametrize(("continuation", "paged"), [("1", False), ("-1", False), ("5.5", False), ("x", True)])
 async def test_a_continuation_that_is_not_ours_is_refused(world: World, continuation: str, paged: bool) -> None:
     with pytest.raises(ContinuationInvalid):
-        await world.service.inspecting.scan(ScanCommand(PENDING, continuation=continuation, paged=paged))
+        await world.service.job_queries.scan(ScanCommand(PENDING, continuation=continuation, paged=paged))
 
 
 async def test_future_jobs_count_only_with_the_flag_and_only_they_then(world: World) -> None:
     await world.enqueue(b"now")
     await world.enqueue(b"later", b"later", run_after_ms=world.clock.now_ms() + 60_000)
-    assert await world.service.inspecting.count(PENDING) == 1
-    assert await world.service.inspecting.count(PENDING._replace(future=True)) == 2
+    assert await world.service.job_queries.count(PENDING) == 1
+    assert await world.service.job_queries.count(PENDING._replace(future=True)) == 2
 
 
 async def test_a_limit_of_nothing_does_nothing(world: World) -> None:
@@ -79,7 +79,7 @@ async def test_a_limit_of_nothing_does_nothing(world: World) -> None:
     assert await world.service.bulk.delete_jobs(PENDING, 0) == 0
     assert await world.service.bulk.delete_jobs(PENDING._replace(body_regex="x"), 0) == 0
     assert await world.service.bulk.retry_failed("q", 1, 1, None, 0) == 0
-    assert await world.service.inspecting.count(PENDING) == 2
+    assert await world.service.job_queries.count(PENDING) == 2
 
 
 async def test_deleting_by_regex_takes_only_what_matches(world: World) -> None:
@@ -93,7 +93,7 @@ async def test_failed_jobs_can_be_retried(world: World) -> None:
     descriptors = await world.enqueue(b"x", b"y", attempts_allowed=1)
     await world.dequeue()
     await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in descriptors]))
-    assert await world.service.inspecting.count(JobFilter("q", JobState.FAILED)) == 2
+    assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == 2
     assert await world.service.bulk.retry_failed("q", 1, 2, None, 1000) == 2
     assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
 
@@ -110,8 +110,8 @@ async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(w
 
     assert await world.service.bulk.retry_failed("q", 1, 1, None, 1_250, skip_cancelled=True) == 1_250
     assert await world.service.bulk.retry_failed("q", 1, 1, None, 1_250, skip_cancelled=True) == 50
-    assert await world.service.inspecting.count(PENDING) == len(failed)
-    assert await world.service.inspecting.count(JobFilter("q", JobState.FAILED)) == len(cancelled)
+    assert await world.service.job_queries.count(PENDING) == len(failed)
+    assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == len(cancelled)
 
 
 async def test_bad_numbers_are_refused(world: World) -> None:
@@ -120,9 +120,9 @@ async def test_bad_numbers_are_refused(world: World) -> None:
     with pytest.raises(InvalidArgument):
         await world.service.bulk.retry_failed("q", 1, 0, None, 10)
     with pytest.raises(PriorityNotSupported):
-        await world.service.inspecting.count(PENDING._replace(priority=9))
+        await world.service.job_queries.count(PENDING._replace(priority=9))
     with pytest.raises(InvalidArgument):
-        await world.service.inspecting.scan(ScanCommand(PENDING, -5))
+        await world.service.job_queries.scan(ScanCommand(PENDING, -5))
 
 
 async def test_deleting_a_queue_needs_the_password(world: World) -> None:
@@ -165,9 +165,9 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
 
     monkeypatch.setattr(shard.store, "lookup_jobs", counted)
     with pytest.raises(InvalidArgument, match="more than a frame"):
-        await world.service.inspecting.lookup(descriptors, bodies=True)
+        await world.service.job_queries.lookup(descriptors, bodies=True)
     assert sum(read) < 3_000
-    found = await world.service.inspecting.lookup(descriptors[:70], bodies=True)
+    found = await world.service.job_queries.lookup(descriptors[:70], bodies=True)
     assert [descriptor for descriptor, _ in found] == descriptors[:70]
 
 
@@ -191,7 +191,7 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
 
     counting = asyncio.create_task(count_turns())
     for call in (
-        world.service.inspecting.lookup(names, bodies=False),
+        world.service.job_queries.lookup(names, bodies=False),
         world.service.claimed_jobs.checkpoint(CALLER, "q", items),
         world.service.claimed_jobs.cancel(CALLER, "q", names[1:]),
         world.service.bulk.delete_jobs_by_descriptor("q", names[1:]),

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import JobState
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.values import (
@@ -65,7 +66,21 @@ async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[An
 
 async def list_unique_queues(reader: Reader) -> list[UniqueHeld]:
     rows = await reader.select("list_unique_queues")
-    return sorted(UniqueHeld(name if isinstance(name, str) else name.decode(), oldest) for name, oldest in rows)
+    return sorted(UniqueHeld(_text(name), oldest) for name, oldest in rows)
+
+
+async def list_unique_keys(reader: Reader, queue: str, made_by_ms: int, limit: int) -> list[str] | None:
+    """Of jobs that were made by that time; None if there are more than `limit`."""
+    queue_id = await queue_id_of(reader, queue)
+    if queue_id is None:
+        return []
+    below_id = first_id_at(made_by_ms + 1)
+    rows = await reader.select("list_unique_keys", queue_id=queue_id, below_id=below_id, limit=limit + 1)
+    return [_text(key) for (key,) in rows] if len(rows) <= limit else None
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode()
 
 
 async def timed_keys(reader: Reader, now_ms: int) -> TimedKeys:

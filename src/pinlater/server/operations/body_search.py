@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError, TooManyWaiting
-from pinlater.server.operations.search_process import ANSWER, FOUND, LENGTH, order_frame
+from pinlater.server.operations.body_search_process import ANSWER, FOUND, LENGTH, order_frame
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _IDLE_S = 60.0
 _ALARM_LATER_S = 1.0
 _END_S = 2.0
 _THREADS = 2
-_MODULE = "pinlater.server.operations.search_process"
+_MODULE = "pinlater.server.operations.body_search_process"
 
 
 class SearchOutOfTime(Exception):

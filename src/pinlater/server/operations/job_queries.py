@@ -16,6 +16,8 @@ from pinlater.server.operations.addressing import (
     on_reachable,
     one_after_another,
 )
+from pinlater.server.operations.body_search import SearchProcesses
+from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import (
     END,
     PAGE_ROWS,
@@ -27,9 +29,7 @@ from pinlater.server.operations.merged_rows import (
 )
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
-from pinlater.server.operations.searches import SearchProcesses
 from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings, answer_bytes_max
-from pinlater.server.operations.turns import in_turns
 from pinlater.server.operations.values import JobFilter, ScanCommand, ScanResult
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import JobKey, raise_error
@@ -38,8 +38,8 @@ from pinlater.server.telemetry.metrics import Metrics
 _BODIES_A_LOOKUP = 64
 
 
-class Inspect:
-    """The looking operations."""
+class JobQueries:
+    """Lookups, scans and counts."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class ShardPlace(NamedTuple):
+class ConfiguredShard(NamedTuple):
     """One shard: its name, the entry of the shard file it comes from (empty for a URL's), and where it is."""
 
     name: str

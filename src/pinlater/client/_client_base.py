@@ -81,6 +81,9 @@ class Face:
     def _prepare(self) -> None:
         """What the face needs beside its options."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(map(str, self.servers))}>"
+
     @property
     def servers(self) -> tuple[ServerAddress, ...]:
         """The servers that it may talk to as of now."""
@@ -124,7 +127,7 @@ class _OpenClient:
         self.loop: asyncio.AbstractEventLoop | None = None
 
 
-class AsyncFace(Face):
+class AsyncClientBase(Face):
     """Carries out calls on the event loop that it was opened on."""
 
     def _prepare(self) -> None:
@@ -183,7 +186,7 @@ class AsyncFace(Face):
     def twin(self) -> Self:
         """Another client with the same options, not open yet: for another thread's event loop."""
         twin = copy(self)
-        AsyncFace._prepare(twin)
+        AsyncClientBase._prepare(twin)
         return twin
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
@@ -193,7 +196,7 @@ class AsyncFace(Face):
         return asyncio.run_coroutine_threadsafe(self._run(call), self._opened.loop)
 
 
-class SyncFace(Face):
+class SyncClientBase(Face):
     """Carries out calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
 
     def _prepare(self) -> None:

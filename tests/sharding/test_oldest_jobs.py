@@ -70,22 +70,22 @@ async def test_older_and_more_urgent_jobs_of_other_shards_go_first(
     shards: Shards, own: dict[str, int] | None, other: dict[str, int], first: str
 ) -> None:
     """None: the last claim there found no job."""
-    shards.heads.note("q", "own", [] if own is None else [job(shards, **own)])
-    shards.heads.note("q", "2", [job(shards, **other)])
+    shards.oldest_jobs.note("q", "own", [] if own is None else [job(shards, **own)])
+    shards.oldest_jobs.note("q", "2", [job(shards, **other)])
     found = await begins(shards)
     assert found[first] > 340
 
 
 async def test_an_own_shard_that_was_empty_is_asked_again(shards: Shards) -> None:
-    shards.heads.note("q", "own", [])
-    shards.heads.note("q", "2", [job(shards)])
+    shards.oldest_jobs.note("q", "own", [])
+    shards.oldest_jobs.note("q", "2", [job(shards)])
     shards.clock.advance(ms=50)  # type: ignore[attr-defined]
     assert (await begins(shards))["own"] > 340
 
 
 async def test_a_dequeue_does_not_begin_with_an_unreachable_shard_even_if_its_jobs_are_older(shards: Shards) -> None:
-    shards.heads.note("q", "own", [job(shards)])
-    shards.heads.note("q", "2", [job(shards, due_for_ms=60_000)])
+    shards.oldest_jobs.note("q", "own", [job(shards)])
+    shards.oldest_jobs.note("q", "2", [job(shards, due_for_ms=60_000)])
     lost = shards.get("2")
     assert lost is not None
     lost.put_out_of_use("gone")

@@ -20,7 +20,7 @@ _LONGER_MS = 500
 _EMPTY = 1 << 62  # in the place of a priority
 
 
-class Heads:
+class OldestJobs:
     """By queue and shard: priority and due time of the last job that a claim gave; the next one there is at least as late."""
 
     def __init__(self, clock: Clock) -> None:
@@ -29,23 +29,23 @@ class Heads:
 
     def note(self, queue: str, shard: str, jobs: Sequence[HandedOutJob]) -> None:
         """A claim gave these jobs."""
-        heads = self._by_queue.get(queue)
-        if heads is None:
+        oldest = self._by_queue.get(queue)
+        if oldest is None:
             if len(self._by_queue) >= _QUEUES_MAX:
                 self._by_queue.clear()
-            heads = self._by_queue[queue] = {}
-        heads[shard] = (jobs[-1].priority, jobs[-1].run_after_ms) if jobs else (_EMPTY, self._clock.now_ms())
+            oldest = self._by_queue[queue] = {}
+        oldest[shard] = (jobs[-1].priority, jobs[-1].run_after_ms) if jobs else (_EMPTY, self._clock.now_ms())
 
     def before(self, queue: str, own: Collection[str], others: Collection[str]) -> str | None:
         """The shard of `others` to begin on instead of one of `own`; None if there is no reason to."""
-        heads = self._by_queue.get(queue)
-        if heads is None:
+        oldest = self._by_queue.get(queue)
+        if oldest is None:
             return None
         now_ms = self._clock.now_ms()
-        elsewhere = [(head, shard) for shard, head in heads.items() if shard in others and head[0] != _EMPTY]
+        elsewhere = [(head, shard) for shard, head in oldest.items() if shard in others and head[0] != _EMPTY]
         if not elsewhere:
             return None
-        mine = [heads.get(shard) for shard in own]
+        mine = [oldest.get(shard) for shard in own]
         if any(head is None or (head[0] == _EMPTY and head[1] + _EMPTY_FOR_MS <= now_ms) for head in mine):
             return None
         (priority, due_ms), shard = min(elsewhere)

@@ -1,0 +1,182 @@
+"""Attempts that learn from their own calls that their claim has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pinlater.client import AsyncClient, ClaimedJob, JobState
+from pinlater.client.values import AckResult, Checkpoint, Outcome
+from pinlater.worker import ClaimLost, Ending, JobContext, Middleware, Worker, constant, current_job
+from pinlater.worker._attempts.endings import Kind, ending_of
+from pinlater.worker.context import ServerCalls
+from tests.worker import process_tasks
+from tests.worker.attempts.test_attempts import FAST, ended, running_processes
+from tests.worker.conftest import eventually
+from tests.worker.test_worker import running, state_of
+
+CANCELLED = "the job has ended, for example because it was cancelled"
+
+
+class ImportStopped(Exception): ...
+
+
+def raise_it(progress: Callable[[], object]) -> None:
+    progress()
+
+
+def return_early(progress: Callable[[], object]) -> None:
+    try:
+        progress()
+    except ClaimLost:
+        return
+
+
+def raise_from_it(progress: Callable[[], object]) -> None:
+    try:
+        progress()
+    except ClaimLost as error:
+        raise ImportStopped("the import was stopped") from error
+
+
+def fail_to_clean_up(progress: Callable[[], object]) -> None:
+    try:
+        progress()
+    finally:
+        raise ImportStopped("no such file")
+
+
+@pytest.mark.parametrize(
+    ("how", "own_error"),
+    [
+        (raise_it, ""),
+        (return_early, ""),
+        (raise_from_it, "ImportStopped: the import was stopped"),
+        (fail_to_clean_up, "ImportStopped: no such file"),
+    ],
+)
+@pytest.mark.parametrize("in_thread", [True, False], ids=["thread", "loop"])
+async def test_a_task_that_learns_of_its_lost_claim_has_not_failed(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture, how: Callable[..., None], own_error: str, in_thread: bool
+) -> None:
+    endings: list[tuple[str, Ending]] = []
+
+    class Noting(Middleware):
+        def after(self, job: JobContext, ending: Ending) -> None:
+            endings.append(("after", ending))
+
+        def on_failure(self, job: JobContext, ending: Ending, error: BaseException | None) -> None:
+            endings.append(("failure", ending))
+
+    worker, cancelled = Worker(client, settings=FAST, middleware=[Noting()]), threading.Event()
+
+    def in_a_thread() -> None:
+        assert cancelled.wait(20)
+        how(lambda: current_job().progress(0.5))
+
+    async def on_the_loop() -> None:
+        await eventually(cancelled.is_set)
+        lost: list[ClaimLost] = []
+        try:
+            await current_job().progress_async(0.5)
+        except ClaimLost as error:
+            lost.append(error)
+
+        def again() -> None:
+            raise lost[0]
+
+        how(again)
+
+    function: Callable[[], object] = in_a_thread if in_thread else on_the_loop
+    task = worker.task("q", name="load")(function)
+    placed = await task.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: state_of(client, placed.descriptor, JobState.IN_PROGRESS))
+        await client.cancel("q", [placed.descriptor])
+        cancelled.set()
+        await eventually(lambda: worker.counts.claimed == 1 and worker.counts.running == 0)
+    counts = worker.counts
+    assert (counts.lost, counts.failed, counts.succeeded, counts.acks_refused) == (1, 0, 0, 0)
+    assert counts.by_task["q", "load"].ended == {Kind.LOST: 1}
+    assert [(hook, ending.kind) for hook, ending in endings] == [("after", Kind.LOST)]
+    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.levelname == "WARNING"
+    before, _, after = record.getMessage().partition(CANCELLED)
+    assert before.startswith("load: claim lost after ")
+    assert after == (own_error and f"; its error does not count: {__name__}.{own_error}")
+    assert bool(record.exc_info) == bool(own_error)
+    assert (vars(record)["job"], vars(record)["task"]) == (placed.descriptor, "load")
+    info = (await client.lookup([placed.descriptor]))[placed.descriptor]
+    assert (info.state, info.custom_status, info.error_text) == (JobState.FAILED, "cancelled", "")
+
+
+async def test_a_process_that_learns_of_its_lost_claim_has_not_failed(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_processes(client) as worker:
+        placed = await process_tasks.report_until_lost.enqueue_async()
+        await eventually(lambda: state_of(client, placed.descriptor, JobState.IN_PROGRESS))
+        await client.cancel("p", [placed.descriptor])
+        info = await ended(client, placed.descriptor, JobState.FAILED)
+        await eventually(lambda: worker.counts.running == 0)
+    assert (info.custom_status, worker.counts.failed, worker.counts.lost) == ("cancelled", 0, 1)
+    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.getMessage().startswith("report_until_lost: claim lost after ")
+    assert record.getMessage().endswith(f": {CANCELLED}")
+
+
+def context_of(outcome: Outcome, holder: str = "") -> JobContext:
+    def answer(item: Checkpoint) -> AckResult:
+        return AckResult(item.descriptor, outcome, holder)
+
+    job = ClaimedJob("q:s1:p1:1", "q", b"", token="t")
+    return JobContext(job, "send", ServerCalls(lambda: 0, answer), lambda value, method: b"")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "holder", "why"),
+    [
+        (Outcome.ALREADY_FINAL, "", CANCELLED),
+        (Outcome.STALE_CLAIM, "other", "other holds the job now"),
+        (Outcome.STALE_CLAIM, "", "it timed out"),
+        (Outcome.NOT_FOUND, "", "the job does not exist"),
+    ],
+)
+def test_the_ending_says_why_the_claim_was_lost(outcome: Outcome, holder: str, why: str) -> None:
+    context = context_of(outcome, holder)
+    with pytest.raises(ClaimLost, match=f"^q:s1:p1:1: {why}$") as raised:
+        context.progress(0.5)
+    ending = ending_of(raised.value, context, constant(1))
+    assert ending == Ending(Kind.LOST, why_lost=why)
+    groups = ExceptionGroup("both", [raised.value])
+    assert ending_of(groups, context, constant(1)) == ending
+    assert ending_of(None, context, constant(1)) == ending
+    other = ending_of(ImportStopped("stop"), context, constant(1))
+    assert (other.kind, other.why_lost, other.delay_ms, other.error_text) == (Kind.LOST, why, 0, "stop")
+
+
+def test_a_lost_claim_of_another_job_is_a_failure() -> None:
+    """A task may hold a context that is not its own."""
+    other, own = context_of(Outcome.STALE_CLAIM), context_of(Outcome.APPLIED)
+    own.progress(0.1)
+    with pytest.raises(ClaimLost) as raised:
+        other.progress(0.5)
+    ending = ending_of(raised.value, own, constant(1))
+    assert (ending.kind, ending.delay_ms, ending.error_type) == (Kind.FAILED, 1_000, "pinlater.worker.errors.ClaimLost")
+
+
+async def test_a_task_that_raises_claim_lost_by_itself_fails(client: AsyncClient) -> None:
+    worker = Worker(client, settings=FAST)
+
+    @worker.task("q", attempts=1)
+    async def pretend() -> None:
+        raise ClaimLost("of something else")
+
+    await pretend.enqueue_async()
+    async with running(worker):
+        await asyncio.wait_for(eventually(lambda: worker.counts.failed == 1), 20)
+    assert worker.counts.lost == 0
