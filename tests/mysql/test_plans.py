@@ -20,6 +20,7 @@ from pinlater.server.storage.mysql.statements import (
     STATEMENTS,
     Sql,
     delete_rows,
+    in_ranges,
     json_ids,
     json_rows,
     keys_are,
@@ -130,10 +131,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "keys": keys_are("unique_key", keys),
         "keys count_as_due": json_rows(ready),
         "keys delete_ready": json_rows(ready),
-        "keys delete_remembered": json_rows(ready),
-        "which lock_remembered": Sql(
-            b" OR ".join([b"(queue_id=%d AND priority=%d AND run_after_ms=%d AND id=%d)" % key for key in ready])
-        ),
+        "which delete_remembered": in_ranges(ready),
         "keys select_counted_future": json_rows(ready),
         "keys delete_future": json_rows([(n, BASE + n) for n in range(len(ids))]),
         "keys delete_expiries": json_rows([(n, BASE + n) for n in range(len(ids))]),

@@ -14,8 +14,8 @@ from pinlater.server.storage.mysql.ready_jobs import (
     JOB_BYTES,
     ROWS_MIN,
     TRUSTED_S,
+    Content,
     ReadyBytes,
-    ReadyJob,
     ReadyJobs,
 )
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
@@ -216,8 +216,13 @@ async def test_each_job_is_handed_out_once_whatever_two_servers_do(rig: Rig, see
 # --- by itself ------------------------------------------------------------------------------------------------------------------
 
 
-def job(job_id: int, *, priority: int = 1, run_after_ms: int = 0, body: bytes = b"x") -> ReadyJob:
-    return ReadyJob(priority, run_after_ms, job_id, len(body), 3, 0, body)
+def put(ready: ReadyJobs, *ids: int, priority: int = 1, run_after_ms: int = 0, body: bytes = b"x") -> None:
+    for job_id in ids:
+        ready.add((priority, run_after_ms, job_id, 0, len(body)), Content(3, 0, body))
+
+
+def taken(ready: ReadyJobs, count: int = 99) -> list[int]:
+    return [job_id for _, _, job_id, _, _ in ready.take(count).rows]
 
 
 def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
@@ -228,10 +233,11 @@ def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
 def test_jobs_come_in_the_order_of_claims() -> None:
     ready = ReadyJobs(ReadyBytes())
     complete(ready)
-    for one in (job(3, priority=2), job(2, run_after_ms=5), job(1, run_after_ms=5), job(4)):
-        ready.add(one)
-    assert [one.id for one in ready.take(3)] == [4, 1, 2]
-    assert [one.id for one in ready.take(3)] == [3]
+    put(ready, 3, priority=2)
+    put(ready, 2, 1, run_after_ms=5)
+    put(ready, 4)
+    assert taken(ready, 3) == [4, 1, 2]
+    assert taken(ready, 3) == [3]
 
 
 def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewhere_is_due() -> None:
@@ -248,29 +254,28 @@ def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewher
 def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
     ready = ReadyJobs(ReadyBytes())
     ready.search_begins(now_ms=0)
-    ready.add(job(1))
-    ready.add(job(2))
+    put(ready, 1)
+    put(ready, 2)
     ready.waits_elsewhere(50)
     ready.search_found_all([1], None, 0.0)
-    assert [one.id for one in ready.take(9)] == [2]
+    assert taken(ready) == [2]
     assert ready.elsewhere_ms == 50
 
 
 def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
     ready = ReadyJobs(ReadyBytes())
     complete(ready)
-    ready.add(job(1))
+    put(ready, 1)
     ready.search_begins(now_ms=0)
-    ready.add(job(2))
+    put(ready, 2)
     ready.search_found_all([], None, 0.0)
-    assert [one.id for one in ready.take(9)] == [2]
+    assert taken(ready) == [2]
 
 
 def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> None:
     ready = ReadyJobs(ReadyBytes())
     complete(ready)
-    for number in (1, 2, 3):
-        ready.add(job(number))
+    put(ready, 1, 2, 3)
     ready.search_begins(now_ms=5)
     ready.search_found_enough([1, 2], 1.0)
     assert ready.has_next(1, 5, 1.5)
@@ -285,15 +290,14 @@ def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
     ready, other = ReadyJobs(used), ReadyJobs(used)
     complete(ready)
     complete(other)
-    large = job(1, body=bytes(BYTES_MAX))
-    ready.add(large)
-    other.add(job(2, run_after_ms=7))
+    put(ready, 1, body=bytes(BYTES_MAX))
+    put(other, 2, run_after_ms=7)
     assert (len(other), other.elsewhere_ms) == (0, 7)
     ready.take(1)
     assert used.used == 0
-    other.add(job(3))
+    put(other, 3)
     assert used.used == JOB_BYTES + 1
     other.forget()
     assert used.used == 0
-    other.add(job(4))  # nothing is kept before a search
+    put(other, 4)  # nothing is kept before a search
     assert len(other) == 0

@@ -10,9 +10,9 @@ so that the claim needs no look at the job itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
@@ -21,7 +21,7 @@ from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
-from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, ReadyJob, ReadyRow
+from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, Content, ReadyRow
 from pinlater.server.storage.mysql.statements import (
     JOBS,
     KEPT_JOBS,
@@ -31,7 +31,6 @@ from pinlater.server.storage.mysql.statements import (
     delete_remembered,
     in_statements,
     literal,
-    lock_remembered,
     row,
     sql,
 )
@@ -74,7 +73,7 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
         searching = [one for _, one in claims if not one.remembers_all]
         if searching:
             await _find(searching, transaction, now_ms)
-        if searching or any(one.remembered for _, one in claims):
+        if searching or any(one.plain or one.special for _, one in claims):
             await _store([one for _, one in claims], transaction, now_ms)
         else:
             _find_nothing([one for _, one in claims], transaction)
@@ -120,7 +119,8 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
     if found:
         transaction.change(delete_ready(found))
     if remembered:
-        transaction.suppose(lock_remembered(remembered), delete_remembered(remembered), rows=len(remembered))
+        queues = [one.queue for one in claims if one.remembers_all]
+        transaction.suppose(delete_remembered(remembered), rows=len(remembered), remembered=queues)
     for part in in_statements([line for one in claims for line in one.rows], transaction.statement_bytes_max):
         transaction.change(_INSERT_CLAIMS(rows=part))
     for one in claims:
@@ -219,7 +219,7 @@ class _Claim:
         self.expired = 0
         self.met_expired = False  # in the last round
         self._due_ms: int | None = None
-        self.remembered: dict[int, ReadyJob] = {}
+        self._contents: Mapping[int, Content] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
         self.remembers_all = order.alone and queue.ready.has_next(self.left, now_ms, now_s)
         # A claim from memory doesn't count as a look from the start.
@@ -241,25 +241,22 @@ class _Claim:
     def _take_remembered(self) -> None:
         """Shares out jobs that this server has stored itself; those that no call has space for stay."""
         ready = self.queue.ready
-        jobs = ready.take(min(self.left, _READ_MAX))
+        rows, self._contents = ready.take(min(self.left, _READ_MAX))
         about = {
-            job.id: _SpecialJob(job.attempts_allowed, job.attempts_allowed, 0, job.created_at_ms, job.options)
-            for job in jobs
-            if job.options is not None
+            job_id: _SpecialJob(allowed, allowed, 0, created_at_ms, options)
+            for job_id, (allowed, created_at_ms, _, options) in self._contents.items()
+            if options is not None
         }
-        rows = [(*job.place, 0 if job.options is None else OPTIONS, job.size) for job in jobs]
         self.hand_out(rows, about)
-        taken = {*self.plain, *self.special}
-        for job in jobs:
-            if job.id in taken:
-                self.remembered[job.id] = job
-            else:
-                ready.add(job)
+        if len(self.plain) + len(self.special) < len(rows):
+            taken = {*self.plain, *self.special}
+            for row in rows:
+                if row[2] not in taken:
+                    ready.add(row, self._contents.get(row[2]))
 
     def has_body(self, job_id: int) -> bool:
         """Whether the job is remembered with its body."""
-        job = self.remembered.get(job_id)
-        return job is not None and job.body is not None
+        return job_id in self._contents
 
     def wanted(self) -> bytes:
         """The statement that finds and locks the rows."""
@@ -388,9 +385,8 @@ class _Claim:
         until_ms = later(now_ms, self._timeout_ms)
         make = tuple.__new__
         if self.remembers_all:
-            bodies = {job.id: job.body for job in self.remembered.values() if job.body is not None}
-            plain = [job for job in self.remembered.values() if job.body is not None]
-            jobs = jobs | {job.id: (job.attempts_allowed, job.created_at_ms, bodies[job.id]) for job in plain}
+            bodies = {job_id: content.body for job_id, content in self._contents.items()}
+            jobs = jobs | {job_id: content[:3] for job_id, content in self._contents.items()}
         for share in self._shares:
             add = share.jobs.append
             for priority, run_after_ms, job_id, flags in share.picked:
@@ -413,7 +409,7 @@ class _Claim:
             self._learn_of_others(found, now_s)
         elif self._reads_on:
             ready = self.queue.ready
-            rows = [ReadyRow._make(line) for line in next(found)]
+            rows = cast("Sequence[ReadyRow]", next(found))
             taken = {*self.plain, *self.special}
             ready.search_read_on(taken, rows, ready.rows_wanted, min(self._times(found), default=None), now_s)
         else:

@@ -14,10 +14,6 @@ DEADLOCKS = {1213, 3101}
 LOCK_WAIT = 1205
 NO_PARENT = {1216, 1452}
 NOT_NULL = 1048
-# MySQL's answer to NOWAIT; MariaDB's is LOCK_WAIT.
-LOCKED = 3572
-# What a transaction that supposed something fails with: the mark of its writer, and a lock for which it does not wait.
-MISJUDGED = {NOT_NULL, LOCK_WAIT, LOCKED}
 # What `check_queues` fails with.
 OUT_OF_RANGE = 1690
 QUEUE_GONE = NO_PARENT | {OUT_OF_RANGE}

@@ -15,7 +15,7 @@ from pinlater.domain.job import NewJob
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
-from pinlater.server.storage.mysql.ready_jobs import ReadyJob, ReadyJobs
+from pinlater.server.storage.mysql.ready_jobs import Content, ReadyJobs
 from pinlater.server.storage.mysql.statements import (
     Sql,
     escaped,
@@ -296,4 +296,6 @@ class _Batch:
                 options = None
                 if status or headers or timeout_ms is not None:
                     options = Options(headers=headers or None, timeout_ms=timeout_ms)
-                ready.add(ReadyJob(priority, run_after_ms, job_id, len(body), attempts, now_ms, body, options))
+                flags = 0 if options is None else OPTIONS
+                row = (priority, run_after_ms, job_id, flags, len(body))
+                ready.add(row, Content(attempts, now_ms, body, options))

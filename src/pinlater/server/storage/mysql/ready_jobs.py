@@ -4,69 +4,60 @@ A search that finds fewer jobs than it wants has found all that are due. From th
 there is, and they are here with their bodies. A search that finds enough reads the rows that follow, without bodies: then the jobs up to
 the last of these rows (`_frontier`) are here. What is missing are rows that become due later, and what other servers do. The first are
 known by the earliest of their times (`elsewhere_ms`); the second are found by a search once a second. So this is a memory that makes
-calls faster and decides nothing: a claim that takes jobs from it fails if one of their rows is gone, and runs again with a search.
+calls faster and decides nothing: a claim that takes jobs from it fails if one of their rows is gone or locked, and runs again with a
+search. From then on claims of this queue search for some seconds, since another server claims its jobs, too.
 
 Kept are jobs without a past, a unique key and an expiry. What has no space here is a row that a search finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from heapq import heappop, heappush
-from typing import NamedTuple
+from bisect import insort
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.storage.options import Options
 
 # So long after a search its result is trusted.
 TRUSTED_S = 1.0
+# So long after a claim from memory that failed, claims search.
+DISTRUSTED_S = 5.0
 # Of the bodies of all queues of a shard; a job counts for some bytes more.
 BYTES_MAX = 16 * 1024 * 1024
 JOB_BYTES, HEADER_BYTES = 300, 200
 # A queue from which no claim has come for so long is forgotten.
 _UNUSED_S = 5.0
-# How many rows a search reads on: the more often, the more.
+# How many rows a search reads on: twice as many as claims took from memory since the last one.
 ROWS_MIN, ROWS_MAX = 64, 2_000
 _UNKNOWN_MS = -I64_MAX - 1
 _BEFORE_ALL = (0, _UNKNOWN_MS, 0)
 NEVER_MS = I64_MAX
 
+ReadyRow: TypeAlias = tuple[int, int, int, int, int]
+"""A row of `ready`, in the order of claims: priority, run-after in milliseconds, id, flags (0 if the job is plain), bytes of the body."""
 
-class ReadyJob(NamedTuple):
-    """A job that waits, in the order of claims. `body`, and the fields before it: None where only the row of `ready` was read.
 
-    `options`: None if it has none."""
+class Content(NamedTuple):
+    """What a claim needs of a job beside its row. `options`: None if it has none."""
 
-    priority: int
-    run_after_ms: int
-    id: int
-    size: int
-    attempts_allowed: int = 0
-    created_at_ms: int = 0
-    body: bytes | None = None
+    attempts_allowed: int
+    created_at_ms: int
+    body: bytes
     options: Options | None = None
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        """In the order of claims."""
-        return self[:3]
 
     @property
     def bytes_here(self) -> int:
         """What it takes here."""
-        headers = {} if self.options is None else self.options.headers or {}
-        of_headers = sum([HEADER_BYTES + len(name) + len(value) for name, value in headers.items()]) if headers else 0
-        return JOB_BYTES + of_headers + (0 if self.body is None else self.size)
+        headers = (self.options.headers or {}) if self.options is not None else {}
+        return len(self.body) + sum([HEADER_BYTES + len(name) + len(value) for name, value in headers.items()])
 
 
-class ReadyRow(NamedTuple):
-    """A row of `ready`. `flags`: 0 if the job is plain."""
+class Taken(NamedTuple):
+    """The first rows, and the contents, by id, of those jobs that this server has stored itself."""
 
-    priority: int
-    run_after_ms: int
-    id: int
-    flags: int
-    size: int
+    rows: Sequence[ReadyRow]
+    contents: Mapping[int, Content]
 
 
 class ReadyBytes:
@@ -77,6 +68,11 @@ class ReadyBytes:
     def __init__(self) -> None:
         self.used = 0
 
+    @property
+    def rows_left(self) -> int:
+        """How many rows there is space for."""
+        return max(0, BYTES_MAX - self.used) // JOB_BYTES
+
 
 class ReadyJobs:
     """Of one queue. Times in milliseconds of the shard's clock but for `now_s`, which is monotonic."""
@@ -84,12 +80,15 @@ class ReadyJobs:
     __slots__ = (
         "_before",
         "_bytes",
+        "_contents",
+        "_distrusted_until_s",
         "_frontier",
         "_ids",
         "_is_check",
-        "_jobs",
+        "_rows",
         "_rows_useless_until_s",
         "_searched_s",
+        "_taken",
         "_tracks",
         "elsewhere_ms",
         "rows_wanted",
@@ -97,19 +96,22 @@ class ReadyJobs:
 
     def __init__(self, used: ReadyBytes) -> None:
         self._bytes = used
-        self._jobs: list[ReadyJob] = []  # a heap
+        self._rows: dict[int, list[ReadyRow]] = {}  # by priority, each list in the order of claims
         self._ids: set[int] = set()
+        self._contents: dict[int, Content] = {}
         self._frontier: tuple[int, int, int] | None = None  # jobs after this place are not here; None: all are
         self._tracks = False  # whether jobs that are stored now are kept: since a search began
         self._searched_s = 0.0
         self._before: Collection[int] = ()  # the jobs that were here when the search under way began
         self._is_check = False  # the search under way: the first jobs were here, as far as this server knows
         self._rows_useless_until_s = 0.0
+        self._distrusted_until_s = 0.0
+        self._taken = 0  # since a search has read on
         self.rows_wanted = ROWS_MIN
         self.elsewhere_ms = _UNKNOWN_MS  # from this time on rows that aren't here may be due
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._ids)
 
     def tracks(self, now_s: float) -> bool:
         """Whether jobs that are stored now are to be added."""
@@ -122,39 +124,78 @@ class ReadyJobs:
         return (
             now_ms < self.elsewhere_ms
             and now_s - self._searched_s < TRUSTED_S
-            and (self._frontier is None or len(self._jobs) >= count)
+            and now_s >= self._distrusted_until_s
+            and (self._frontier is None or len(self._ids) >= count)
         )
 
-    def take(self, count: int) -> list[ReadyJob]:
-        """The first ones, at most that many."""
-        jobs = self._jobs
-        taken = [heappop(jobs) for _ in range(min(count, len(jobs)))]
-        self._bytes.used -= sum([job.bytes_here for job in taken])
-        self._ids.difference_update([job.id for job in taken])
-        return taken
+    def distrust(self, now_s: float) -> None:
+        """A claim from memory has failed: another server takes jobs of this queue."""
+        self._distrusted_until_s = now_s + DISTRUSTED_S
 
-    def add(self, job: ReadyJob) -> None:
+    def take(self, count: int) -> Taken:
+        """The first ones, at most that many."""
+        taken: list[ReadyRow] = []
+        for priority in sorted(self._rows):
+            rows = self._rows[priority]
+            first = rows[: count - len(taken)]
+            del rows[: len(first)]
+            taken += first
+        ids = [job_id for _, _, job_id, _, _ in taken]
+        contents = {job_id: self._contents[job_id] for job_id in ids if job_id in self._contents}
+        self._drop(ids)
+        self._taken += len(ids)
+        return Taken(taken, contents)
+
+    def add(self, row: ReadyRow, content: Content | None = None) -> None:
         """A due job that is stored now, or that a claim has not taken after all."""
-        if not self._tracks or job.id in self._ids or (self._frontier is not None and job.place > self._frontier):
+        priority, run_after_ms, job_id, _, _ = row
+        if not self._tracks or job_id in self._ids or self._is_beyond(row):
             return
         if self._bytes.used > BYTES_MAX:
-            self.waits_elsewhere(job.run_after_ms)
+            self.waits_elsewhere(run_after_ms)
             return
-        self._bytes.used += job.bytes_here
-        self._ids.add(job.id)
-        heappush(self._jobs, job)
+        if content is not None:
+            self._contents[job_id] = content
+            self._bytes.used += content.bytes_here
+        self._add_rows(priority, [row])
 
     def waits_elsewhere(self, run_after_ms: int) -> None:
         """A row that isn't here is due from this time on."""
         if run_after_ms < self.elsewhere_ms:
             self.elsewhere_ms = run_after_ms
 
+    def _is_beyond(self, row: ReadyRow) -> bool:
+        return self._frontier is not None and row[:3] > self._frontier
+
+    def _add_rows(self, priority: int, new: Sequence[ReadyRow]) -> None:
+        """In the order of claims; none of them is here."""
+        self._bytes.used += len(new) * JOB_BYTES
+        self._ids.update([job_id for _, _, job_id, _, _ in new])
+        rows = self._rows.setdefault(priority, [])
+        if not rows or rows[-1] < new[0]:
+            rows += new
+        else:
+            for row in new:
+                insort(rows, row)
+
+    def _drop(self, ids: Iterable[int]) -> None:
+        """Counts jobs out whose rows are gone from `_rows`."""
+        before = len(self._ids)
+        self._ids.difference_update(ids)
+        self._bytes.used -= (before - len(self._ids)) * JOB_BYTES
+        if self._contents:
+            for job_id in ids:
+                content = self._contents.pop(job_id, None)
+                if content is not None:
+                    self._bytes.used -= content.bytes_here
+
     # --- searches -----------------------------------------------------------------------------------------------------------
 
     def search_begins(self, now_ms: int) -> None:
         """What is stored from now on may not be found."""
         self._before = set(self._ids)
-        self._is_check = self._tracks and now_ms < self.elsewhere_ms and bool(self._jobs)
+        self.rows_wanted = min(ROWS_MAX, max(ROWS_MIN, 2 * self._taken))
+        self._is_check = self._tracks and now_ms < self.elsewhere_ms and bool(self._ids)
         if not self._is_check:
             self.elsewhere_ms = NEVER_MS  # what comes back meanwhile counts against it
             self._frontier = None
@@ -189,36 +230,37 @@ class ReadyJobs:
         due now."""
         self._remove(self._before)
         self._remove(taken)
-        usable = next((place for place, row in enumerate(rows) if row.flags), len(rows))
+        usable = next((place for place, (_, _, _, flags, _) in enumerate(rows) if flags), len(rows))
         if usable < ROWS_MIN <= len(rows):
             self._rows_useless_until_s = now_s + TRUSTED_S
             self.forget()
             return
+        usable = min(usable, self._bytes.rows_left)
         self._frontier = None if usable == len(rows) < limit else rows[usable - 1][:3] if usable else _BEFORE_ALL
-        self._remove([job.id for job in self._jobs if self._frontier is not None and job.place > self._frontier])
+        self._remove([row[2] for kept in self._rows.values() for row in kept if self._is_beyond(row)])
+        by_priority: dict[int, list[ReadyRow]] = {}
         for row in rows[:usable]:
-            self.add(ReadyJob(row.priority, row.run_after_ms, row.id, row.size))
+            if row[2] not in self._ids:
+                by_priority.setdefault(row[0], []).append(row)
+        for priority, new in by_priority.items():
+            self._add_rows(priority, new)
         if next_due_ms is not None:
             self.waits_elsewhere(next_due_ms)
         self._searched_s = now_s
-        self.rows_wanted = min(ROWS_MAX, 2 * self.rows_wanted)
+        self._taken = 0
 
     def _remove(self, ids: Collection[int]) -> None:
         gone = self._ids.intersection(ids)
         if gone:
-            kept = [job for job in self._jobs if job.id not in gone]
-            self._forget_jobs()
-            for job in kept:
-                self.add(job)
+            self._rows = {
+                priority: [row for row in rows if row[2] not in gone] for priority, rows in self._rows.items()
+            }
+            self._drop(gone)
 
     def forget(self) -> None:
         """It is unknown which jobs are due: there are too many, or a transaction failed."""
-        self._forget_jobs()
+        self._rows = {}
+        self._drop(list(self._ids))
         self._tracks = False
         self._frontier = None
         self.elsewhere_ms = _UNKNOWN_MS
-
-    def _forget_jobs(self) -> None:
-        self._bytes.used -= sum([job.bytes_here for job in self._jobs])
-        self._jobs = []
-        self._ids = set()

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -69,6 +69,8 @@ logger = logging.getLogger(__name__)
 
 _PARTITIONS_EVERY_MS = 60_000
 _HASTY_LOCK_WAIT_MS = 1_000
+# A claim that waits for a lock could have found other jobs meanwhile.
+_CLAIMS_LOCK_WAIT_MS = 1_000
 
 
 class MysqlShard(RelationalShard):
@@ -99,7 +101,10 @@ class MysqlShard(RelationalShard):
         self._membership = Membership(self._settings.lease_ms, WRITERS)
         self._connections = Connections(
             Readers(self._connect_reader, endpoint, self._settings, self.stats),
-            *[self._new_writer() for _ in range(WRITERS)],
+            inserting=self._new_writer(),
+            claiming=self._new_writer(self._connect_claimer),
+            finishing=self._new_writer(),
+            other=self._new_writer(),
         )
         self._joining = asyncio.Lock()
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
@@ -218,9 +223,9 @@ class MysqlShard(RelationalShard):
     async def _walk(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
         return await self._look_up(work, *args)
 
-    def _new_writer(self) -> Writer:
+    def _new_writer(self, connect_it: Callable[[], Awaitable[MysqlConnection]] | None = None) -> Writer:
         return Writer(
-            self._connect_writer,
+            connect_it or self._connect_writer,
             self.endpoint,
             self._queue_cache,
             self._refresh,
@@ -231,6 +236,10 @@ class MysqlShard(RelationalShard):
 
     async def _connect_writer(self) -> MysqlConnection:
         return await connect(self.endpoint, self._settings, autocommit=False, stats=self.stats)
+
+    async def _connect_claimer(self) -> MysqlConnection:
+        settings = replace(self._settings, lock_wait_ms=min(self._settings.lock_wait_ms, _CLAIMS_LOCK_WAIT_MS))
+        return await connect(self.endpoint, settings, autocommit=False, stats=self.stats)
 
     async def _connect_reader(self) -> MysqlConnection:
         connection = await connect(self.endpoint, self._settings, autocommit=True, stats=self.stats)

@@ -37,7 +37,6 @@ from pinlater.server.storage.mysql.errors import (
     DEADLOCKS,
     DUPLICATE,
     LOCK_WAIT,
-    MISJUDGED,
     NOT_NULL,
     QUEUE_GONE,
     READ_ONLY,
@@ -91,6 +90,7 @@ class Transaction:
         self._waiting: list[bytes] = []
         self.marked = False
         self.supposed = False
+        self.remembered: Sequence[QueueEntry] = ()
         self._used = False
         self._relied_on: set[int] = set()  # queues that were taken from memory
         self.after_commit: list[Callable[[], None]] = []
@@ -144,10 +144,12 @@ class Transaction:
             self._waiting.append(self._writer.mark())
         self._waiting.append(statement)
 
-    def suppose(self, *statements: bytes, rows: int) -> None:
+    def suppose(self, *statements: bytes, rows: int, remembered: Sequence[QueueEntry] = ()) -> None:
         """The transaction's first changes, of which the last must change exactly `rows` rows. If it does not, nothing happens, and the
-        call runs again `careful`ly."""
+        call runs again `careful`ly. `remembered`: queues of which the rows were remembered: they may be locked as well, and if they are
+        locked or gone, the memory of these queues is not used for a while."""
         self.marked = self.supposed = True
+        self.remembered = remembered
         self._waiting += [*statements, self._writer.mark(Sql(b"ROW_COUNT() = %d" % rows))]
 
     async def change_now(self, statement: bytes) -> int:
@@ -322,7 +324,7 @@ class Writer:
         except BaseException as error:
             self._queue_cache.forget_floors()  # what was claimed waits again
             await self._roll_back(connection, error)
-            if transaction.supposed and isinstance(error, driver.MySQLError) and code_of(error) in MISJUDGED:
+            if isinstance(error, driver.MySQLError) and self._misjudged(transaction, code_of(error)):
                 raise _Misjudged from error
             raise
         for note in transaction.after_commit:
@@ -331,6 +333,15 @@ class Writer:
         self._stats.transaction_s += time.perf_counter() - began
         self._stats.changes += transaction.marked
         return result
+
+    def _misjudged(self, transaction: Transaction, code: int) -> bool:
+        """Whether what the transaction supposed was wrong, as far as an error with this code tells."""
+        if (code == NOT_NULL and transaction.supposed) or (code == LOCK_WAIT and transaction.remembered):
+            self._stats.misjudged += bool(transaction.remembered)
+            for queue in transaction.remembered:
+                queue.ready.distrust(self._queue_cache.now_s())
+            return True
+        return False
 
     # --- connections ------------------------------------------------------------------------------------------------------------
 

@@ -30,22 +30,9 @@ SELECT id, attempts_allowed, created_at_ms, body FROM :jobs WHERE id IN (:ids);
 SELECT jobs.id, coalesce(progress.body, jobs.body) FROM :jobs LEFT JOIN progress ON progress.id = jobs.id
 WHERE jobs.id IN (:ids);
 
--- name: lock_remembered(which)
--- By whole primary keys. Fails at once if another transaction has one of these rows: a claim does not wait for it, but searches.
-SELECT id FROM ready FORCE INDEX (PRIMARY) WHERE :which FOR UPDATE NOWAIT;
-
--- name: delete_remembered(keys)
+-- name: delete_remembered(which)
 -- As `delete_ready`, but for jobs that were never claimed: one that came back has the same key and other content.
-DELETE ready FROM JSON_TABLE(:keys, '$[*]' COLUMNS (
-  queue_id INT UNSIGNED PATH '$[0]', priority SMALLINT UNSIGNED PATH '$[1]', run_after_ms BIGINT PATH '$[2]', id BIGINT PATH '$[3]'
-)) AS gone
-STRAIGHT_JOIN ready FORCE INDEX (PRIMARY) ON ready.queue_id = gone.queue_id AND ready.priority = gone.priority
-  AND ready.run_after_ms = gone.run_after_ms AND ready.id = gone.id AND ready.flags & 1 = 0;
-
--- name: delete_remembered_row(queue_id, priority, run_after_ms, id)
--- As `delete_remembered`, for one job.
-DELETE FROM ready
-WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id AND flags & 1 = 0;
+DELETE FROM ready WHERE (:which) AND flags & 1 = 0;
 
 -- name: insert_claims(rows)
 INSERT INTO claims (id, queue_id, priority, claimed_at_ms, deadline_ms, timeout_ms, flags, token, source, holder) VALUES :rows;
