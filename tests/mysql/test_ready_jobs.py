@@ -226,7 +226,7 @@ def taken(ready: ReadyJobs, count: int = 99) -> list[int]:
 
 
 def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
-    ready.search_begins(now_ms=0)
+    ready.search_begins(1, now_ms=0)
     ready.search_found_all([], None, now_s)
 
 
@@ -253,7 +253,7 @@ def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewher
 
 def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
     ready = ReadyJobs(ReadyBytes())
-    ready.search_begins(now_ms=0)
+    ready.search_begins(1, now_ms=0)
     put(ready, 1)
     put(ready, 2)
     ready.waits_elsewhere(50)
@@ -266,7 +266,7 @@ def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
     ready = ReadyJobs(ReadyBytes())
     complete(ready)
     put(ready, 1)
-    ready.search_begins(now_ms=0)
+    ready.search_begins(1, now_ms=0)
     put(ready, 2)
     ready.search_found_all([], None, 0.0)
     assert taken(ready) == [2]
@@ -276,11 +276,11 @@ def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> Non
     ready = ReadyJobs(ReadyBytes())
     complete(ready)
     put(ready, 1, 2, 3)
-    ready.search_begins(now_ms=5)
+    ready.search_begins(2, now_ms=5)
     ready.search_found_enough([1, 2], 1.0)
     assert ready.has_next(1, 5, 1.5)
-    ready.search_begins(now_ms=5)
-    ready.search_found_enough([3, 99], 2.0)  # 99 is another server's
+    ready.search_begins(1, now_ms=5)
+    ready.search_found_enough([99], 2.0)  # another server's
     assert not ready.has_next(1, 5, 2.0)
     assert len(ready) == 0
 

@@ -191,11 +191,11 @@ class ReadyJobs:
 
     # --- searches -----------------------------------------------------------------------------------------------------------
 
-    def search_begins(self, now_ms: int) -> None:
-        """What is stored from now on may not be found."""
+    def search_begins(self, count: int, now_ms: int) -> None:
+        """It wants that many jobs. What is stored from now on may not be found."""
         self._before = set(self._ids)
         self.rows_wanted = min(ROWS_MAX, max(ROWS_MIN, 2 * self._taken))
-        self._is_check = self._tracks and now_ms < self.elsewhere_ms and bool(self._ids)
+        self._is_check = self._tracks and now_ms < self.elsewhere_ms and len(self._ids) >= count > 0
         if not self._is_check:
             self.elsewhere_ms = NEVER_MS  # what comes back meanwhile counts against it
             self._frontier = None
