@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
 from collections.abc import Callable
 from random import Random
 
@@ -18,6 +20,7 @@ from pinlater.server.storage.mysql.ready_jobs import (
     ReadyBytes,
     ReadyJobs,
 )
+from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
 from tests.contract.desk import Desk
 from tests.mysql.rig import Rig
@@ -226,7 +229,7 @@ def taken(ready: ReadyJobs, count: int = 99) -> list[int]:
 
 
 def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
-    ready.search_begins(1, now_ms=0)
+    ready.search_begins(1, 0, 0.0)
     ready.search_found_all([], None, now_s)
 
 
@@ -251,9 +254,20 @@ def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewher
     assert not ready.has_next(1, 100, 0.0)
 
 
+def test_a_search_after_a_long_time_without_one_counts() -> None:
+    ready = ReadyJobs(ReadyBytes())
+    complete(ready)
+    ready.search_begins(1, 0, 100.0)
+    assert ready.tracks(100.1)
+    ready.search_found_all([], None, 100.1)
+    put(ready, 1)
+    assert taken(ready) == [1]
+    assert not ready.tracks(200.0)
+
+
 def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
     ready = ReadyJobs(ReadyBytes())
-    ready.search_begins(1, now_ms=0)
+    ready.search_begins(1, 0, 0.0)
     put(ready, 1)
     put(ready, 2)
     ready.waits_elsewhere(50)
@@ -266,7 +280,7 @@ def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
     ready = ReadyJobs(ReadyBytes())
     complete(ready)
     put(ready, 1)
-    ready.search_begins(1, now_ms=0)
+    ready.search_begins(1, 0, 0.0)
     put(ready, 2)
     ready.search_found_all([], None, 0.0)
     assert taken(ready) == [2]
@@ -276,10 +290,10 @@ def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> Non
     ready = ReadyJobs(ReadyBytes())
     complete(ready)
     put(ready, 1, 2, 3)
-    ready.search_begins(2, now_ms=5)
+    ready.search_begins(2, 5, 0.0)
     ready.search_found_enough([1, 2], 1.0)
     assert ready.has_next(1, 5, 1.5)
-    ready.search_begins(1, now_ms=5)
+    ready.search_begins(1, 5, 0.0)
     ready.search_found_enough([99], 2.0)  # another server's
     assert not ready.has_next(1, 5, 2.0)
     assert len(ready) == 0
@@ -301,3 +315,31 @@ def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
     assert used.used == 0
     put(other, 4)  # nothing is kept before a search
     assert len(other) == 0
+
+
+def test_headers_count_for_what_they_take() -> None:
+    used = ReadyBytes()
+    ready = ReadyJobs(used)
+    complete(ready)
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            headers = {f"{number}-{place}": f"value {number}-{place}" for place in range(100)}
+            ready.add((1, 0, number, 4, 1), Content(3, 0, b"%d" % number, Options(headers=headers)))
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used.used / 2 < taken_bytes < used.used * 2
+
+
+def test_a_full_memory_is_checked_in_a_short_turn_of_the_event_loop() -> None:
+    used = ReadyBytes()
+    ready = ReadyJobs(used)
+    complete(ready)
+    while used.used <= BYTES_MAX:
+        put(ready, len(ready) + 1)
+    ready.search_begins(1, 0, 0.0)
+    began = time.process_time()
+    ready.search_found_enough([1], 0.5)
+    assert time.process_time() - began < 0.05
+    assert len(ready) > 50_000

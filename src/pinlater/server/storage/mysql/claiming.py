@@ -228,7 +228,7 @@ class _Claim:
         if self.remembers_all:
             self._take_remembered()
         elif order.alone:
-            queue.ready.search_begins(self.left, now_ms)
+            queue.ready.search_begins(self.left, now_ms, now_s)
             self._reads_on = queue.ready.wants_rows(now_s)
         else:
             queue.ready.forget()

@@ -87,6 +87,7 @@ class ReadyJobs:
         "_is_check",
         "_rows",
         "_rows_useless_until_s",
+        "_search_began_s",
         "_searched_s",
         "_taken",
         "_tracks",
@@ -101,6 +102,7 @@ class ReadyJobs:
         self._contents: dict[int, Content] = {}
         self._frontier: tuple[int, int, int] | None = None  # jobs after this place are not here; None: all are
         self._tracks = False  # whether jobs that are stored now are kept: since a search began
+        self._search_began_s = 0.0
         self._searched_s = 0.0
         self._before: Collection[int] = ()  # the jobs that were here when the search under way began
         self._is_check = False  # the search under way: the first jobs were here, as far as this server knows
@@ -115,7 +117,7 @@ class ReadyJobs:
 
     def tracks(self, now_s: float) -> bool:
         """Whether jobs that are stored now are to be added."""
-        if self._tracks and self._searched_s and now_s - self._searched_s > _UNUSED_S:
+        if self._tracks and now_s - self._search_began_s > _UNUSED_S:
             self.forget()
         return self._tracks
 
@@ -191,8 +193,9 @@ class ReadyJobs:
 
     # --- searches -----------------------------------------------------------------------------------------------------------
 
-    def search_begins(self, count: int, now_ms: int) -> None:
+    def search_begins(self, count: int, now_ms: int, now_s: float) -> None:
         """It wants that many jobs. What is stored from now on may not be found."""
+        self._search_began_s = now_s
         self._before = set(self._ids)
         self.rows_wanted = min(ROWS_MAX, max(ROWS_MIN, 2 * self._taken))
         self._is_check = self._tracks and now_ms < self.elsewhere_ms and len(self._ids) >= count > 0

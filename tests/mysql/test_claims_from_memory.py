@@ -1,0 +1,199 @@
+"""Claims from memory beside other servers, locks, deletions and changes that come while they run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import PinLaterError
+from pinlater.domain.job import HandedOutJob
+from pinlater.server.storage.mysql.connection import Result
+from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
+from pinlater.server.storage.mysql.ready_jobs import DISTRUSTED_S, JOB_BYTES
+from pinlater.server.storage.mysql.settings import MysqlSettings
+from pinlater.server.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.transaction import Transaction
+from pinlater.server.storage.values import ClaimCall, ClaimOrder
+from tests.contract.desk import Desk
+from tests.mysql.rig import LIMITS, Rig
+from tests.shared_shards.rig import QUEUE, stats_of
+
+_OTHER = "other"
+# A server looks for jobs of other servers once a second, from the start of the queue once a second.
+_FOUND_WITHIN_MS = 2_300
+
+
+async def claim(desk: Desk, limit: int, *queues: str, alone: bool = True) -> list[HandedOutJob]:
+    orders = [ClaimOrder(queue, [ClaimCall(limit, desk.holder())], 60_000, alone=alone) for queue in queues or (QUEUE,)]
+    found = await desk.shard.claim_jobs(orders, desk.now)
+    return [job for each in found if not isinstance(each, PinLaterError) for jobs in each.jobs for job in jobs]
+
+
+async def bodies(desk: Desk, limit: int, *queues: str, alone: bool = True) -> list[bytes]:
+    return [job.body for job in await claim(desk, limit, *queues, alone=alone)]
+
+
+def cache_of(desk: Desk) -> MysqlQueueCache:
+    assert isinstance(desk.shard, MysqlShard)
+    return desk.shard._queue_cache
+
+
+def bytes_that_are_here(cache: MysqlQueueCache) -> int:
+    """By what the queues keep, not by their count."""
+    return sum(
+        len(queue.ready) * JOB_BYTES + sum(content.bytes_here for content in queue.ready._contents.values())
+        for queue in cache.by_id.values()
+    )
+
+
+async def desk_by(rig: Rig, clock: ManualClock) -> Desk:
+    """A server that has both its times from one clock."""
+
+    def make() -> MysqlShard:
+        shard = MysqlShard(rig.endpoint(direct=True), MysqlSettings(**LIMITS), monotonic=clock.monotonic)
+        rig._stack.push_async_callback(shard.close)
+        return shard
+
+    desk = Desk(make)
+    desk.clock = clock
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    return desk
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("priority", [1, 3])
+async def test_jobs_of_another_server_wait_for_two_seconds_at_most_in_a_busy_queue(
+    rig: Rig, alone: bool, priority: int
+) -> None:
+    """Memory answers most claims, so the looks for other servers' jobs must be made by those that search."""
+    clock = ManualClock()
+    here, there = await desk_by(rig, clock), await desk_by(rig, clock)
+    await claim(here, 5, alone=alone)
+    for number in range(100):
+        await here.put(b"ours", priority=3)
+        clock.advance(ms=60)
+        if number == 30:
+            stored_ms = there.now
+            await there.put(b"theirs", priority=priority)
+        if b"theirs" in await bodies(here, 1, alone=alone):
+            assert clock.now_ms() - stored_ms < _FOUND_WITHIN_MS
+            return
+    pytest.fail("the job was never handed out")
+
+
+async def test_a_priority_that_becomes_known_while_a_claim_commits_changes_nothing_for_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = await rig.desk(direct=True)
+    await here.put(b"x")
+    commit = Transaction.commit
+
+    async def commit_and_learn(transaction: Transaction, *last: bytes) -> list[Result]:
+        answers = await commit(transaction, *last)
+        cache_of(here).queues[QUEUE].add_priority(7)
+        return answers
+
+    monkeypatch.setattr(Transaction, "commit", commit_and_learn)
+    assert await bodies(here, 5) == [b"x"]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_row_that_another_server_has_locked_keeps_claims_for_a_moment_and_once(
+    rig: Rig, kind: str, alone: bool
+) -> None:
+    """As by a server that is suspended in the middle of a claim. MariaDB waits for no lock, and MySQL for up to two seconds, as a time
+    limit of one second is looked at once a second."""
+    moment_s = 4.0 if kind == "mysql8" and alone else 1.0
+    here = await rig.desk(direct=True, lock_wait_ms=10_000, statement_timeout_ms=15_000)
+    await here.shard.create_queues([_OTHER], here.now)
+    await claim(here, 1, QUEUE, _OTHER, alone=alone)
+    for body in (b"1", b"2", b"3"):
+        await here.put(body)
+    await here.put(b"other", queue=_OTHER)
+    async with rig.server.connect(database=rig.database, autocommit=False) as other, other.cursor() as cursor:
+        await cursor.execute("SELECT id FROM ready ORDER BY queue_id, priority, run_after_ms, id LIMIT 1 FOR UPDATE")
+        began = time.monotonic()
+        found = await asyncio.gather(bodies(here, 1, alone=alone), bodies(here, 1, _OTHER, alone=alone))
+        assert list(found) == [[b"2"], [b"other"]]
+        assert time.monotonic() - began < moment_s
+        began = time.monotonic()
+        assert await bodies(here, 1, alone=alone) == [b"3"]
+        assert time.monotonic() - began < 1.0
+        await other.rollback()
+    assert await bodies(here, 1, alone=alone) == [b"1"]
+    await rig.assert_consistent()
+
+
+async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seconds(rig: Rig) -> None:
+    clock = ManualClock()
+    here, there = await desk_by(rig, clock), await desk_by(rig, clock)
+
+    async def round_trips_of_a_claim() -> int:
+        await here.put(b"x")
+        before = stats_of(here).round_trips
+        assert await bodies(here, 1) == [b"x"]
+        return int(stats_of(here).round_trips - before)
+
+    await claim(here, 1)
+    assert await round_trips_of_a_claim() == 1
+    await here.put(b"theirs")
+    assert await bodies(there, 1, alone=False) == [b"theirs"]
+    assert await bodies(here, 1) == []
+    assert stats_of(here).misjudged == 1
+    assert await round_trips_of_a_claim() == 2
+    clock.advance(ms=int(DISTRUSTED_S * 1000) + 1)
+    await claim(here, 2)
+    assert await round_trips_of_a_claim() == 1
+
+
+async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longer(rig: Rig) -> None:
+    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+    for _ in range(4):
+        await here.shard.list_queues()
+        await claim(here, 1)
+        await here.put(b"x" * 100_000)
+        await there.shard.delete_queues([QUEUE])
+        for desk in (here, there):
+            desk.clock.advance(ms=10)
+        await there.shard.create_queues([QUEUE], there.now)
+        await there.put(b"y")
+        assert await bodies(there, 1, alone=False) == [b"y"]
+        for desk in (here, there):
+            desk.clock.advance(hours=1)
+        await here.shard.time_out_claims(here.now, 10)  # meets the new queue by its id
+        await claim(here, 5)
+        await claim(here, 5)
+        assert cache_of(here)._ready_bytes.used == bytes_that_are_here(cache_of(here)) < 100_000
+
+
+@pytest.mark.parametrize("queues", [(QUEUE,), (QUEUE, "nosuch")])
+async def test_a_claim_that_finds_nothing_leaves_no_transaction_open(rig: Rig, queues: Sequence[str]) -> None:
+    here = await rig.desk(direct=True)
+    await claim(here, 1)
+    for _ in range(2):
+        assert await claim(here, 1, *queues) == []
+    async with rig.server.connect(database=rig.database) as other, other.cursor() as cursor:
+        await cursor.execute("SET lock_wait_timeout = 2")
+        await cursor.execute("ALTER TABLE queues COMMENT 'x'")
+
+
+async def test_the_jobs_of_a_queue_without_workers_leave_the_memory_to_other_queues(rig: Rig) -> None:
+    clock = ManualClock()
+    here = await desk_by(rig, clock)
+    await here.shard.create_queues([_OTHER], here.now)
+    await claim(here, 1, QUEUE, _OTHER)
+    for _ in range(18):
+        await here.put(b"x" * 1_000_000, queue=_OTHER)
+    clock.advance(hours=1)
+    await here.put(b"x", queue=_OTHER)
+    await claim(here, 1)
+    before = stats_of(here).round_trips
+    for _ in range(5):
+        await here.put(b"1")
+        assert await bodies(here, 1) == [b"1"]
+    assert stats_of(here).round_trips - before == 10  # an insert and a claim each
