@@ -25,9 +25,8 @@ class Waiters:
         self.queue = queue
         self.version = 0
         self.newest_on: str | None = None  # the shard that got the newest jobs, until a claim has gone there
-        self.search = (
-            False  # jobs may have come past the owner of the queue: the next claim does not go by what it remembers
-        )
+        # Jobs may have come past the owner of the queue: the next claim does not go by what the store remembers.
+        self.search = False
         self._now_ms = now_ms
         self._waiters: OrderedDict[asyncio.Future[Any], int] = OrderedDict()
         self._watching: set[asyncio.Future[Any]] = set()  # the waiters that wait for the answer of a slow shard

@@ -78,12 +78,8 @@ class Wakeups:
         if waiters is not None:
             waiters.newest_on = shard
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
-        self.jobs_ready(
-            request.queue,
-            len(request.jobs) - len(later),
-            min(later) if later else None,
-            past_owner=past_owner,
-        )
+        due = len(request.jobs) - len(later)
+        self.jobs_ready(request.queue, due, min(later) if later else None, past_owner=past_owner)
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:

@@ -300,8 +300,9 @@ class ShardLanes:
         """Wakes the dequeues that wait for these jobs. Returns whether there are any."""
         inserting, any_wait = self.hooks.inserting, False
         if inserting is not None:
+            past_owner = {queue: not self.owns(queue) for queue in {request.queue for request in requests}}
             for request in requests:
-                any_wait |= inserting(self.name, request, now_ms, not self.owns(request.queue))
+                any_wait |= inserting(self.name, request, now_ms, past_owner[request.queue])
         return any_wait
 
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:

@@ -285,8 +285,9 @@ class _Batch:
     def _note_stored(self) -> None:
         """The transaction has ended: claims may take due jobs from memory."""
         now_ms, known, now_s = self._now_ms, self._known, self._transaction.queue_cache.now_s()
-        for ready, jobs in self._stored:
-            if not ready.tracks(now_s):
+        tracking = {ready for ready in {ready for ready, _ in self._stored} if ready.tracks(now_s)}
+        for ready, jobs in self._stored if tracking else ():
+            if ready not in tracking:
                 continue
             for job in jobs:
                 job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
