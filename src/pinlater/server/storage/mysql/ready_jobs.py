@@ -159,7 +159,15 @@ class ReadyJobs:
         if content is not None:
             self._contents[job_id] = content
             self._bytes.used += content.bytes_here
-        self._add_rows(priority, [row])
+        self._bytes.used += JOB_BYTES
+        self._ids.add(job_id)
+        rows = self._rows.get(priority)
+        if rows is None:
+            self._rows[priority] = [row]
+        elif not rows or rows[-1] < row:
+            rows.append(row)
+        else:
+            insort(rows, row)
 
     def waits_elsewhere(self, run_after_ms: int) -> None:
         """A row that isn't here is due from this time on."""
@@ -168,17 +176,6 @@ class ReadyJobs:
 
     def _is_beyond(self, row: ReadyRow) -> bool:
         return self._frontier is not None and row[:3] > self._frontier
-
-    def _add_rows(self, priority: int, new: Sequence[ReadyRow]) -> None:
-        """In the order of claims; none of them is here."""
-        self._bytes.used += len(new) * JOB_BYTES
-        self._ids.update([job_id for _, _, job_id, _, _ in new])
-        rows = self._rows.setdefault(priority, [])
-        if not rows or rows[-1] < new[0]:
-            rows += new
-        else:
-            for row in new:
-                insort(rows, row)
 
     def _drop(self, ids: Iterable[int]) -> None:
         """Counts jobs out whose rows are gone from `_rows`."""
@@ -241,12 +238,8 @@ class ReadyJobs:
         usable = min(usable, self._bytes.rows_left)
         self._frontier = None if usable == len(rows) < limit else rows[usable - 1][:3] if usable else _BEFORE_ALL
         self._remove([row[2] for kept in self._rows.values() for row in kept if self._is_beyond(row)])
-        by_priority: dict[int, list[ReadyRow]] = {}
         for row in rows[:usable]:
-            if row[2] not in self._ids:
-                by_priority.setdefault(row[0], []).append(row)
-        for priority, new in by_priority.items():
-            self._add_rows(priority, new)
+            self.add(row)
         if next_due_ms is not None:
             self.waits_elsewhere(next_due_ms)
         self._searched_s = now_s
