@@ -210,6 +210,7 @@ def test_a_shard_is_drained_and_removed(
         for _ in range(20):
             client.enqueue("emails", [Job(b"x")])
         drained = shards("drain", place.key("2"), "--no-wait", "--json").json
+        assert shards("drain", "s2", "--no-wait", "--json").json["shards"] == ["2"]
         assert (drained["shards"], drained["dequeue_only"]) == (["2"], True)
         assert drained["live"][0] > 0
         said = shards("drain", "2", "--no-wait").out
@@ -289,7 +290,7 @@ def test_draining_can_be_undone(shards: Callable[..., Done], place: Place) -> No
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("drain", "3"), "there is no shard 3; there are 1, 1d1, 2, 2d1"),
+        (("drain", "3"), "there is no shard 3; there are 1, 1d1, 2, 2d1 (s1 in a descriptor is shard 1)"),
         (("drain", "2d1"), "2d1 is one of the databases of pinlaterdb002, which drain together: name 2"),
         (("remove", "1"), "1 takes enqueues: `pinlater shards drain 1` first"),
     ],
