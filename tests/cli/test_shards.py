@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -84,6 +85,22 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
     assert done.code == exits.REFUSED
     assert "has schema 7; this version of pinlater is written for schema 1 and runs on 1 and 2" in done.err
     assert PASSWORD not in done.out + done.err
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_taken_port_for_other_servers_is_named_with_its_setting(
+    offline: Pinlater, place: Place, kind: socket.SocketKind
+) -> None:
+    with socket.socket(type=kind) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        command = ("serve", "--store", place.store, "--thrift-port", "0", "--http-port", "0")
+        done = offline(*command, "--set", f"dispatch.wake_port={port}")
+    assert done.code == exits.REFUSED
+    assert done.err.splitlines()[-1] == (
+        f"error: The listener for other servers can't listen on 127.0.0.1 port {port}: address already in use "
+        "(the setting dispatch.wake_port chooses another port, as does --set dispatch.wake_port=PORT)"
+    )
 
 
 def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline: Pinlater, place: Place) -> None:

@@ -41,9 +41,6 @@ from pinlater.version import __version__
 logger = logging.getLogger(__name__)
 
 
-_FOR_PORTS = (errno.EADDRINUSE, errno.EACCES)
-
-
 @contextlib.contextmanager
 def listening(what: str, host: str, port: int, setting: str) -> Iterator[None]:
     """Adds to an error which listener could not listen on which address, and which setting chooses another: the system's text for an
@@ -55,8 +52,13 @@ def listening(what: str, host: str, port: int, setting: str) -> Iterator[None]:
     except OSError as error:
         text = error.strerror or str(error)
         reason = text.rpartition("): ")[2]  # the event loop puts the address before the reason
-        hint = _another(setting, "port") if error.errno in _FOR_PORTS else _another("host", "address")
-        raise OSError(f"{what} can't listen on {host} port {port}: {reason} ({hint})") from error
+        reason = reason[:1].lower() + reason[1:]
+        hint = ""
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            hint = f" ({_another(setting, 'port')})"
+        elif error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            hint = f" ({_another('host', 'address')})"
+        raise OSError(f"{what} can't listen on {host} port {port}: {reason}{hint}") from error
 
 
 def _another(setting: str, what: str) -> str:
