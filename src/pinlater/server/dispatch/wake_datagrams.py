@@ -56,7 +56,8 @@ class Wakes(asyncio.DatagramProtocol):
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
+        bound = await _bound_socket(host, port)
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, sock=bound)
         self._transport = transport
         return int(transport.get_extra_info("sockname")[1])
 
@@ -184,3 +185,21 @@ def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
         return None
     told = json.loads(payload)
     return told if isinstance(told, dict) else None
+
+
+async def _bound_socket(host: str, port: int) -> socket.socket:
+    """For datagrams, at the first address of `host` that can be had. Raises OSError with the system's reason, which uvloop leaves out."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+    refused = OSError(f"no address of {host!r} is one for datagrams")
+    for family, kind, protocol, _, address in found:
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setblocking(False)
+            bound.bind(address)
+        except OSError as error:
+            bound.close()
+            refused = error
+        else:
+            return bound
+    raise refused

@@ -71,8 +71,9 @@ class Cluster:
         self._peers: Peers | None = None
         self._secrets: list[bytes] = []
 
-    async def listen(self, host: str, port: int, reached_at: str) -> None:
-        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
+    async def listen(self, host: str, port: int, reached_at: str) -> str:
+        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Returns that with the port.
+        Raises OSError."""
         wakes, bound = await self._open(host, port)
         address = f"{reached_at}:{bound}"
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
@@ -80,6 +81,7 @@ class Cluster:
         self.forwarding = Forwarding(self._shards, address, self.ownership.owners, self._look_soon, wakes.know_waits)
         self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
         await self._meet()
+        return address
 
     async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
         """Listens for datagrams and for connections on ports of the same number, which is returned. Raises OSError."""
