@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from pinlater.domain.calls import ClusterStatus
@@ -29,7 +29,7 @@ from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.values import Claimed
+from pinlater.server.storage.values import NO_OWNER, Claimed
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -110,6 +110,13 @@ class Cluster:
         """Whether all other servers answer over their connections, and each slice has its planned owner. Then this server reads the shards
         and renews its lease less often."""
         return self.ownership is None or self.ownership.is_calm(self.members.by_shard)
+
+    def swept_by_others(self) -> Set[str]:
+        """The shards whose periodic work another server does: the owner of the first slice. None while servers come and go."""
+        if self.ownership is None or not self.is_calm:
+            return frozenset()
+        first_owners = {shard.name: self.ownership.owners(shard.name)[0] for shard in self._shards}
+        return {shard for shard, owner in first_owners.items() if owner not in {self.ownership.address, NO_OWNER}}
 
     async def look_if_due(self, interval_s: float) -> None:
         """As `look`; does nothing if the cluster is calm and the last look was less than `interval_s` ago."""
