@@ -56,8 +56,10 @@ class Wakes(asyncio.DatagramProtocol):
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        bound = await _bound_socket(host, port)
-        transport, _ = await loop.create_datagram_endpoint(lambda: self, sock=bound)
+        try:
+            transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
+        except OSError as error:
+            raise await _refusal(host, port) or error from None
         self._transport = transport
         return int(transport.get_extra_info("sockname")[1])
 
@@ -187,19 +189,18 @@ def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
     return told if isinstance(told, dict) else None
 
 
-async def _bound_socket(host: str, port: int) -> socket.socket:
-    """For datagrams, at the first address of `host` that can be had. Raises OSError with the system's reason, which uvloop leaves out."""
+async def _refusal(host: str, port: int) -> OSError | None:
+    """Why no socket for datagrams can be bound there, with the system's error number, which uvloop leaves out. None if one can now."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
-    refused = OSError(f"no address of {host!r} is one for datagrams")
-    for family, kind, protocol, _, address in found:
-        bound = socket.socket(family, kind, protocol)
-        try:
-            bound.setblocking(False)
-            bound.bind(address)
-        except OSError as error:
-            bound.close()
-            refused = error
-        else:
-            return bound
-    raise refused
+    refused: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+    ):
+        with socket.socket(family, kind, protocol) as tried:
+            try:
+                tried.bind(address)
+            except OSError as error:
+                refused = error
+            else:
+                return None
+    return refused
