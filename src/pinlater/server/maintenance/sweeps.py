@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _PAUSE_SECONDS_MIN = 0.005
 # So long a shard is left to another server before this one sweeps it, too.
 _LEFT_S_MAX = 30.0
-# Does a bounded part of one piece of work on a shard. At most so many rows; 0 for what no other server can do for this one.
+# Does a bounded part of one piece of work on a shard: at most that number of rows; 0 for what no other server can do for this one.
 Sweep = Callable[[Maintenance, int], Awaitable[int]]
 
 
