@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -108,3 +109,24 @@ def queue(pinlater: Pinlater) -> str:
     name = f"q_{uuid4().hex}"
     pinlater.ok("queue", "create", name)
     return name
+
+
+def on_terminal(address: str, columns: int, colour: bool, *arguments: str, code: int = 0) -> str:
+    """What `pinlater ...` writes to a terminal of that width. Must end with `code`."""
+    ours, its = pty.openpty()
+    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "PINLATER_SERVERS": address}
+    environment |= {"NO_COLOR": "" if colour else "1"}
+    process = subprocess.Popen([*COMMAND, *arguments], stdin=its, stdout=its, stderr=its, env=environment)
+    os.close(its)
+    said = b""
+    while True:
+        try:
+            piece = os.read(ours, 65_536)
+        except OSError:  # the other end is closed
+            piece = b""
+        if not piece:
+            break
+        said += piece
+    os.close(ours)
+    assert process.wait(30) == code
+    return said.decode().replace("\r\n", "\n")

@@ -340,7 +340,16 @@ def test_an_error_about_a_taken_port_names_the_listener_that_wanted_it(
         other = {"http": "thrift", "thrift": "http"}[setting]
         done = offline("serve", "--store", "memory:", "--set", f"{setting}.port={port}", "--set", f"{other}.port=0")
     assert done.code == 1
-    assert done.err.splitlines()[-1] == f"error: {name} can't listen on 127.0.0.1 port {port}: address already in use"
+    assert done.err.splitlines()[-1] == (
+        f"error: {name} can't listen on 127.0.0.1 port {port}: address already in use "
+        f"(--{setting}-port chooses another port, as does {setting}.port in the settings)"
+    )
+
+
+def test_an_error_about_an_address_that_is_not_this_machines_says_where_it_came_from(offline: Pinlater) -> None:
+    done = offline("serve", "--store", "memory:", "--host", "192.0.2.1", "--thrift-port", "0", "--http-port", "0")
+    assert done.code == 1
+    assert done.err.endswith("(--host chooses another address, as does host in the settings)\n")
 
 
 def test_a_word_that_is_none_of_the_possible_ones_is_said_plainly(offline: Pinlater) -> None:

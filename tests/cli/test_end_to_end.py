@@ -15,7 +15,7 @@ from pinlater.cli.main import COMMANDS
 from pinlater.client import AsyncClient
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.clock import SystemClock
-from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, start_server
+from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, on_terminal, start_server
 
 
 def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
@@ -500,11 +500,20 @@ def test_a_server_without_an_admin_password_says_so(pinlater: Pinlater, queue: s
     try:
         pinlater.ok("queue", "create", queue, "--server", address)
         refused = pinlater(*delete, "--password-stdin", stdin=b"any\n")
+        unasked = on_terminal(address, 200, False, *delete[:3], code=1)
         assert queue in pinlater.ok("queue", "list", "--server", address).out.split()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
     assert (refused.code, "has no admin password" in refused.err) == (1, True)
+    assert unasked.startswith("error: This server has no admin password, so it deletes no queue: ")
+
+
+def test_a_terminal_is_asked_for_no_password_for_a_queue_that_does_not_exist(pinlater: Pinlater) -> None:
+    assert on_terminal(pinlater.address, 80, False, "queue", "delete", "never") == "absent never\n"
+    told = on_terminal(pinlater.address, 80, False, "queue", "delete", "never", "--json")
+    assert json.loads(told) == {"deleted": [], "absent": ["never"]}
+    assert "letters, digits" in on_terminal(pinlater.address, 200, False, "queue", "delete", "a-b", code=1)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

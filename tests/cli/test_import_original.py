@@ -186,7 +186,7 @@ def test_other_states_are_counted_and_left_unless_work_in_progress_is_wanted(
     done = pinlater(*old.arguments())
     assert done.code == 0
     assert done.out.splitlines()[1].split("\t") == [name, "1", "1", "1", "0", "1", "2", "1", "1"]
-    assert done.err.startswith("note: 1 jobs are IN_PROGRESS")
+    assert done.err.startswith("note: 1 job IN_PROGRESS left in the original")
     (row,) = run("--include-in-progress")
     assert (row["found"], row["copied"], row["already_there"]) == (2, 1, 1)
     assert row["left"] == {"in_progress": 0, "succeeded": 2, "failed": 1, "other": 1}

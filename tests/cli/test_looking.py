@@ -28,7 +28,7 @@ from pinlater.client import (
     SettingsInForce,
 )
 from pinlater.client.errors import ServerUnreachable
-from tests.cli.conftest import COMMAND, Pinlater, start_server
+from tests.cli.conftest import COMMAND, Pinlater, on_terminal, start_server
 
 CRON_MODULE = """\
 from pinlater import Worker
@@ -169,12 +169,32 @@ def test_cron_shows_the_timetable_with_the_next_firings(
             "Europe/Berlin",
             "nightly",
             "latest",
-            "2030-02-01 04:00:00 CET, 2030-02-02 04:00:00 CET",
+            "2030-02-01T04:00:00+01:00, 2030-02-02T04:00:00+01:00",
         ],
-        ["look", "*/30 * * * * *", "UTC", "nightly", "skip", "2030-01-31 12:00:30 UTC, 2030-01-31 12:01:00 UTC"],
+        [
+            "look",
+            "*/30 * * * * *",
+            "UTC",
+            "nightly",
+            "skip",
+            "2030-01-31T12:00:30+00:00, 2030-01-31T12:01:00+00:00",
+        ],
     ]
     found = offline.ok("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--json").json["cron"]
     assert found[1]["next_ms"] == [1_896_091_230_000]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_firing_stays_on_one_line_of_a_terminal(
+    pinlater: Pinlater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    (tmp_path / "cron_of_mine.py").write_text(CRON_MODULE)
+    monkeypatch.chdir(tmp_path)
+    command = ("cron", "cron_of_mine:worker", "--after", "2030-01-31T12:00:01Z", "--next", "9")
+    lines = on_terminal(pinlater.address, columns, False, *command).splitlines()
+    assert all(len(line) <= columns for line in lines)
+    firings = [firing for line in lines for firing in re.findall(r"2030-\d\d-\d\dT\d\d:\d\d:\d\d[+]0[01]:00", line)]
+    assert len(firings) == 18
 
 
 def test_queue_config_shows_what_is_in_force_and_where_it_comes_from(pinlater: Pinlater, queue: str) -> None:
@@ -205,6 +225,34 @@ def test_queue_config_says_that_a_stored_value_is_not_in_force(capsys: pytest.Ca
         ["max_jobs_per_second", "2.0", "limits file; the queue's own 100 is stored, but not in force"],
         ["claim_timeout", "1m", "queue"],
     ]
+
+
+@pytest.mark.parametrize(("command", "head"), [(("queue", "stats"), "queue "), (("workers",), "worker ")])
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_terminal_shows_a_line_for_each_queue(
+    pinlater: Pinlater, queue: str, columns: int, command: tuple[str, ...], head: str
+) -> None:
+    name = f"q_{queue[-8:]}"
+    pinlater.ok("queue", "create", name)
+    pinlater.ok("enqueue", name, "--body", "x", "--body", "y")
+    pinlater.ok("dequeue", name)
+    lines = on_terminal(pinlater.address, columns, False, *command, name).splitlines()
+    assert (len(lines), lines[0].startswith(head)) == (2, True)
+    assert all(len(line) <= columns for line in lines)
+
+
+def test_workers_are_shown_again_and_again(pinlater: Pinlater, queue: str) -> None:
+    with Client(pinlater.address, source="watched") as client:
+        client.enqueue(queue, [b"x"])
+        client.dequeue(queue)
+    command = [*COMMAND, "workers", queue, "--watch", "--json", "--every", "100ms", "--server", pinlater.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(30) == 130
+    assert [one["workers"][0]["worker"] for one in found] == ["watched"] * 2
 
 
 def test_stats_are_shown_again_and_again_until_an_interrupt(pinlater: Pinlater, queue: str) -> None:

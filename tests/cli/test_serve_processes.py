@@ -320,7 +320,7 @@ def test_a_second_server_does_not_slip_onto_the_port(server: Server, tmp_path: P
         assert second.launch().wait(_PATIENCE_S) == 1
     finally:
         second.close()
-    assert f"Thrift can't listen on 127.0.0.1 port {server.thrift_port}: Address already in use" in second.said
+    assert f"Thrift can't listen on 127.0.0.1 port {server.thrift_port}: address already in use" in second.said
 
 
 def test_the_error_that_stops_the_first_process_is_printed_once(tmp_path: Path) -> None:

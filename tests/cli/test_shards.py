@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -84,6 +85,22 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
     assert done.code == exits.REFUSED
     assert "has schema 7; this version of pinlater is written for schema 1 and runs on 1 and 2" in done.err
     assert PASSWORD not in done.out + done.err
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_taken_port_for_other_servers_is_named_with_its_setting(
+    offline: Pinlater, place: Place, kind: socket.SocketKind
+) -> None:
+    with socket.socket(type=kind) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        command = ("serve", "--store", place.store, "--thrift-port", "0", "--http-port", "0")
+        done = offline(*command, "--set", f"dispatch.wake_port={port}")
+    assert done.code == exits.REFUSED
+    assert done.err.splitlines()[-1] == (
+        f"error: The listener for other servers can't listen on 127.0.0.1 port {port}: address already in use "
+        "(the setting dispatch.wake_port chooses another port, as does --set dispatch.wake_port=PORT)"
+    )
 
 
 def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline: Pinlater, place: Place) -> None:
@@ -210,6 +227,7 @@ def test_a_shard_is_drained_and_removed(
         for _ in range(20):
             client.enqueue("emails", [Job(b"x")])
         drained = shards("drain", place.key("2"), "--no-wait", "--json").json
+        assert shards("drain", "s2", "--no-wait", "--json").json["shards"] == ["2"]
         assert (drained["shards"], drained["dequeue_only"]) == (["2"], True)
         assert drained["live"][0] > 0
         said = shards("drain", "2", "--no-wait").out
@@ -289,7 +307,7 @@ def test_draining_can_be_undone(shards: Callable[..., Done], place: Place) -> No
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("drain", "3"), "there is no shard 3; there are 1, 1d1, 2, 2d1"),
+        (("drain", "3"), "there is no shard 3; there are 1, 1d1, 2, 2d1 (s1 in a descriptor is shard 1)"),
         (("drain", "2d1"), "2d1 is one of the databases of pinlaterdb002, which drain together: name 2"),
         (("remove", "1"), "1 takes enqueues: `pinlater shards drain 1` first"),
     ],

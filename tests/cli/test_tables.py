@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,11 +12,11 @@ from rich.cells import cell_len
 
 from pinlater.cli import output
 from pinlater.cli.commands.queue import DEFAULTS_OF_TASKS
-from pinlater.cli.tables import Screen, blocks_or_table, fields, table, wrap, wrap_line
+from pinlater.cli.tables import Screen, blocks_or_table, fields, narrow_table, table, wrap, wrap_line
 from pinlater.domain.durations import duration_text
 from pinlater.worker import Worker
 from pinlater.worker.envelope import TASK_HEADER
-from tests.cli.conftest import COMMAND, Pinlater
+from tests.cli.conftest import Pinlater, on_terminal
 
 DESCRIPTOR = "thumbnails_of_large_pictures_that_users_upload_here:s12:p1:250427967576997888"
 JOBS = ["descriptor", "task", "state", "age", "holder", "left", "due", "error", "status"]
@@ -95,6 +92,23 @@ def test_jobs_that_fit_go_into_a_table_without_columns_that_no_job_fills() -> No
 @pytest.mark.parametrize(("columns", "text"), [(80, STATS_80), (100, STATS_WIDE), (200, STATS_WIDE)])
 def test_a_table_that_is_too_wide_goes_on_below_with_its_first_column(columns: int, text: str) -> None:
     assert table(STATS, STATS_ROWS, Screen(columns)) == lines_of(text)
+
+
+SHORTER = {"in_progress": "claimed", "succeeded": "done"}
+STATS_NARROW = """\
+queue       pending  future  claimed   done  failed  oldest  in/s  done/s
+emails          120       3       12  40021       7  1m 11s   3.5     3.4
+thumbnails        0       0        0      0       0  -        0.0     0.0"""
+
+
+@pytest.mark.parametrize(("columns", "text"), [(80, STATS_NARROW), (100, STATS_WIDE)])
+def test_a_narrow_table_has_shorter_names_and_leaves_out_columns_that_say_nothing(columns: int, text: str) -> None:
+    assert narrow_table(STATS, STATS_ROWS, Screen(columns), shorter=SHORTER) == lines_of(text)
+
+
+def test_a_table_that_would_not_fit_without_empty_columns_either_keeps_them() -> None:
+    columns = [SHORTER.get(name, name) for name in STATS]
+    assert narrow_table(STATS, STATS_ROWS, Screen(60), shorter=SHORTER) == table(columns, STATS_ROWS, Screen(60))
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
@@ -188,27 +202,6 @@ def test_bodies_alone_get_a_line_each_on_a_terminal_and_with_a_limit_and_one_is_
     assert on_terminal(pinlater.address, 80, False, *words) == "one\ntwo\n"
 
 
-def on_terminal(address: str, columns: int, colour: bool, *arguments: str) -> str:
-    """What `pinlater ...` writes to a terminal of that width."""
-    ours, its = pty.openpty()
-    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "PINLATER_SERVERS": address}
-    environment |= {"NO_COLOR": "" if colour else "1"}
-    process = subprocess.Popen([*COMMAND, *arguments], stdin=its, stdout=its, stderr=its, env=environment)
-    os.close(its)
-    said = b""
-    while True:
-        try:
-            piece = os.read(ours, 65_536)
-        except OSError:  # the other end is closed
-            piece = b""
-        if not piece:
-            break
-        said += piece
-    os.close(ours)
-    assert process.wait(30) == 0
-    return said.decode().replace("\r\n", "\n")
-
-
 def test_queue_config_says_on_a_terminal_that_tasks_set_attempts_and_claims_of_their_jobs(
     pinlater: Pinlater, queue: str
 ) -> None:
@@ -226,3 +219,18 @@ def test_a_table_without_rows_is_a_word_on_a_terminal_and_its_columns_elsewhere(
     """A lone line of names looks as if the output had been cut off; a program reads the names."""
     assert table(STATS, [], Screen(80)) == blocks_or_table(JOBS, [], Screen(80)) == ["none"]
     assert blocks_or_table(["a", "b"], [], Screen()) == ["a\tb"]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("scan",), "no pending jobs that are due (--future and --state show others)"),
+        (("scan", "--future"), "no pending jobs that are due later"),
+        (("scan", "--state", "failed"), "no failed jobs"),
+        (("workers",), "no worker holds a job or waits for one"),
+    ],
+)
+def test_an_empty_answer_says_what_there_is_none_of(
+    pinlater: Pinlater, queue: str, command: tuple[str, ...], says: str
+) -> None:
+    assert on_terminal(pinlater.address, 80, False, *command, queue) == f"{says}\n"

@@ -80,7 +80,7 @@ async def test_a_request_that_would_overfill_the_queue_is_refused_whole(desk: De
     fits = await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=3))
 
     assert isinstance(refused, QueueFull)
-    assert "2 jobs wait, at most 3 may, and 2 more don't fit" in refused.message
+    assert "its backlog of 2 jobs (at most 3) has no place for 2 more" in refused.message
     assert isinstance(fits, Inserted)
     assert (await desk.counts()).pending == 2
 

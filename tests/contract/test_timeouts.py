@@ -24,6 +24,21 @@ async def test_a_claim_past_its_deadline_goes_back_with_one_attempt_fewer(desk: 
     await desk.assert_counters_exact()
 
 
+async def test_a_sweep_of_no_rows_changes_nothing(desk: Desk) -> None:
+    """A server does it on the shards that another one sweeps."""
+    held = await desk.put_and_take()
+    expiring = await desk.put(expires_in_ms=1)
+    desk.clock.advance(ms=TIMEOUT_MS + 1)
+
+    assert list(await desk.shard.time_out_claims(desk.now, 0)) == []
+    assert list(await desk.shard.expire_jobs(desk.now, 0)) == []
+    assert list(await desk.shard.collect_garbage([], desk.now, 0)) == []
+    await desk.shard.advance_due(desk.now, 0)
+
+    assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
+    assert (await desk.look(expiring)).state is JobState.PENDING
+
+
 async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk: Desk) -> None:
     held = await desk.put_and_take(attempts=1)
     desk.clock.advance(ms=TIMEOUT_MS + 1)

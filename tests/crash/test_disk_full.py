@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +15,7 @@ from bench.servers import Server
 from tests.crash.conftest import ServerMaker
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import GONE, WireClient, refusal_of
+from tests.databases.disk import NoSmallDisk, SmallDisk
 
 pytestmark = pytest.mark.crash
 
@@ -30,29 +28,16 @@ FULL_SECONDS_MAX = 30.0
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A file system of 16 MB. Needs the right to mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    made = mount and subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if not made or made.returncode:
-        pytest.skip("this user can't mount a small file system")
     try:
-        yield folder
+        disk = SmallDisk(tmp_path / "disk", 16)
+    except NoSmallDisk as missing:
+        pytest.skip(str(missing))
+    try:
+        yield disk
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
-    """A file that takes all the space but `leave_bytes`."""
-    filler = disk / "filler"
-    facts = os.statvfs(disk)
-    with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, facts.f_bavail * facts.f_frsize - leave_bytes))
-    return filler
+        disk.remove()
 
 
 def ask(call: Callable[[], T]) -> tuple[T | None, Refusal | None]:
@@ -102,49 +87,51 @@ def run_all(client: WireClient) -> dict[str, str]:
     return bodies
 
 
-def test_a_full_disk_refuses_enqueues_loses_nothing_and_recovers(small_disk: Path, start_server: ServerMaker) -> None:
+def test_a_full_disk_refuses_enqueues_loses_nothing_and_recovers(
+    small_disk: SmallDisk, start_server: ServerMaker
+) -> None:
     """ENQUEUE_REJECTED with STORE_FULL; no restart is needed."""
-    server = start_server(small_disk / "store.db")
+    server = start_server(small_disk.folder / "store.db")
     with WireClient(server.port) as client:
-        filler = fill(small_disk, leave_bytes=3_000_000)
+        small_disk.fill(leave_bytes=3_000_000)
         accepted, refusal = enqueue_until_full(client)
         assert refusal == (ENQUEUE_REJECTED, "STORE_FULL", True)
         assert accepted, "the disk was full from the start, so nothing was shown"
         assert client.lookup(list(accepted)).keys() == accepted.keys(), "reading needs no space"
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
             assert b'pinlater_shard_full{shard="1"} 1.0' in answer.read()
-        filler.unlink()
+        small_disk.free()
         last = enqueue_at_last(client, "after")
         assert run_all(client) == accepted | {last: "after"}
 
 
-def test_jobs_accepted_on_a_full_disk_survive_a_kill(small_disk: Path, start_server: ServerMaker) -> None:
+def test_jobs_accepted_on_a_full_disk_survive_a_kill(small_disk: SmallDisk, start_server: ServerMaker) -> None:
     """Killed while the disk is full, started again when there is space."""
-    server = start_server(small_disk / "store.db")
-    filler = fill(small_disk, leave_bytes=2_000_000)
+    server = start_server(small_disk.folder / "store.db")
+    small_disk.fill(leave_bytes=2_000_000)
     with WireClient(server.port) as client:
         accepted, _ = enqueue_until_full(client)
     server.kill()
-    filler.unlink()
+    small_disk.free()
     restarted: Server = server.start()
     with WireClient(restarted.port) as client:
         assert run_all(client) == accepted
 
 
-def test_acks_refused_by_a_full_disk_can_be_repeated(small_disk: Path, start_server: ServerMaker) -> None:
+def test_acks_refused_by_a_full_disk_can_be_repeated(small_disk: SmallDisk, start_server: ServerMaker) -> None:
     """Such an ack fails as retryable; no other worker gets the job."""
-    server = start_server(small_disk / "store.db")
+    server = start_server(small_disk.folder / "store.db")
     with WireClient(server.port) as client:
         client.enqueue(QUEUE, [f"job {number}" for number in range(500)])
         jobs = client.claim(QUEUE, 500)
         acks = [(job.descriptor, job.token, True) for job in jobs]
-        filler = fill(small_disk)
+        small_disk.fill()
         enqueue_until_full(client)
         outcomes, refusal = ask(lambda: client.ack(QUEUE, acks))
         if outcomes is None:
             assert refusal is not None
             assert refusal[1:] == ("STORE_FULL", True)
-            filler.unlink()
+            small_disk.free()
             enqueue_at_last(client, "after")
             outcomes = client.ack(QUEUE, acks)
         assert {each.outcome for each in outcomes} == {0}

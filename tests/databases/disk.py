@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 from pathlib import Path
+
+_TRIES = 100
 
 
 class NoSmallDisk(Exception):
@@ -30,9 +33,16 @@ class SmallDisk:
         return facts.f_bavail * facts.f_frsize
 
     def fill(self, *, leave_bytes: int = 0) -> None:
-        """Takes all the space but `leave_bytes`."""
-        with self._filler.open("ab") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, file.tell() + self.free_bytes - leave_bytes))
+        """Takes all the space but `leave_bytes`. The server on it may take some between the look and the taking: then again."""
+        for tries_left in reversed(range(_TRIES)):
+            with self._filler.open("ab") as file:
+                try:
+                    os.posix_fallocate(file.fileno(), 0, max(1, file.tell() + self.free_bytes - leave_bytes))
+                except OSError as error:
+                    if error.errno != errno.ENOSPC or not tries_left:
+                        raise
+                else:
+                    return
 
     def free(self) -> None:
         """Gives back what `fill` took."""

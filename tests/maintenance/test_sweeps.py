@@ -86,6 +86,42 @@ async def test_a_dead_workers_thousand_jobs_come_back_in_growing_batches(store: 
     assert store.metrics.queue("q").timeout_retry == 1000
 
 
+async def test_a_shard_that_another_server_sweeps_is_swept_here_every_half_a_minute(store: Fixture) -> None:
+    """The other one may fail in a way that this one doesn't see."""
+    await store.insert(2, expires_at_ms=store.clock.now_ms() + 20_000)
+    await store.claim(1)
+    store.sweeps.swept_by_others = lambda: {store.shard.name}
+
+    async def sweep() -> None:
+        await store.sweeps.time_out_claims()
+        await store.sweeps.expire_jobs()
+        await store.sweeps.advance_due()
+        await store.sweeps.collect_garbage()
+
+    await sweep()
+    store.clock.advance(seconds=29)
+    await sweep()
+    assert len(await store.in_state(JobState.IN_PROGRESS)) == 1
+    assert len(await store.in_state(JobState.PENDING)) == 1
+    store.clock.advance(seconds=1)
+    await sweep()
+    assert not await store.in_state(JobState.IN_PROGRESS)
+    assert len(await store.in_state(JobState.FAILED)) == 2
+
+
+async def test_a_server_sweeps_a_shard_at_once_when_no_other_does_any_more(store: Fixture) -> None:
+    await store.insert(1)
+    await store.claim(1)
+    store.sweeps.swept_by_others = lambda: {store.shard.name}
+    await store.sweeps.time_out_claims()
+    store.clock.advance(seconds=11)
+    await store.sweeps.time_out_claims()
+    assert len(await store.in_state(JobState.IN_PROGRESS)) == 1
+    store.sweeps.swept_by_others = frozenset
+    await store.sweeps.time_out_claims()
+    assert len(await store.in_state(JobState.PENDING)) == 1
+
+
 async def test_a_claim_that_times_out_on_its_last_attempt_fails(store: Fixture) -> None:
     await store.insert(1, attempts_allowed=1)
     await store.claim(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -93,6 +94,38 @@ async def test_a_server_starts_without_a_shard_that_is_gone(stores: Stores) -> N
     assert "shard 1 is unreachable: connection refused" in await page(app, "/readyz")
     assert 'pinlater_shard_healthy{shard="1"} 0.0' in await page(app, "/metrics")
     await app.stop(0)
+
+
+async def test_the_address_for_other_servers_is_logged_as_the_status_names_it(
+    stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    for store in stores.values():
+        store.capabilities = store.capabilities._replace(shared=True)
+    app = App(replace(SETTINGS, host="127.0.0.1"))
+    with caplog.at_level(logging.INFO, "pinlater.server.main.app"):
+        await app.start()
+    try:
+        [line] = [record for record in caplog.records if record.message == "other servers reach this one"]
+        assert (await app.core.service.cluster()).address == line.__dict__["address"]
+    finally:
+        await app.stop(0)
+
+
+async def test_a_taken_port_for_other_servers_is_named_with_its_setting(stores: Stores) -> None:
+    for store in stores.values():
+        store.capabilities = store.capabilities._replace(shared=True)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        app = App(replace(SETTINGS, host="127.0.0.1", dispatch=replace(SETTINGS.dispatch, wake_port=port)))
+        with pytest.raises(
+            OSError, match=f"The listener for other servers can't listen on 127.0.0.1 port {port}: "
+        ) as told:
+            await app.start()
+    assert str(told.value).endswith(
+        "(the setting dispatch.wake_port chooses another port, as does --set dispatch.wake_port=PORT)"
+    )
 
 
 async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores) -> None:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
 from pinlater.client import Job
+from pinlater.domain.job import JobState
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
 from pinlater.server.storage.values import NO_OWNER
 from tests.simulation.cluster import Cluster, Server, settings_of
-from tests.simulation.loop import ProcessState, Timeline, new_process
+from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.run import collected_at_the_end
-from tests.simulation.store import SharedStore, StoreTrouble
+from tests.simulation.store import Session, SharedStore, StoreTrouble
 from tests.simulation.workload import Load, Process, Trace
 
 LEASE_S = 60.0
@@ -355,3 +357,61 @@ def test_slices_end_where_they_should_though_changes_have_unknown_outcomes_and_s
         await scene.unchanged(10.0)
 
     Scene(3, 2, seed).run(work)
+
+
+def sweeps_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str, str]]:
+    """Sweeps for overdue claims from now on: when, of which shard, and by which server."""
+    swept: list[tuple[float, str, str]] = []
+    plain = Session.time_out_claims
+
+    async def time_out_claims(self: Session, now_ms: int, limit: int) -> Sequence[Any]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ProcessLoop)
+        if limit:
+            swept.append((scene.timeline.now_s, self.store.name, loop.host))
+        return await plain(self, now_ms, limit)
+
+    monkeypatch.setattr(Session, "time_out_claims", time_out_claims)
+    return swept
+
+
+def test_each_shard_is_swept_by_one_server_and_now_and_then_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(scene: Scene) -> None:
+        await asyncio.sleep(40.0)
+        swept = sweeps_of(scene, monkeypatch)
+        await asyncio.sleep(60.0)
+        for store in scene.stores:
+            [(sweeper, most), *others] = Counter(host for _, shard, host in swept if shard == store.name).most_common()
+            first_owner = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
+            assert sweeper == first_owner.name
+            assert most >= 50
+            assert [count for _, count in others] == [2, 2]
+
+    Scene(3, 2).run(work)
+
+
+@pytest.mark.parametrize("how", ["killed, told", "killed, untold", "paused", "cut off from the shard"])
+def test_claims_of_a_shard_whose_sweeper_is_gone_go_back_soon(how: str) -> None:
+    async def work(scene: Scene) -> None:
+        store = scene.stores[0]
+        sweeper = next(s for s in scene.cluster.servers if address_of(s) == store.owners.by_slice[0])
+        other = next(s for s in scene.cluster.servers if s is not sweeper)
+        client = scene.client("client", other)
+        await scene.done(client, client.client.create_queue("q"))
+        for _ in range(8):  # on both shards
+            await scene.done(client, client.client.enqueue("q", [Job(b"x", claim_timeout_ms=1_000)]))
+        await scene.done(client, client.client.dequeue("q", 8))
+        assert store.jobs()
+        assert all(job.state is JobState.IN_PROGRESS for job in store.jobs())
+        if how == "paused":
+            assert sweeper.loop is not None
+            sweeper.loop.pause()
+        elif how.startswith("killed"):
+            sweeper.stays_down = True
+            sweeper.kill(told=how == "killed, told")
+        else:
+            store.gone_for.add(sweeper.name)
+        await asyncio.sleep(1.0 + MOVED_WITHIN_S)
+        assert all(job.state is JobState.PENDING for job in store.jobs())
+
+    Scene(3, 2).run(work)

@@ -91,7 +91,7 @@ WithHeader = Annotated[
     typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
 ]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
-Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR...", show_default=False)]
+Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR", show_default=False)]
 
 SERVER = DEFAULT_SERVER
 TIMEOUT_S = 10.0

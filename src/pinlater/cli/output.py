@@ -57,14 +57,23 @@ def print_text(lines: Sequence[str]) -> None:
     print_lines([part for line in lines for part in tables.wrap_line(one_line(line), columns)])
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """A table on a terminal; elsewhere a line of names and a line for each row, with tabs between."""
-    print_lines(tables.table(columns, _cells(rows), tables.screen()))
+def print_table(columns: Sequence[str], rows: Sequence[Row], *, without_rows: str = tables.NONE) -> None:
+    """A table on a terminal, or `without_rows` if there are none; elsewhere a line of names and a line for each row, with tabs between."""
+    print_lines(tables.table(columns, _cells(rows), tables.screen(), without_rows=without_rows))
 
 
-def print_blocks(columns: Sequence[str], rows: Sequence[Row], head: str = "") -> None:
+def print_narrow_table(
+    columns: Sequence[str], rows: Sequence[Row], *, shorter: Mapping[str, str], without_rows: str = tables.NONE
+) -> None:
+    """As `print_table`; a table too wide for the terminal gets the `shorter` names of columns and loses columns that say nothing."""
+    print_lines(tables.narrow_table(columns, _cells(rows), tables.screen(), shorter=shorter, without_rows=without_rows))
+
+
+def print_blocks(
+    columns: Sequence[str], rows: Sequence[Row], head: str = "", *, without_rows: str = tables.NONE
+) -> None:
     """As `print_table`; a table too wide for the terminal becomes one block a row, headed by `head` and the row's first cell."""
-    print_lines(tables.blocks_or_table(columns, _cells(rows), tables.screen(), head))
+    print_lines(tables.blocks_or_table(columns, _cells(rows), tables.screen(), head, without_rows=without_rows))
 
 
 def print_fields(named: Mapping[str, object]) -> None:

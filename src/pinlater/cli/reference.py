@@ -47,7 +47,7 @@ def _command(name: str, command: Any, level: str) -> Iterator[str]:
         for inner_name in inner:
             yield from _command(f"{name} {inner_name}", inner[inner_name], level + "#")
         return
-    arguments = [f" {param.metavar or param.name.upper()}" for param in command.params if not _is_option(param)]
+    arguments = [f" {_argument(param)}" for param in command.params if not _is_option(param)]
     yield from ("```", f"{name} [OPTIONS]{''.join(arguments)}", "```", "")
     options = [param for param in command.params if _is_option(param) and not param.hidden]
     if options:
@@ -60,6 +60,11 @@ def _command(name: str, command: Any, level: str) -> Iterator[str]:
 
 def _is_option(param: Any) -> bool:
     return bool(param.param_type_name == "option")
+
+
+def _argument(param: Any) -> str:
+    name = (param.metavar or param.name.upper()) + ("..." if param.nargs == -1 else "")
+    return name if param.required else f"[{name}]"
 
 
 def _names(param: Any) -> str:

@@ -26,7 +26,7 @@ Store = Annotated[
     typer.Option(
         "--store",
         help="Where jobs are kept: sqlite:PATH, memory:, mysql:SHARD_FILE, mysql://USER@HOST/DATABASE, redis:SHARD_FILE"
-        " or redis://USER@HOST/DB.",
+        " or redis://USER@HOST/DB. If it is given twice, the last one counts; several databases need a shard file.",
     ),
 ]
 ShardFile = Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -18,8 +18,9 @@ _GAP = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _VALUE_COLUMNS_MIN = 24
 _EMPTY = ("", "-")
+_NOTHING = (*_EMPTY, "0", "0.0", "no")
 NONE = "none"
-"""What a terminal shows in place of a table without rows."""
+"""What a terminal shows in place of a table without rows, unless the command says more."""
 
 
 class Screen(NamedTuple):
@@ -53,12 +54,17 @@ def error_columns() -> int | None:
         return os.get_terminal_size(sys.stderr.fileno()).columns or None
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
-    """The lines of a table; one that is too wide goes on below. Without a terminal, cells with tabs between."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, *, without_rows: str = NONE
+) -> list[str]:
+    """The lines of a table; one that is too wide goes on below. Without a terminal, cells with tabs between.
+
+    `without_rows`: what a terminal shows if there are none.
+    """
     if screen.columns is None:
         return _with_tabs(columns, rows)
     if not rows:
-        return [NONE]
+        return wrap(without_rows, screen.columns)
     lines: list[str] = []
     for number, part in enumerate(_parts(_widths(columns, rows), screen.columns)):
         chosen = [[row[column] for column in part] for row in rows]
@@ -67,10 +73,17 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen)
     return lines
 
 
-def blocks_or_table(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, head: str = "") -> list[str]:
+def blocks_or_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    screen: Screen,
+    head: str = "",
+    *,
+    without_rows: str = NONE,
+) -> list[str]:
     """A table if it fits; else a block for each row, headed by `head` and its first cell. Leaves out what no row has on a terminal."""
     if screen.columns is None or not rows:
-        return table(columns, rows, screen)
+        return table(columns, rows, screen, without_rows=without_rows)
     said = [column for column in range(len(columns)) if not column or any(row[column] not in _EMPTY for row in rows)]
     columns, rows = [columns[column] for column in said], [[row[column] for column in said] for row in rows]
     if _fits(_widths(columns, rows), screen.columns):
@@ -81,6 +94,37 @@ def blocks_or_table(columns: Sequence[str], rows: Sequence[Sequence[str]], scree
         named = [pair for pair in zip(columns[1:], row[1:], strict=True) if pair[1] not in _EMPTY]
         lines += [screen.bold(head + row[0]), *fields(named, screen, indent=_GAP)]
     return lines
+
+
+def narrow_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    screen: Screen,
+    *,
+    shorter: Mapping[str, str],
+    without_rows: str = NONE,
+) -> list[str]:
+    """As `table`, but one that is too wide gets the `shorter` names, and then leaves out columns that hold only zeros, `no` and `-`, the
+    last ones first, if it fits so."""
+    if screen.columns is None or not rows or _fits(_widths(columns, rows), screen.columns):
+        return table(columns, rows, screen, without_rows=without_rows)
+    columns = [shorter.get(name, name) for name in columns]
+    kept = _columns_that_fit(columns, rows, screen.columns) or range(len(columns))
+    return table([columns[each] for each in kept], [[row[each] for each in kept] for row in rows], screen)
+
+
+def _columns_that_fit(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], screen_columns: int
+) -> Sequence[int] | None:
+    """All, but for the last ones that say nothing, as few of these as possible; None if even that is too wide."""
+    widths = _widths(columns, rows)
+    kept = list(range(len(columns)))
+    silent = [column for column in kept[1:] if all(row[column] in _NOTHING for row in rows)]
+    while not _fits([widths[column] for column in kept], screen_columns):
+        if not silent:
+            return None
+        kept.remove(silent.pop())
+    return kept
 
 
 def fields(named: Sequence[tuple[str, str]], screen: Screen, indent: str = "") -> list[str]:

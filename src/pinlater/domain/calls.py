@@ -180,6 +180,10 @@ class ClusterStatus(NamedTuple):
     incomplete: bool = False
 
 
+DELETES_QUEUES = "delete-queue"
+"""The feature of a server that has an admin password; one without deletes no queue."""
+
+
 class ServerInfo(NamedTuple):
     """The server's version, features and limits, for a client to read before its first call. `now_ms` is the server's clock."""
 

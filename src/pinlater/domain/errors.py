@@ -14,6 +14,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Self, TypeVar
 
+from pinlater.domain.wording import counted
+
 
 class ErrorCode(IntEnum):
     """The codes old clients know, with the contract's numbers."""
@@ -258,7 +260,7 @@ class QueueFull(EnqueueRejected):
     @classmethod
     def of(cls, name: str, backlog: int, limit: int, new: int) -> Self:
         return cls(
-            f"Queue {name} is full: {backlog} jobs wait, at most {limit} may, and {new} more don't fit; "
+            f"Queue {name} is full: its backlog of {counted(backlog, 'job')} (at most {limit:,}) has no place for {new:,} more; "
             "add workers, or raise max_backlog",
             retry_after_ms=1000,
         )

@@ -42,16 +42,18 @@ def cron(
         )
         for entry in entries
     ]
-    output.print_blocks(["name", "expression", "zone", "queue", "missed", "next"], rows)
+    columns = ["name", "expression", "zone", "queue", "missed", "next"]
+    output.print_blocks(columns, rows, without_rows="the Worker has no cron entries")
 
 
 def _next(entry: Cron, start: datetime, firings: int) -> list[datetime]:
     return list(islice(entry.after(start), firings))
 
 
-def _shown(entry: Cron, start: datetime, firings: int) -> str | None:
+def _shown(entry: Cron, start: datetime, firings: int) -> list[str] | None:
+    """ISO 8601 in the entry's zone: no blank, at which a line could break."""
     local = (firing.astimezone(entry.zone) for firing in _next(entry, start, firings))
-    return ", ".join(f"{firing:%Y-%m-%d %H:%M:%S %Z}" for firing in local) or None
+    return [firing.isoformat(timespec="seconds") for firing in local] or None
 
 
 def _json(entry: Cron, start: datetime, firings: int) -> dict[str, object]:

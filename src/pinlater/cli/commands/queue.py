@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from pinlater.cli import exits, notes, options, output, tables
+from pinlater.cli import exits, notes, options, output
+from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import CallerError, WorldError
-from pinlater.domain.clock import SystemClock
+from pinlater.client.errors import CallerError, PasswordInvalid, UnknownMethod, WorldError
+from pinlater.domain.calls import DELETES_QUEUES
 from pinlater.domain.durations import duration_text
+from pinlater.domain.queue import check_queue_name
 
 app = typer.Typer(
     name="queue",
@@ -22,10 +23,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Names = Annotated[
-    list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
-]
-_WATCH_MS_MIN = 100
+Names = Annotated[list[str], typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue)]
+_NO_QUEUES = "no queues"
+# Of `queue stats` on a narrow terminal.
+_SHORTER = {"in_progress": "claimed", "succeeded": "done", "failed/s": "fail/s", "waiting": "waits"}
 COUNTS = ("pending", "future", "in_progress", "succeeded", "failed")
 TOTALS = ("enqueued_total", "claimed_total", "succeeded_total", "failed_total", "retried_total")
 # The defaults of `worker.task`, which this command must not import: it would load all of the worker.
@@ -70,7 +71,14 @@ def delete(
 
     Example: pinlater queue delete emails
     """
-    if password_stdin or not sys.stdin.isatty():
+    asks = sys.stdin.isatty() and not password_stdin
+    if asks and not options.ask(server, timeout, lambda client: _can_delete(client, name)):
+        if json:
+            output.print_json({"deleted": [], "absent": [name]})
+        else:
+            output.print_lines([f"absent {name}"])
+        return
+    if not asks:
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
             exits.fail(
@@ -89,6 +97,18 @@ def delete(
     _for_each([name], server, timeout, json, remove, tell_away=False, words=("deleted", "absent"))
 
 
+async def _can_delete(client: AsyncClient, name: str) -> bool:
+    """Whether there is such a queue, before anyone types a password for it. Raises `PasswordInvalid` if the server has no password."""
+    check_queue_name(name)
+    try:
+        info = await client.server_info()
+    except UnknownMethod:  # an original server
+        info = None
+    if info is not None and DELETES_QUEUES not in info.features:
+        raise PasswordInvalid.of(configured=False)
+    return name in await client.queue_names()
+
+
 @app.command("list")
 def list_queues(
     server: options.Server = options.SERVER,
@@ -105,17 +125,17 @@ def list_queues(
     elif names or not output.on_terminal():
         output.print_lines(names)
     else:
-        output.print_lines([tables.NONE])
+        output.print_lines([_NO_QUEUES])
 
 
 @app.command()
 def stats(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")] = False,
-    every: Annotated[str, typer.Option("--every", help="The interval of --watch, at least 100ms.")] = "2s",
+    watch: Watch = False,
+    every: Every = EVERY,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -124,37 +144,20 @@ def stats(
 
     Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both. --watch --json prints one line each time.
 
+    A terminal that is too narrow shows `claimed` for `in_progress`, `done` for `succeeded`, and leaves out columns of zeros.
+
     Example: pinlater queue stats emails --watch
     """
-    pause_ms = options.span_ms(every, "--every") or 0
-    if pause_ms < _WATCH_MS_MIN:
-        raise typer.BadParameter(f"{every!r} is less than {_WATCH_MS_MIN}ms", param_hint="--every")
+    every_ms = interval_ms(watch, every)
 
     async def show(client: AsyncClient) -> None:
-        found: list[QueueStats] | None = await client.queue_stats(*(names or []))
-        while True:
-            if found is not None:
-                if watch:
-                    output.clear_screen()
-                _print_stats(found, json, in_one_line=watch)
-            if not watch:
-                return
-            sys.stdout.flush()
-            await asyncio.sleep(pause_ms / 1000)
-            found = await _stats_or_complaint(client, names or [], said=found is None)
+        await show_answers(
+            lambda: client.queue_stats(*(names or [])),
+            lambda found: _print_stats(found, json, in_one_line=watch),
+            every_ms,
+        )
 
     options.ask(server, timeout, show)
-
-
-async def _stats_or_complaint(client: AsyncClient, names: Sequence[str], *, said: bool) -> list[QueueStats] | None:
-    """The counts; None if no server answers now, which standard error says once."""
-    try:
-        return await client.queue_stats(*names)
-    except WorldError as error:
-        if not said:
-            now = output.iso(SystemClock().now_ms())
-            notes.write(f"{now} no answer, still watching: {' '.join(error.message.split())}")
-        return None
 
 
 def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -> None:
@@ -167,7 +170,8 @@ def _print_stats(found: list[QueueStats], as_json: bool, *, in_one_line: bool) -
     columns = ["queue", "due", *COUNTS[1:], "oldest", "in/s", "done/s", "failed/s", "waiting", "paused", "incomplete"]
     # A terminal is narrow; programs that read the output can rely on every column.
     shown = len(columns) if incomplete or not output.on_terminal() else len(columns) - 1
-    output.print_table(columns[:shown], [_stats_row(queue)[:shown] for queue in found])
+    rows = [_stats_row(queue)[:shown] for queue in found]
+    output.print_narrow_table(columns[:shown], rows, shorter=_SHORTER, without_rows=_NO_QUEUES)
     if incomplete:
         output.warn_incomplete()
 

@@ -80,7 +80,7 @@ class ScannedQueues(NamedTuple):
 def scan(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
     ] = None,
     state: options.StateOption = options.State.PENDING,
     priority: options.Priority = None,
@@ -114,7 +114,7 @@ def scan(
         jobs = [output.info_json(job) for job in found.jobs]
         output.print_json({"jobs": jobs, "continuation": more, "incomplete": found.incomplete or cut})
         return
-    _print_jobs(found.jobs, body)
+    _print_jobs(found.jobs, body, without_jobs=_without_jobs(state, future))
     if more:
         notes.write(f"more: --after {more}")
     if found.incomplete:
@@ -169,8 +169,17 @@ async def scan_queue(
             return Scanned(jobs, after, page.incomplete or after != _END)
 
 
-def _print_jobs(jobs: Sequence[JobInfo], bodies: bool) -> None:
-    columns = ["descriptor", "task", "state", "age", "holder", "left", "due", "error", "status", "waits"]
+def _without_jobs(state: options.State, future: bool) -> str:
+    """Names the state, which may be the default one."""
+    if state is not options.State.PENDING:
+        return f"no {state.value} jobs"
+    if future:
+        return "no pending jobs that are due later"
+    return "no pending jobs that are due (--future and --state show others)"
+
+
+def _print_jobs(jobs: Sequence[JobInfo], bodies: bool, without_jobs: str) -> None:
+    columns = ["descriptor", "task", "state", "age", "holder", "attempts_remaining", "due", "error", "status", "waits"]
     rows = [
         (
             job.descriptor,
@@ -187,4 +196,4 @@ def _print_jobs(jobs: Sequence[JobInfo], bodies: bool) -> None:
         )
         for job in jobs
     ]
-    output.print_blocks([*columns, *(["body"] if bodies else [])], rows)
+    output.print_blocks([*columns, *(["body"] if bodies else [])], rows, without_rows=without_jobs)

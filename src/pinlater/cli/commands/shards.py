@@ -19,6 +19,7 @@ from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_sett
 from pinlater.cli.shard_queries import Seen, ServerView, as_json, ask_server, forget_timed_keys, look_at, places_of
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.wording import counted
 
 if TYPE_CHECKING:
     from pinlater.server.config.configured_shard import ConfiguredShard
@@ -33,7 +34,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The shard's name, or its key in the file.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The shard's name (1, or s1 as in descriptors), or its key in the file.")
+]
 
 _LOOK_EVERY_S = 0.5
 _QUEUES_NAMED_MAX = 5
@@ -214,8 +217,8 @@ def _live(look: Look) -> str:
         queues[row.queue] += row.pending + row.in_progress
     named = [f"{queue} {jobs}" for queue, jobs in queues.most_common(_QUEUES_NAMED_MAX) if jobs]
     more = sum(jobs > 0 for jobs in queues.values()) - len(named)
-    where = ", ".join(named) + (f" and {more} more queues" if more else "")
-    return f"{look.live} live jobs left" + (f" ({where})" if where else "")
+    where = ", ".join(named) + (f" and {counted(more, 'more queue')}" if more else "")
+    return f"{counted(look.live, 'live job')} left" + (f" ({where})" if where else "")
 
 
 def _say_drained(name: str, chosen: Sequence[ConfiguredShard], seen: Sequence[Seen] | None, json: bool) -> None:
@@ -267,7 +270,10 @@ def remove(
         if shard.look is None:
             exits.fail(f"{shard.place.name} can't be asked whether it is empty: {shard.error}", exits.BUSY)
         if shard.look.live:
-            exits.fail(f"{shard.place.name} still holds {shard.look.live} live jobs, and stays in the file", exits.BUSY)
+            exits.fail(
+                f"{shard.place.name} still holds {counted(shard.look.live, 'live job')}, and stays in the file",
+                exits.BUSY,
+            )
         if shard.look.timed_keys.number and not lose_keys:
             exits.fail(
                 f"{shard.place.name} still holds {shard.look.timed_keys}, and stays in the file. --lose-keys deletes them; "
@@ -280,8 +286,8 @@ def remove(
     if json:
         output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": lost})
     else:
-        kept = f"{finished} finished jobs remain in its database" + (
-            f", {lost} unique keys were deleted" if lost else ""
+        kept = f"finished jobs that remain in its database: {finished}" + (
+            f", unique keys that were deleted: {lost}" if lost else ""
         )
         output.print_lines([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
 
@@ -302,8 +308,14 @@ def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) ->
     if settings.store.shard_file is None:
         exits.fail("a store named by a URL has one shard; only a shard file has several to choose from", exits.REFUSED)
     found = next((place for place in places if name in (place.name, place.key)), None)
+    if found is None:  # it may be named as descriptors name it
+        found = next((place for place in places if name == f"s{place.name}"), None)
+        name = name if found is None else found.name
     if found is None:
-        exits.fail(f"there is no shard {name}; there are {', '.join(place.name for place in places)}", exits.REFUSED)
+        first, names = places[0].name, ", ".join(place.name for place in places)
+        exits.fail(
+            f"there is no shard {name}; there are {names} (s{first} in a descriptor is shard {first})", exits.REFUSED
+        )
     chosen = [place for place in places if place.key == found.key]
     if name not in (found.key, chosen[0].name):
         exits.fail(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +23,7 @@ def version(
 
     Example: pinlater version --server 127.0.0.1:9010
     """
-    about: dict[str, object] = {"version": __version__, "python": platform.python_version()}
+    about: dict[str, Any] = {"version": __version__, "python": platform.python_version()}
     if server is not None:
         about["server"] = options.ask(server, timeout, _info)._asdict()
     if json:
@@ -31,7 +31,7 @@ def version(
         return
     output.print_lines([f"pinlater {__version__} (Python {about['python']})"])
     if server is not None:
-        output.print_table(["server", ""], list(about["server"].items()))  # type: ignore[attr-defined]
+        output.print_fields(about["server"])
 
 
 async def _info(client: AsyncClient) -> ServerInfo:

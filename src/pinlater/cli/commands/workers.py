@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import options, output
+from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, JobState
 
 _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
@@ -24,18 +25,23 @@ class WorkersFound(NamedTuple):
 def workers(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUEUE...]", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
     ] = None,
+    watch: Watch = False,
+    every: Every = EVERY,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """Show which workers hold jobs, and which wait for jobs in a long poll on the servers of --server.
 
+    --watch --json prints one line each time.
+
     Example: pinlater workers emails --server a:9010,b:9010
     """
+    every_ms = interval_ms(watch, every)
 
-    async def ask(client: AsyncClient) -> WorkersFound:
+    async def find(client: AsyncClient) -> WorkersFound:
         holds, incomplete = await _holders(client, queues or [])
         waits: Counter[tuple[str, str]] = Counter()
         for address in client.servers:
@@ -45,14 +51,20 @@ def workers(
                         waits[poll.source, poll.queue] += poll.number
         return WorkersFound(holds, waits, incomplete)
 
-    found = options.ask(server, timeout, ask)
+    async def show(client: AsyncClient) -> None:
+        await show_answers(lambda: find(client), lambda found: _print(found, json, in_one_line=watch), every_ms)
+
+    options.ask(server, timeout, show)
+
+
+def _print(found: WorkersFound, as_json: bool, *, in_one_line: bool) -> None:
     rows = [(*key, found.holds[key], found.waits[key]) for key in sorted({*found.holds, *found.waits})]
     columns = ["worker", "queue", "holds", "waits"]
-    if json:
+    if as_json:
         listed = [dict(zip(columns, row, strict=True)) for row in rows]
-        output.print_json({"workers": listed, "incomplete": found.incomplete})
+        output.print_json({"workers": listed, "incomplete": found.incomplete}, in_one_line=in_one_line)
         return
-    output.print_table(columns, rows)
+    output.print_table(columns, rows, without_rows="no worker holds a job or waits for one")
     if found.incomplete:
         output.warn_incomplete("a shard was unreachable, or more jobs are held than one look counts")
 

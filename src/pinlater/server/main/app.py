@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from random import Random
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.cluster.members import ClusterMembers
+from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
@@ -40,8 +42,9 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def listening(what: str, host: str, port: int) -> Iterator[None]:
-    """Adds to an error which listener could not listen on which address: the system's text for an unknown host names neither."""
+def listening(what: str, host: str, port: int, setting: str) -> Iterator[None]:
+    """Adds to an error which listener could not listen on which address, and which setting chooses another: the system's text for an
+    unknown host names neither. `setting`: the one with the port."""
     try:
         yield
     except TooFewOpenFiles:
@@ -49,7 +52,21 @@ def listening(what: str, host: str, port: int) -> Iterator[None]:
     except OSError as error:
         text = error.strerror or str(error)
         reason = text.rpartition("): ")[2]  # the event loop puts the address before the reason
-        raise OSError(f"{what} can't listen on {host} port {port}: {reason}") from error
+        reason = reason[:1].lower() + reason[1:]
+        hint = ""
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            hint = f" ({_another(setting, 'port')})"
+        elif error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            hint = f" ({_another('host', 'address')})"
+        raise OSError(f"{what} can't listen on {host} port {port}: {reason}{hint}") from error
+
+
+def _another(setting: str, what: str) -> str:
+    """How to choose another port or address."""
+    flag = keys()[setting].flag
+    if flag.startswith("--set "):
+        return f"the setting {setting} chooses another {what}, as does {flag}={what.upper()}"
+    return f"{flag} chooses another {what}, as does {setting} in the settings"
 
 
 def thrift_server(core: Core, *, shared_port: bool = False) -> ThriftServer:
@@ -104,7 +121,7 @@ class App:
         """Opens the store and listens. Raises `Unavailable` or OSError with a clear text, having undone what it began."""
         async with contextlib.AsyncExitStack() as begun:
             if not self._one_of_many:
-                with listening("HTTP", self.settings.http.host, self.settings.http.port):
+                with listening("HTTP", self.settings.http.host, self.settings.http.port, "http.port"):
                     await self.http.start()  # first, so that /readyz says why it takes long
                 begun.push_async_callback(self.http.stop)
             self.core = await self._open_core()
@@ -115,7 +132,7 @@ class App:
             await self.cluster.look()
             await self.core.catch_up()
             await self._hear_others()
-            with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port):
+            with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port, "thrift.port"):
                 await self.thrift.start()
             begun.pop_all()
         self.core.service.identity.port = self.thrift.port
@@ -172,8 +189,9 @@ class App:
         host, wake_port = self.settings.host, self.settings.dispatch.wake_port
         bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
         reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
-        with listening("Wakes", host, wake_port):
-            await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
+        with listening("The listener for other servers", host, wake_port, "dispatch.wake_port"):
+            address = await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
+        logger.info("other servers reach this one", extra={"address": address})
         self.cluster.show(self.metrics)
         self.core.service.cluster_status = self.cluster.status
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from pinlater.domain.calls import ClusterStatus
@@ -29,7 +29,7 @@ from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.values import Claimed
+from pinlater.server.storage.values import NO_OWNER, Claimed
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -71,8 +71,9 @@ class Cluster:
         self._peers: Peers | None = None
         self._secrets: list[bytes] = []
 
-    async def listen(self, host: str, port: int, reached_at: str) -> None:
-        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Raises OSError."""
+    async def listen(self, host: str, port: int, reached_at: str) -> str:
+        """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Returns that with the port.
+        Raises OSError."""
         wakes, bound = await self._open(host, port)
         address = f"{reached_at}:{bound}"
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
@@ -80,6 +81,7 @@ class Cluster:
         self.forwarding = Forwarding(self._shards, address, self.ownership.owners, self._look_soon, wakes.know_waits)
         self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
         await self._meet()
+        return address
 
     async def _open(self, host: str, port: int) -> tuple[Wakes, int]:
         """Listens for datagrams and for connections on ports of the same number, which is returned. Raises OSError."""
@@ -108,6 +110,13 @@ class Cluster:
         """Whether all other servers answer over their connections, and each slice has its planned owner. Then this server reads the shards
         and renews its lease less often."""
         return self.ownership is None or self.ownership.is_calm(self.members.by_shard)
+
+    def swept_by_others(self) -> Set[str]:
+        """The shards whose periodic work another server does: the owner of the first slice. None while servers come and go."""
+        if self.ownership is None or not self.is_calm:
+            return frozenset()
+        first_owners = {shard.name: self.ownership.owners(shard.name)[0] for shard in self._shards}
+        return {shard for shard, owner in first_owners.items() if owner not in {self.ownership.address, NO_OWNER}}
 
     async def look_if_due(self, interval_s: float) -> None:
         """As `look`; does nothing if the cluster is calm and the last look was less than `interval_s` ago."""

@@ -35,6 +35,7 @@ class PeriodicWork:
         self._readiness = readiness
         self._next_heartbeat_s = 0.0
         cluster.members_changed = self._members_changed
+        core.sweeps.swept_by_others = cluster.swept_by_others
 
     def table(self) -> Sequence[Periodic]:
         """Each kind of work with its interval."""

@@ -1,16 +1,18 @@
 """What is swept: claims past their deadline, jobs past their expiry, finished jobs past their time, and due times that came.
 
 Each sweep works in short transactions with pauses between that are as long, so that no request waits for it and the store is others' at
-least half of the time. A dead worker's thousand jobs come
-back over about a second: a sweep that found a full batch comes again after a tenth of its interval, with twice the batch, since
-a longer list must not take for ever.
+least half of the time. A dead worker's thousand jobs come back over about a second: a sweep that found a full batch comes again after a
+tenth of its interval, with twice the batch, since a longer list must not take for ever.
+
+Of the servers of a shard one sweeps it, as far as they agree (`swept_by_others`). The others sweep it all the same now and then, since
+the one may fail in a way that they don't see.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -23,6 +25,10 @@ from pinlater.server.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS_MIN = 0.005
+# So long a shard is left to another server before this one sweeps it, too.
+_LEFT_S_MAX = 30.0
+# Does a bounded part of one piece of work on a shard: at most that number of rows; 0 for what no other server can do for this one.
+Sweep = Callable[[Maintenance, int], Awaitable[int]]
 
 
 class Sweeps:
@@ -44,17 +50,20 @@ class Sweeps:
         self._clock = clock
         self._settings = settings
         self._batch = settings.sweep_batch
+        self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
+        self.swept_by_others: Callable[[], Set[str]] = frozenset
+        """The names of the shards that another server sweeps."""
 
     async def time_out_claims(self) -> float | None:
         """Claims past their deadline go back, or fail."""
 
-        async def sweep(shard: Maintenance) -> int:
-            swept = await shard.time_out_claims(self._clock.now_ms(), self._batch)
+        async def sweep(shard: Maintenance, limit: int) -> int:
+            swept = await shard.time_out_claims(self._clock.now_ms(), limit)
             for row in swept:
                 self._count_timeouts(row)
             return sum(row.retried + row.failed + row.lost for row in swept)
 
-        if await self._most_on_a_shard(sweep) < self._batch:
+        if await self._most_on_a_shard("claim-timeouts", sweep, self._batch) < self._batch:
             self._batch = self._settings.sweep_batch
             return None
         self._batch = min(self._batch * 2, self._settings.batch_max)
@@ -72,30 +81,29 @@ class Sweeps:
     async def expire_jobs(self) -> float | None:
         """Waiting jobs past their expiry become FAILED `expired`."""
 
-        async def sweep(shard: Maintenance) -> int:
-            swept = await shard.expire_jobs(self._clock.now_ms(), self._settings.batch_max)
+        async def sweep(shard: Maintenance, limit: int) -> int:
+            swept = await shard.expire_jobs(self._clock.now_ms(), limit)
             for row in swept:
                 self._metrics.queue(row.queue).expired += row.failed
             return sum(row.failed for row in swept)
 
-        return await self._pause_after(sweep, self._settings.batch_max)
+        return await self._pause_after("expiry", sweep, self._settings.batch_max)
 
     async def advance_due(self) -> float | None:
         """Jobs that became due are counted so."""
-        limit = self._settings.batch_max * 10
 
-        async def sweep(shard: Maintenance) -> int:
+        async def sweep(shard: Maintenance, limit: int) -> int:
             return await shard.advance_due(self._clock.now_ms(), limit)
 
-        return await self._pause_after(sweep, limit)
+        return await self._pause_after("due", sweep, self._settings.batch_max * 10)
 
     async def collect_garbage(self) -> float | None:
         """Deletes finished jobs past their time to live, old keys, and the rows of deleted queues."""
         ttls = self._ttls()
         known = {ttl.queue for ttl in ttls}
 
-        async def sweep(shard: Maintenance) -> int:
-            swept = await shard.collect_garbage(ttls, self._clock.now_ms(), self._settings.batch_max)
+        async def sweep(shard: Maintenance, limit: int) -> int:
+            swept = await shard.collect_garbage(ttls, self._clock.now_ms(), limit)
             for row in swept:
                 if row.queue in known:
                     metrics = self._metrics.queue(row.queue)
@@ -103,22 +111,33 @@ class Sweeps:
                     metrics.failed_gc += row.deleted_failed
             return sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in swept)
 
-        return await self._pause_after(sweep, self._settings.batch_max)
+        return await self._pause_after("garbage", sweep, self._settings.batch_max)
 
-    async def _pause_after(self, sweep: Callable[[Maintenance], Awaitable[int]], limit: int) -> float | None:
+    async def _pause_after(self, work: str, sweep: Sweep, limit: int) -> float | None:
         """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""
         began = self._clock.monotonic()
-        if await self._most_on_a_shard(sweep) < limit:
+        if await self._most_on_a_shard(work, sweep, limit) < limit:
             return None
         return max(_PAUSE_SECONDS_MIN, self._clock.monotonic() - began)
 
-    async def _most_on_a_shard(self, sweep: Callable[[Maintenance], Awaitable[int]]) -> int:
+    async def _most_on_a_shard(self, work: str, sweep: Sweep, limit: int) -> int:
         """Sweeps every shard in reach, all at once; the most rows that one of them had. One that fails keeps no other from being swept."""
         shards = self._shards.in_reach()
+        left = self.swept_by_others()
+        limits = [limit if self._is_swept_here(work, shard.name, left) else 0 for shard in shards]
         if len(shards) == 1:
-            return await sweep(shards[0].store)
-        results = await asyncio.gather(*(sweep(shard.store) for shard in shards), return_exceptions=True)
+            return await sweep(shards[0].store, limits[0])
+        results = await asyncio.gather(
+            *(sweep(shard.store, most) for shard, most in zip(shards, limits, strict=True)), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         return max((result for result in results if isinstance(result, int)), default=0)
+
+    def _is_swept_here(self, work: str, shard: str, left: Set[str]) -> bool:
+        now_s = self._clock.monotonic()
+        if shard in left and now_s - self._swept_s.setdefault((work, shard), now_s) < _LEFT_S_MAX:
+            return False
+        self._swept_s[work, shard] = now_s
+        return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pinlater.domain.calls import ClusterStatus, ServerInfo, WaitingDequeues
+from pinlater.domain.calls import DELETES_QUEUES, ClusterStatus, ServerInfo, WaitingDequeues
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -74,6 +74,7 @@ class Service:
         self.dispatcher = dispatcher
         self.identity = identity
         self._clock = clock
+        self._passwords = passwords
         self._settings = settings
         self.queue_cache = queue_cache = QueueCache(shards, dispatcher, clock, settings.max_queues)
         self.body_limit = body_limit = BodyLimit(shards, settings.max_body_bytes)
@@ -106,7 +107,7 @@ class Service:
         settings = self._settings
         return ServerInfo(
             __version__,
-            FEATURES,
+            (*FEATURES, DELETES_QUEUES) if self._passwords.configured else FEATURES,
             next(iter(self.shards)).store.capabilities.kind,
             self._clock.now_ms(),
             self.identity.started_at_ms,

@@ -1,1 +1,1 @@
-"""Everything across shards, written once: the map, lanes (group commit), placement."""
+"""Everything across shards, written once: the map, lanes (group commit), which shard a request goes to."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.wording import counted
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shard_monitor import bring_up_to_date, open_shard
@@ -209,7 +210,7 @@ class Reload:
             return f"it can't be asked whether it is empty: {error.message}"
         live = sum(row.pending + row.in_progress for row in rows)
         if live:
-            return f"it holds {live} live jobs; drain it (dequeueOnly) before it is taken out"
+            return f"it holds {counted(live, 'live job')}; drain it (dequeueOnly) before it is taken out"
         if keys.number:
             return f"it holds {keys}; its jobs would be taken as new without it (`pinlater shards remove --lose-keys`)"
         if len(self._shards) == 1:

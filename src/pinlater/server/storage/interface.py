@@ -215,7 +215,10 @@ class KeyLookup(Protocol):
 
 
 class Maintenance(Protocol):
-    """Periodic work. Each call is bounded by `limit` rows; one that can know there is nothing to do costs no I/O."""
+    """Periodic work. Each call is bounded by `limit` rows; one that can know there is nothing to do costs no I/O.
+
+    Several servers may do it at once, and one is enough. With a limit of 0 a call does only what no other server can do for this one.
+    """
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Moves jobs whose run-after has come from the counters' future part to the due part; returns how many (none if a store
@@ -223,7 +226,8 @@ class Maintenance(Protocol):
         ...
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last."""
+        """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last. Also gives back
+        claims of this server whose outcome it did not learn, whatever the limit."""
         ...
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:

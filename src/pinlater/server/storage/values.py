@@ -118,7 +118,7 @@ class TimedKeys(NamedTuple):
             return "no unique keys for a time"
         until = datetime.fromtimestamp(self.until_ms / 1000, UTC).isoformat(timespec="seconds")
         many = f"at least {self.number}" if self.number >= TIMED_KEYS_COUNTED else str(self.number)
-        return f"{many} unique keys for a time, the last until {until}"
+        return f"{many} unique key{'' if many == '1' else 's'} for a time, the last until {until}"
 
 
 TIMED_KEYS_COUNTED = 100_000

@@ -21,6 +21,7 @@ from pinlater.cli.commands.import_original.servers import old_servers
 from pinlater.client import AsyncClient
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
+from pinlater.domain.wording import counted
 from pinlater.import_original.copy import Copy, CopyCounts, CopyPlan, Imported, Told
 from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, SourceFailed, Tls
 
@@ -189,8 +190,8 @@ def _print(counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json:
     running = sum(counts.left["in_progress"] for _, counts in entries)
     if running:
         notes.write(
-            f"note: {running:,} jobs are IN_PROGRESS in the original and were left there, as their workers may still run. "
-            "Stop the workers, then take these jobs too with --include-in-progress."
+            f"note: {counted(running, 'job')} IN_PROGRESS left in the original, where workers may still run. "
+            "Stop the workers, then take such jobs too with --include-in-progress."
         )
 
 

@@ -65,9 +65,9 @@ class ServerSupervisor:
         if stop_with_stdin:
             at_end_of_stdin(self._processes.signalled)
         with contextlib.ExitStack() as stack:
-            with listening("Thrift", thrift.host, thrift.port):
+            with listening("Thrift", thrift.host, thrift.port, "thrift.port"):
                 port = stack.enter_context(reserved(thrift.host, thrift.port))
-            with listening("HTTP", http.host, http.port):
+            with listening("HTTP", http.host, http.port, "http.port"):
                 await self._http.start()
             stop = dict.fromkeys(STOP_SIGNALS, self._processes.signalled)
             stack.enter_context(handled({**stop, signal.SIGHUP: self._reload}))

@@ -366,10 +366,12 @@ class MysqlShard(RelationalShard):
         return await self._change(sweeping.expire_jobs, now_ms, limit)
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
+        if limit <= 0:
+            return []
         snapshot = await self._snapshots.latest()
         mark = (self.stats.changes, snapshot.others)
         swept: list[Swept] = []
-        if limit > 0 and garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
+        if garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
             swept = await self._opened.other.carry_out(
                 lambda t: garbage.collect_garbage(t, self._memory, ttls, now_ms, limit)
             )

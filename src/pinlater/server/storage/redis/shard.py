@@ -415,13 +415,14 @@ class RedisShard:
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
         self._check_open()  # nothing here needs a connection
-        if limit > 0:
-            self._due_by_ms = max(self._due_by_ms, now_ms)
+        self._due_by_ms = max(self._due_by_ms, now_ms)
         return 0
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
         if self._unsure or self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
+        if limit <= 0 and not self._repair.is_urgent:
+            return []
         gone = (await self._snapshots.latest()).gone
         if gone or self._repair.is_urgent:
             await self._with_queues(self._opened.other, (), lambda access: self._repair.repair(access, gone))
