@@ -122,7 +122,7 @@ class History:
                 raise AssertionError(f"passed over for {now_ms - since_ms} ms: {self._stored[job_id]}")
 
     async def _finish(self, desk: Desk) -> None:
-        """Whoever has a job ends its attempt, gives it back or changes it."""
+        """The holder of a job ends its attempt, gives it back or changes it."""
         held = [job_id for job_id in self._claims if job_id not in self._changing]
         if not held:
             return
@@ -162,7 +162,7 @@ class History:
                 await desk.run(self._keys[job_id], attempts=2)
 
     async def _look(self) -> None:
-        """Reads what the store has now. A job that it says is claimed was handed out to somebody."""
+        """Reads what the store has now. A job that it says is claimed was handed out by one of the claims."""
         now_ms, keys = self._clock.now_ms(), list(self._keys.values())
         found = await self._desks[0].shard.lookup_jobs(keys, bodies=True)
         for key, stored in zip(keys, found, strict=True):
@@ -175,7 +175,9 @@ class History:
                 del self._keys[key.id]
                 self._stored.pop(key.id, None)
             else:
-                assert stored.state is not JobState.IN_PROGRESS or key.id in self._claims, f"nobody has {stored}"
+                assert stored.state is not JobState.IN_PROGRESS or key.id in self._claims, (
+                    f"claimed, and not handed out: {stored}"
+                )
                 self._stored[key.id] = stored
             if stored is None or stored.state is not JobState.IN_PROGRESS:
                 self._claims.pop(key.id, None)
