@@ -38,6 +38,12 @@ def test_after_jobs_past_the_owner_the_next_claim_searches() -> None:
     wakeups.wake_from_peer("q", 1, past_owner=True)
     wakeups.wake_from_peer("q", 1, past_owner=False)
     assert waiters.search
+    waiters.search = False
+    wakeups.jobs_ready("q", 1)  # as after an ack, which goes to the owner
+    assert not waiters.search
+    wakeups.jobs_ready("q", 1, past_owner=True)  # as after a sweep or an operator's command, which don't
+    assert waiters.search
+    assert told == [False, True, False, True]
 
 
 def test_other_servers_are_told_before_a_dequeue_waits() -> None:

@@ -34,6 +34,7 @@ class History:
         self._claims: dict[int, ClaimRef] = {}
         self._expires_ms: dict[int, int] = {}
         self._changing: set[int] = set()  # jobs that the step under way changes: what claims get of these is not judged
+        self._answers: list[tuple[list[HandedOutJob], bool]] = []  # of the step: jobs, and whether there were too few
         self._number = 0
         self.lines = [f"claims from memory by: {self._alone}"]
 
@@ -45,9 +46,12 @@ class History:
         if dice.random() < 0.03:
             self._owner = dice.randrange(len(self._desks))
         self._changing.clear()
+        self._answers.clear()
         calls: list[Callable[[Desk], Awaitable[None]]] = [self._put, self._claim, self._finish, self._maintain]
         some = dice.choices(calls, [30, 35, 25, 10], k=dice.choice([1, 1, 2]))
         await asyncio.gather(*(call(dice.choice(self._desks)) for call in some))
+        for got, lacks_jobs in self._answers:
+            self._judge_passed_over(got, lacks_jobs=lacks_jobs)
         await self._look()
 
     async def _put(self, desk: Desk) -> None:
@@ -93,11 +97,12 @@ class History:
             for job in jobs:
                 self._judge(job)
                 self._claims[job.id] = ClaimRef(self._keys[job.id], call.holder.token)
-        self._judge_passed_over({job.id for job in got}, len(got) < sum(call.limit for call in calls), got)
+        self._answers.append((got, len(got) < sum(call.limit for call in calls)))
         self._changing |= {job.id for job in got}
 
     def _judge(self, job: HandedOutJob) -> None:
         now_ms, stored = self._clock.now_ms(), self._stored.get(job.id)
+        assert job.id not in {other.id for others, _ in self._answers for other in others}, f"handed out twice: {job}"
         assert job.run_after_ms <= now_ms < self._expires_ms.get(job.id, now_ms + 1), f"not due: {job}"
         if job.id in self._changing or stored is None:
             return
@@ -110,12 +115,12 @@ class History:
         )
         assert (job.headers or {}) == (stored.headers or {})
 
-    def _judge_passed_over(self, ids: set[int], lacks_jobs: bool, got: list[HandedOutJob]) -> None:
+    def _judge_passed_over(self, got: list[HandedOutJob], *, lacks_jobs: bool) -> None:
         """No job waits that should have been handed out before, or instead of nothing."""
         now_ms = self._clock.now_ms()
         last = max(((job.priority, job.run_after_ms, job.id) for job in got), default=(0, 0, 0))
         for job_id, since_ms in self._claimable_since_ms.items():
-            if job_id in ids | self._changing or now_ms >= self._expires_ms.get(job_id, now_ms + 1):
+            if job_id in self._changing or now_ms >= self._expires_ms.get(job_id, now_ms + 1):
                 continue
             place = (self._keys[job_id].priority, self._stored[job_id].run_after_ms, job_id)
             if now_ms - since_ms > _PASSED_OVER_MS and (lacks_jobs or place < last):

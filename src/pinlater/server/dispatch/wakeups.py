@@ -42,23 +42,21 @@ class Wakeups:
         return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
 
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
-        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`. `past_owner`: a server stored them that does not
-        own the queue."""
+        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`. `past_owner`: the server that owns the queue may
+        not know of them."""
         if jobs and self._tell_others is not None:
             self._tell_others(queue, jobs, past_owner)
-        self._wake(queue, jobs, due_at_ms)
+        self._wake(queue, jobs, due_at_ms, past_owner=past_owner)
 
     def wake_from_peer(self, queue: str, jobs: int, past_owner: bool = False) -> None:
         """Wakes dequeues for jobs that another server has announced."""
-        waiters = self._by_queue.get(queue)
-        if waiters is not None:
-            waiters.search |= past_owner
-        self._wake(queue, jobs)
+        self._wake(queue, jobs, past_owner=past_owner)
 
-    def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None) -> None:
+    def _wake(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
         waiters = self._by_queue.get(queue)
         if waiters is None:
             return
+        waiters.search |= past_owner
         if jobs:
             waiters.wake(jobs)
         if due_at_ms is not None:

@@ -76,7 +76,7 @@ class Sweeps:
         metrics.timeout_evict += row.lost
         logger.info("claims timed out", extra={"queue": row.queue, "retried": row.retried, "failed": row.failed})
         if row.retried:
-            self._dispatcher.wakeups.jobs_ready(row.queue, row.retried)
+            self._dispatcher.wakeups.jobs_ready(row.queue, row.retried, past_owner=True)
 
     async def expire_jobs(self) -> float | None:
         """Waiting jobs past their expiry become FAILED `expired`."""

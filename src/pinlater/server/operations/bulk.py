@@ -88,7 +88,7 @@ class Bulk:
         done = await self._in_steps("retryFailedJobs", limit, requeue)
         if done:
             due = due_at_ms <= now_ms
-            self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
+            self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms, past_owner=True)
         return done
 
     async def run_jobs(
@@ -109,7 +109,7 @@ class Bulk:
         done = sum(acked.outcome is Outcome.APPLIED for acked in answers)
         if done:
             due = due_at_ms <= now_ms
-            self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms)
+            self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms, past_owner=True)
         return await ack_results(descriptors, answers)
 
     async def delete_jobs(self, filter: JobFilter, limit: int) -> int:

@@ -123,7 +123,7 @@ class MysqlDialect:
     def for_each(self, name: str, keys: Keys) -> None:
         if name == "delete_ready" and keys:
             self._transaction.change(delete_ready(keys))
-            for queue_id in {key[0] for key in keys}:
+            for queue_id in {queue_id for queue_id, *_ in keys}:
                 self._transaction.after_commit.append(partial(self._transaction.queue_cache.forget_ready, queue_id))
         elif keys:
             self._transaction.change(sql(name)(keys=json_rows(sorted(keys))))

@@ -53,7 +53,7 @@ class Content(NamedTuple):
         return len(self.body) + sum([HEADER_BYTES + len(name) + len(value) for name, value in headers.items()])
 
 
-class Taken(NamedTuple):
+class TakenRows(NamedTuple):
     """The first rows, and the contents, by id, of those jobs that this server has stored itself."""
 
     rows: Sequence[ReadyRow]
@@ -134,7 +134,7 @@ class ReadyJobs:
         """A claim from memory has failed: another server takes jobs of this queue."""
         self._distrusted_until_s = now_s + DISTRUSTED_S
 
-    def take(self, count: int) -> Taken:
+    def take(self, count: int) -> TakenRows:
         """The first ones, at most that many."""
         taken: list[ReadyRow] = []
         for priority in sorted(self._rows):
@@ -146,7 +146,7 @@ class ReadyJobs:
         contents = {job_id: self._contents[job_id] for job_id in ids if job_id in self._contents}
         self._drop(ids)
         self._taken += len(ids)
-        return Taken(taken, contents)
+        return TakenRows(taken, contents)
 
     def add(self, row: ReadyRow, content: Content | None = None) -> None:
         """A due job that is stored now, or that a claim has not taken after all."""
