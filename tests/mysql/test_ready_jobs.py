@@ -165,6 +165,19 @@ async def test_jobs_beyond_the_rows_that_were_read_come_after_them(rig: Rig) -> 
     assert found == [b"0", b"first", *[b"%d" % number for number in range(1, ROWS_MIN + 20)], b"last"]
 
 
+async def test_a_claim_of_many_jobs_remembers_no_others(rig: Rig) -> None:
+    desk = await rig.desk(direct=True)
+    await desk.insert(*[desk.job(b"%d" % number) for number in range(300)])
+    for _ in range(2):
+        took = round_trips(desk)
+        assert len(bodies(await claim(desk, 120))) == 120
+        assert took() == 2
+    assert len(bodies(await claim(desk, 20))) == 20
+    took = round_trips(desk)
+    assert len(bodies(await claim(desk, 20))) == 20
+    assert took() == 1
+
+
 async def test_jobs_with_a_past_are_searched(rig: Rig) -> None:
     desk = await rig.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number, attempts=3) for number in range(ROWS_MIN + 20)])

@@ -44,6 +44,8 @@ from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 SPECIAL = CHANGED | OPTIONS
 # An order looks at no more rows than this; the caller comes again, as the next due time is then in the past.
 _READ_MAX = 2_000
+# A search that wants more jobs reads no rows beyond them: the round trip that these would save costs less than to remember them.
+_READ_ON_MAX = 100
 # Due jobs that were skipped are locked by another transaction: in a moment they are claimed or free.
 _LOOK_AGAIN_MS = 20
 # How often a call looks again in place of expired jobs.
@@ -229,7 +231,7 @@ class _Claim:
             self._take_remembered()
         elif order.alone:
             queue.ready.search_begins(self.left, now_ms, now_s)
-            self._reads_on = queue.ready.wants_rows(now_s)
+            self._reads_on = self.left <= _READ_ON_MAX and queue.ready.wants_rows(now_s)
         else:
             queue.ready.forget()
 

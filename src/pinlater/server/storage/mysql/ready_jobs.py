@@ -29,7 +29,7 @@ JOB_BYTES, HEADER_BYTES = 300, 200
 # A queue from which no claim has come for so long is forgotten.
 _UNUSED_S = 5.0
 # How many rows a search reads on: twice as many as claims took from memory since the last one.
-ROWS_MIN, ROWS_MAX = 64, 5_000
+ROWS_MIN, ROWS_MAX = 64, 2_000
 _UNKNOWN_MS = -I64_MAX - 1
 _BEFORE_ALL = (0, _UNKNOWN_MS, 0)
 NEVER_MS = I64_MAX
