@@ -168,6 +168,7 @@ async def test_jobs_beyond_the_rows_that_were_read_come_after_them(rig: Rig) -> 
 async def test_a_claim_of_many_jobs_remembers_no_others(rig: Rig) -> None:
     desk = await rig.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number) for number in range(300)])
+    await claim(desk, 1, alone=False)
     for _ in range(2):
         took = round_trips(desk)
         assert len(bodies(await claim(desk, 120))) == 120

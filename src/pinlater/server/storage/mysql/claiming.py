@@ -133,7 +133,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
 async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
     """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
     _move(claims, transaction)
-    plain = sorted(job_id for one in claims for job_id in one.plain if not one.has_body(job_id))
+    plain = sorted(job_id for one in claims for job_id in one.plain_without_body())
     special = sorted(job_id for one in claims if not one.remembers_all for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
     kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
@@ -256,9 +256,9 @@ class _Claim:
                 if row[2] not in taken:
                     ready.add(row, self._contents.get(row[2]))
 
-    def has_body(self, job_id: int) -> bool:
-        """Whether the job is remembered with its body."""
-        return job_id in self._contents
+    def plain_without_body(self) -> list[int]:
+        """The plain jobs whose body is to be read."""
+        return [job_id for job_id in self.plain if job_id not in self._contents] if self._contents else self.plain
 
     def wanted(self) -> bytes:
         """The statement that finds and locks the rows."""
