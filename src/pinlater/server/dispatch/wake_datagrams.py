@@ -56,10 +56,10 @@ class Wakes(asyncio.DatagramProtocol):
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        try:
-            transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
-        except OSError as error:
-            raise await _refusal(host, port) or error from None
+        refusal = await _refusal(host, port) if port else None
+        if refusal is not None:
+            raise refusal
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
         self._transport = transport
         return int(transport.get_extra_info("sockname")[1])
 
@@ -190,7 +190,7 @@ def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
 
 
 async def _refusal(host: str, port: int) -> OSError | None:
-    """Why no socket for datagrams can be bound there, with the system's error number, which uvloop leaves out. None if one can now."""
+    """Why no socket for datagrams can be bound there; None if one can. uvloop would tell no error number, and leave a socket open."""
     loop = asyncio.get_running_loop()
     refused: OSError | None = None
     for family, kind, protocol, _, address in await loop.getaddrinfo(
