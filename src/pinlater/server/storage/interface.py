@@ -32,6 +32,7 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
+    MapNote,
     Member,
     Owners,
     Page,
@@ -208,9 +209,10 @@ class KeyLookup(Protocol):
         """Unique keys that would be forgotten with this shard though all its jobs have ended. Asked while it is to be taken out."""
         ...
 
-    async def note_map(self, shard_map: str, now_ms: int) -> int:
+    async def note_map(self, shard_map: str, now_ms: int, settled: str = "") -> MapNote:
         """Keeps which shards take enqueues (a text of at most 64 KiB, compared by equality), and answers since when it is so:
-        `now_ms` if another text was kept before or none, else the time that was kept with it."""
+        `now_ms` if another text was kept before or none, else the time that was kept with it. A `settled` that isn't '' is kept, too
+        (at most 64 KiB), until another map is."""
         ...
 
 
