@@ -397,7 +397,7 @@ async def test_the_number_of_jobs_changed_before_an_error_is_printed(capsys: pyt
 
     with pytest.raises(errors.ShardConnectionFailed):
         await change_in_pieces("deleted", list(map(str, range(1_001))), change, as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"deleted": 998, "incomplete": True}
+    assert json.loads(capsys.readouterr().out) == {"deleted": 998, "incomplete": True, "more": False}
 
 
 def test_every_argument_is_named_in_capitals(offline: Pinlater) -> None:
