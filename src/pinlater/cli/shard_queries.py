@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.cli import exits
+from pinlater.cli.server_settings import default_store_hint
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
@@ -38,7 +39,8 @@ def places_of(settings: Settings) -> Sequence[ConfiguredShard]:
 
     if not settings.store.is_sharded:
         titles = " or ".join(kind.title for kind in SHARDED.values())
-        exits.fail(f"{settings.store} is no {titles} store, and has but one shard", exits.REFUSED)
+        hint = default_store_hint(settings.store)
+        exits.fail(f"{settings.store} is no {titles} store, and has but one shard{hint}", exits.REFUSED)
     try:
         return find_shards(settings)
     except FileBroken as error:
