@@ -14,6 +14,7 @@ from pinlater.client.values import AckResult, Checkpoint, Outcome
 from pinlater.worker import ClaimLost, Ending, JobContext, Middleware, Worker, constant, current_job
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker.context import ServerCalls
+from pinlater.worker.counts import TaskCounts
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import FAST, ended, running_processes
 from tests.worker.conftest import eventually
@@ -112,6 +113,45 @@ async def test_a_task_that_learns_of_its_lost_claim_has_not_failed(
     assert (vars(record)["job"], vars(record)["task"]) == (placed.descriptor, "load")
     info = (await client.lookup([placed.descriptor]))[placed.descriptor]
     assert (info.state, info.custom_status, info.error_text) == (JobState.FAILED, "cancelled", "")
+
+
+def test_the_next_attempt_makes_up_for_one_that_was_counted_and_then_lost() -> None:
+    counts = TaskCounts()
+    for kind in (Kind.SUCCEEDED, Kind.FAILED):
+        counts.note(kind, 1.0)
+    counts.was_lost(Kind.SUCCEEDED)
+    counts.note(Kind.FAILED, 1.0)
+    counts.note(Kind.SUCCEEDED, 1.0)
+    assert counts.ended == {Kind.SUCCEEDED: 1, Kind.FAILED: 2, Kind.LOST: 1}
+    counts.note(Kind.SUCCEEDED, 1.0)
+    assert counts.ended[Kind.SUCCEEDED] == 2
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+async def test_an_attempt_that_ends_after_its_claim_counts_as_lost(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture, *, fails: bool
+) -> None:
+    worker, cancelled = Worker(client, settings=FAST), asyncio.Event()
+
+    @worker.task("q", name="load")
+    async def load() -> None:
+        await cancelled.wait()
+        if fails:
+            raise ImportStopped("no such file")
+
+    placed = await load.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: state_of(client, placed.descriptor, JobState.IN_PROGRESS))
+        await client.cancel("q", [placed.descriptor])
+        cancelled.set()
+        await eventually(lambda: worker.counts.lost == 1)
+    counts = worker.counts
+    assert (counts.lost, counts.failed, counts.succeeded, counts.acks_refused) == (1, 0, 0, 1)
+    counted_first = Kind.FAILED if fails else Kind.SUCCEEDED  # a counter must not go down
+    assert counts.by_task["q", "load"].ended == {counted_first: 1, Kind.LOST: 1}
+    record = caplog.records[-1]
+    assert CANCELLED in record.getMessage()
+    assert (record.levelname, vars(record)["job"]) == ("WARNING", placed.descriptor)
 
 
 async def test_a_process_that_learns_of_its_lost_claim_has_not_failed(

@@ -12,9 +12,11 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Outcome
 from pinlater.domain.clock import Clock
-from pinlater.worker._attempts.endings import type_name
+from pinlater.worker._attempts.endings import Kind, type_name
 from pinlater.worker._reports.report import GiveBack, Report, acks_of, mark_maybe_applied
+from pinlater.worker.context import why_lost
 from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.logs import fields_of
 
 _log = logging.getLogger("pinlater.worker")
 
@@ -105,7 +107,7 @@ class Delivery:
                 self._count_refused(report, result.error.message)
             elif not result.applied and not report.maybe_applied:
                 if isinstance(report.message, Ack):
-                    self._count_refused(report, f"{result.outcome.name} {result.holder}".rstrip())
+                    self._count_lost(report, report.message, result)
             elif not isinstance(report.message, Ack):
                 released += 1
             if report.lease is not None:
@@ -154,6 +156,20 @@ class Delivery:
         )
         _log.error("job %s %s", report.job.descriptor, text)
         return True
+
+    def _count_lost(self, report: Report, ack: Ack, result: AckResult) -> None:
+        """The claim had ended before the attempt, which therefore neither succeeded nor failed."""
+        self._counts.acks_refused += 1
+        if report.task_counts is not None:
+            self._counts.lost += 1
+            self._counts.succeeded -= ack.succeeded
+            self._counts.failed -= not ack.succeeded
+            failed = Kind.GIVEN_UP if ack.final else Kind.FAILED
+            report.task_counts.was_lost(Kind.SUCCEEDED if ack.succeeded else failed)
+        _log.warning(
+            "job %s: claim lost before its attempt ended, which counts for nothing: %s",
+            report.job.descriptor, why_lost(result), extra=fields_of(report.job),
+        )  # fmt: skip
 
     def _count_refused(self, report: Report, reason: str) -> None:
         if isinstance(report.message, Ack):
