@@ -6,13 +6,26 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob, JobState
+from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import AckResult, Checkpoint, Outcome
-from pinlater.worker import ClaimLost, Ending, JobContext, Middleware, Worker, constant, current_job
-from pinlater.worker._attempts.endings import Kind, ending_of
+from pinlater.worker import (
+    ClaimLost,
+    Ending,
+    JobContext,
+    Middleware,
+    Reject,
+    Retry,
+    Snooze,
+    Worker,
+    constant,
+    current_job,
+)
+from pinlater.worker._attempts.endings import Kind, ending_of, type_name
 from pinlater.worker.context import ServerCalls
 from pinlater.worker.counts import TaskCounts
 from tests.worker import process_tasks
@@ -115,6 +128,16 @@ async def test_a_task_that_learns_of_its_lost_claim_has_not_failed(
     assert (info.state, info.custom_status, info.error_text) == (JobState.FAILED, "cancelled", "")
 
 
+def test_errors_of_pinlater_are_named_as_programs_import_them() -> None:
+    names = [type_name(kind) for kind in (Reject, Retry, Snooze, ClaimLost, QueueNotFound, PinLaterError)]
+    for name in names:
+        module, _, kind = name.rpartition(".")
+        assert getattr(import_module(module), kind) in (Reject, Retry, Snooze, ClaimLost, QueueNotFound, PinLaterError)
+    assert names[:4] == ["pinlater.Reject", "pinlater.Retry", "pinlater.Snooze", "pinlater.worker.ClaimLost"]
+    assert names[4:] == ["pinlater.client.errors.QueueNotFound", "pinlater.client.errors.PinLaterError"]
+    assert (type_name(ImportStopped), type_name(OSError)) == (f"{__name__}.ImportStopped", "OSError")
+
+
 def test_the_next_attempt_makes_up_for_one_that_was_counted_and_then_lost() -> None:
     counts = TaskCounts()
     for kind in (Kind.SUCCEEDED, Kind.FAILED):
@@ -206,7 +229,7 @@ def test_a_lost_claim_of_another_job_is_a_failure() -> None:
     with pytest.raises(ClaimLost) as raised:
         other.progress(0.5)
     ending = ending_of(raised.value, own, constant(1))
-    assert (ending.kind, ending.delay_ms, ending.error_type) == (Kind.FAILED, 1_000, "pinlater.worker.errors.ClaimLost")
+    assert (ending.kind, ending.delay_ms, ending.error_type) == (Kind.FAILED, 1_000, "pinlater.worker.ClaimLost")
 
 
 async def test_a_task_that_raises_claim_lost_by_itself_fails(client: AsyncClient) -> None:
