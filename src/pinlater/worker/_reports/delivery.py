@@ -12,6 +12,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Outcome
 from pinlater.domain.clock import Clock
+from pinlater.domain.wording import counted
 from pinlater.worker._attempts.endings import Kind, type_name
 from pinlater.worker._reports.report import GiveBack, Report, acks_of, mark_maybe_applied
 from pinlater.worker.context import why_lost
@@ -136,7 +137,7 @@ class Delivery:
         if len(reports) == 1 and self._replaced_by_failure(reports[0], error):
             return list(reports)
         if reports:
-            _log.error("queue %s: %d reports refused: %s", self._queue, len(reports), error.message)
+            _log.error("queue %s: %s refused: %s", self._queue, counted(len(reports), "report"), error.message)
         self._counts.acks_refused += sum(isinstance(report.message, Ack) for report in reports)
         self._settled([report.lease for report in reports if report.lease is not None])
         return []

@@ -18,6 +18,7 @@ from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
+from pinlater.domain.wording import counted
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
 from pinlater.worker._reports.ack_buffer import AckBuffer
 from pinlater.worker._reports.delivery import Delivery
@@ -189,7 +190,8 @@ class Reporter:
                     await self._send_the_rest()
         finally:
             if count := self.undelivered_count:
-                _log.error("queue %s: %d reports could not be delivered; those jobs run again", self._queue, count)
+                number = counted(count, "report")
+                _log.error("queue %s: %s could not be delivered; those jobs run again", self._queue, number)
 
     async def _send_the_rest(self) -> None:
         while acks := self._acks.take():
