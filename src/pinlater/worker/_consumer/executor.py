@@ -153,7 +153,7 @@ class Executor:
             self._run.counts.lost += 1
         job_log.ended(held, held.task_name, ending, result.error, self._clock.monotonic() - held.started_s)
         if ending.kind is not Kind.LOST:
-            await self._reporter.end(job, ending, held.hand_over_lease()[1])
+            await self._reporter.end(job, ending, held.hand_over_lease()[1], held.counts)
 
     def _finish(self, held: HeldJob) -> None:
         """Ends the time limit and the lease, and frees the slot."""
