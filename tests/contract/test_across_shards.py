@@ -6,15 +6,7 @@ import pytest
 
 from pinlater.domain.errors import RequestKeyConflict
 from pinlater.domain.job import UniqueScope
-from pinlater.server.storage.values import (
-    Inserted,
-    InsertRequest,
-    MapNote,
-    RequestRef,
-    TimedKeys,
-    UniqueHeld,
-    UniqueRef,
-)
+from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from tests.contract.desk import QUEUE, Desk, unique
 
 TWO_MINUTES_MS = 120_000
@@ -128,30 +120,16 @@ async def test_unique_keys_of_a_queue_are_listed_by_when_their_jobs_were_made(de
 async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk) -> None:
     """Also after a restart, where the store is durable."""
     start = desk.now
-    assert await desk.shard.note_map("1 2", start) == MapNote(start)
+    assert await desk.shard.note_map("1 2", start) == start
     desk.clock.advance(seconds=5)
-    assert await desk.shard.note_map("1 2", desk.now) == MapNote(start)
+    assert await desk.shard.note_map("1 2", desk.now) == start
     changed = desk.now
-    assert await desk.shard.note_map("1 2 3", changed) == MapNote(changed)
+    assert await desk.shard.note_map("1 2 3", changed) == changed
     desk.clock.advance(seconds=5)
     if desk.shard.capabilities.durable:
         await desk.reopen()
-    assert await desk.shard.note_map("1 2 3", desk.now) == MapNote(changed)
-    assert await desk.shard.note_map("1 2", desk.now) == MapNote(desk.now)
-
-
-async def test_what_is_settled_of_a_shard_map_is_forgotten_with_the_map(desk: Desk) -> None:
-    start = desk.now
-    await desk.shard.note_map("1 2", start)
-    desk.clock.advance(seconds=5)
-    assert await desk.shard.note_map("1 2", desk.now, "1 2") == MapNote(start, "1 2")
-    if desk.shard.capabilities.durable:
-        await desk.reopen()
-    assert await desk.shard.note_map("1 2", desk.now) == MapNote(start, "1 2")
-    assert await desk.shard.note_map("1 2 3", desk.now) == MapNote(desk.now)
-    desk.clock.advance(seconds=5)
-    assert await desk.shard.note_map("1 2", desk.now) == MapNote(desk.now)
-    assert await desk.shard.note_map("3", desk.now, "3") == MapNote(desk.now, "3")
+    assert await desk.shard.note_map("1 2 3", desk.now) == changed
+    assert await desk.shard.note_map("1 2", desk.now) == desk.now
 
 
 async def test_keys_that_time_alone_frees_are_counted_with_the_end_of_the_last(desk: Desk) -> None:

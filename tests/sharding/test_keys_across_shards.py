@@ -279,57 +279,6 @@ async def test_after_a_restart_without_a_change_no_other_shard_is_asked(farm: Fa
 
 
 @on_farm()
-async def test_a_server_that_starts_while_a_shard_is_unreachable_knows_that_no_key_has_moved(farm: Farm) -> None:
-    """The other shards say so."""
-    await farm.enqueue(b"x", unique="k")
-    await farm.learn(after_s=61)
-    assert farm.shards.unique.settled
-    await farm.close()
-    farm.store("3").dead = "gone"
-    await farm.open([farm.desired(name) for name in "123"])
-    await farm.core.shard_monitor.ping_all()
-    await farm.service.queue_cache.refresh()
-    await farm.learn()
-    assert shards_of(await farm.enqueue(b"x", unique=await key_for(farm, "1", "other"))) == ["1"]
-    with pytest.raises(ShardConnectionFailed):
-        await farm.enqueue(b"x", unique=await key_for(farm, "3", "other"))
-
-
-@on_farm()
-async def test_what_the_shards_say_of_another_map_is_not_believed(farm: Farm) -> None:
-    await farm.enqueue(b"x", unique="k")
-    await farm.learn(after_s=61)
-    await farm.close()
-    farm.store("3").dead = "gone"
-    await farm.open([farm.desired("1", takes_enqueues=False), farm.desired("2"), farm.desired("3")])
-    await farm.core.shard_monitor.ping_all()
-    await farm.service.queue_cache.refresh()
-    await farm.learn()
-    assert not farm.shards.unique.settled
-    with pytest.raises(ShardConnectionFailed, match="unknown whether"):
-        await farm.enqueue(b"x", unique=await key_for(farm, "2", "other"))
-
-
-@on_farm(shards=("1", "2"))
-async def test_a_server_that_changed_its_map_and_back_does_not_believe_a_shard_that_was_unreachable_meanwhile(
-    farm: Farm,
-) -> None:
-    await farm.learn(after_s=61)
-    assert farm.shards.unique.settled
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    await farm.replace(farm.desired("1", takes_enqueues=False), farm.desired("2"))
-    await farm.learn(after_s=1)
-    await farm.replace(farm.desired("1"), farm.desired("2"))
-    farm.store("1").dead = None
-    await farm.pass_time(3_000)
-    farm.store("2").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    await farm.learn(after_s=1)
-    assert not farm.shards.unique.settled
-
-
-@on_farm()
 async def test_keys_of_the_first_minute_don_t_block_the_keys_of_other_shards(farm: Farm) -> None:
     """They might be from before a change of the map; but they are where they belong."""
     for number in range(10):

@@ -38,7 +38,7 @@ class Shards:
         self.hooks = Hooks()
         self.known_queues: Callable[[], Iterable[Queue]] = tuple  # for shards that are new, or back
         self.unique = UniquePlaces(self.clock)
-        self._all = list(lanes)
+        self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
         self.oldest_jobs = OldestJobs(self.clock)
         self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs

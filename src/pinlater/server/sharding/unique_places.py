@@ -3,8 +3,7 @@
 A key's home follows from the shards that take enqueues, so a change of the map moves some keys' homes, while the rows that were made
 before stay where they are. Until those have gone, an enqueue with such a key asks the shard that holds it first. Since when the map is
 as it is, is kept on the shards themselves: a server that starts must not forget it. A minute later no server goes by an older map: the
-old keys on a shard are listed then, and those that have another home are all that it needs to be asked for. Once no key has another
-home, the map is settled. That is kept on the shards, too, so that a server that starts while some of them are unreachable knows it.
+old keys on a shard are listed then, and those that have another home are all that it needs to be asked for.
 
 Weakness: while servers still go by different maps (they look at the shard file every ten seconds) two of them may take one key on two
 shards.
@@ -61,9 +60,6 @@ class UniquePlaces:
         self._held: dict[str, Held] = {}
         self._epoch = Epoch()
         self._former: list[Epoch] = []
-        self._believes_notes = (
-            True  # that a map is settled; not after a change, which unreachable shards have not noted
-        )
         self.settled = False
 
     # --- asking -----------------------------------------------------------------------------------------------------------
@@ -94,7 +90,7 @@ class UniquePlaces:
 
     def map_changed(self) -> None:
         """Nothing is known any more; enqueues that still go by the old map are waited for."""
-        self.settled = self._believes_notes = False
+        self.settled = False
         self._since_ms = {}
         self._held = {}
         if self._epoch.under_way:
@@ -110,22 +106,17 @@ class UniquePlaces:
             return
         epoch = self._epoch
         homes = sorted(shard.name for shard in shards if shard.takes_enqueues)
-        shard_map, all_names = "\n".join(homes), "\n".join(sorted(shard.name for shard in shards))
         now_ms = self._clock.now_ms()
         wanted = [shard for shard in shards if shard.healthy and self._is_time(shard.name, now_ms)]
         if len(shards) == 1 and shards[0].trusted:
             wanted = []
-        notes = await _of_each(wanted, lambda shard: shard.store.note_map(shard_map, now_ms))
+        since_ms = await _of_each(wanted, lambda shard: shard.store.note_map("\n".join(homes), now_ms))
         if self._epoch is not epoch:
             return  # the map changed meanwhile
-        if notes and self._believes_notes and all(note.settled == all_names for note in notes.values()):
-            self.settled = True
-            return
-        self._believes_notes = self._believes_notes and not notes
-        self._since_ms.update((name, note.since_ms) for name, note in notes.items())
+        self._since_ms.update(since_ms)
         until_ms = self._until_ms
         if now_ms >= until_ms:  # else more may come
-            answered = [shard for shard in wanted if shard.name in notes]
+            answered = [shard for shard in wanted if shard.name in since_ms]
             misplaced = await _of_each(answered, lambda shard: _misplaced(shard, homes, until_ms))
             if self._epoch is not epoch:
                 return
@@ -133,8 +124,6 @@ class UniquePlaces:
         self.settled = len(shards) == 1 or all(
             self._knows(shard.name) and not self._held[shard.name].misplaced for shard in shards
         )
-        if self.settled:
-            await _of_each(shards, lambda shard: shard.store.note_map(shard_map, now_ms, all_names))
 
     def _is_time(self, shard: str, now_ms: int) -> bool:
         if shard not in self._since_ms:

@@ -32,7 +32,6 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
-    MapNote,
     Member,
     Owners,
     Page,
@@ -209,10 +208,9 @@ class KeyLookup(Protocol):
         """Unique keys that would be forgotten with this shard though all its jobs have ended. Asked while it is to be taken out."""
         ...
 
-    async def note_map(self, shard_map: str, now_ms: int, settled: str = "") -> MapNote:
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
         """Keeps which shards take enqueues (a text of at most 64 KiB, compared by equality), and answers since when it is so:
-        `now_ms` if another text was kept before or none, else the time that was kept with it. A `settled` that isn't '' is kept, too
-        (at most 64 KiB), until another map is."""
+        `now_ms` if another text was kept before or none, else the time that was kept with it."""
         ...
 
 

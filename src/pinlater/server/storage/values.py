@@ -106,14 +106,6 @@ class UniqueHeld(NamedTuple):
     oldest_id: int
 
 
-class MapNote(NamedTuple):
-    """What a shard keeps of the shard map: since when it has been the same, and for which shards it is known that no unique key is on
-    another shard than its home (a text of the caller's; '' for none)."""
-
-    since_ms: int
-    settled: str = ""
-
-
 class TimedKeys(NamedTuple):
     """Unique keys that time alone will free (scope TIME) and that still count: how many, at most `TIMED_KEYS_COUNTED`, and when the
     last of them ends."""

@@ -30,7 +30,6 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
-    MapNote,
     Page,
     PageRow,
     Purge,
@@ -68,7 +67,7 @@ class MemoryShard:
         self._queues: dict[str, QueueState] = {}
         self._deleted: dict[str, int] = {}
         self._highest_id = 0
-        self._map: tuple[str, MapNote] | None = None
+        self._map: tuple[str, int] | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------
 
@@ -200,11 +199,9 @@ class MemoryShard:
         ]
         return TimedKeys(min(len(ends), TIMED_KEYS_COUNTED), max(ends, default=None))
 
-    async def note_map(self, shard_map: str, now_ms: int, settled: str = "") -> MapNote:
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
         if self._map is None or self._map[0] != shard_map:
-            self._map = (shard_map, MapNote(now_ms))
-        if settled:
-            self._map = (shard_map, self._map[1]._replace(settled=settled))
+            self._map = (shard_map, now_ms)
         return self._map[1]
 
     # --- claimed jobs ---------------------------------------------------------------------------------------------------

@@ -51,7 +51,6 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
-    MapNote,
     Member,
     Owners,
     Page,
@@ -326,9 +325,9 @@ class RedisShard:
         given_back, self._given_back = self._given_back, set()
         return list(given_back | changed)
 
-    async def note_map(self, shard_map: str, now_ms: int, settled: str = "") -> MapNote:
-        since, kept = await self._opened.other.run("note_map", now_ms, shard_map, settled)
-        return MapNote(int(since), kept.decode())
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        [since] = await self._opened.other.run("note_map", now_ms, shard_map)
+        return int(since)
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 

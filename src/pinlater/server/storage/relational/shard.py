@@ -19,7 +19,6 @@ from pinlater.server.storage.values import (
     Inserted,
     JobCheckpoint,
     JobKey,
-    MapNote,
     Purge,
     RequestRef,
     Requeue,
@@ -74,8 +73,8 @@ class RelationalShard(ABC):
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await self._walk(reading.timed_keys, now_ms)
 
-    async def note_map(self, shard_map: str, now_ms: int, settled: str = "") -> MapNote:
-        return await self._change(note_map, shard_map, now_ms, settled)
+    async def note_map(self, shard_map: str, now_ms: int) -> int:
+        return await self._change(note_map, shard_map, now_ms)
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 
