@@ -1,4 +1,4 @@
-"""What every face of the client shares: a call goes out over a pooled connection, under a deadline, again if that is safe.
+"""What every form of the client shares: a call goes out over a pooled connection, under a deadline, again if that is safe.
 
 Belongs to one event loop; what may be asked from other threads says so. Must never make a call twice that could then take effect
 twice.
