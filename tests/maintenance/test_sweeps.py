@@ -130,9 +130,9 @@ async def test_a_sweep_that_fails_is_tried_again_before_half_a_minute_has_passed
     store.sweeps.swept_by_others = lambda: {store.shard.name}
     await store.sweeps.time_out_claims()
     store.clock.advance(seconds=30)
-    with patch.object(store.shard, "time_out_claims", side_effect=OutcomeUnknown("the connection is gone")):
-        with pytest.raises(OutcomeUnknown):
-            await store.sweeps.time_out_claims()
+    broken = patch.object(store.shard, "time_out_claims", side_effect=OutcomeUnknown("the connection is gone"))
+    with broken, pytest.raises(OutcomeUnknown):
+        await store.sweeps.time_out_claims()
     store.clock.advance(seconds=5)
     await store.sweeps.time_out_claims()
     assert not await store.in_state(JobState.IN_PROGRESS)
