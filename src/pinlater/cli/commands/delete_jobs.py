@@ -76,6 +76,7 @@ def delete_jobs(
             return Changed(await client.delete_jobs_by_descriptor(queue, descriptor or []), incomplete=False)
         number = await client.delete_jobs(queue, state.wire, priority=priority, regex=regex, limit=limit)
         left = await count_left(client, queue, state, priority)
-        return Changed(number, left.incomplete, more=number == limit)
+        more = number == limit and (left.jobs > 0 or left.incomplete)
+        return Changed(number, left.incomplete, more)
 
     print_changed("deleted", options.ask(server, timeout, ask), json, UNREACHABLE)

@@ -196,11 +196,11 @@ async def _refusal(host: str, port: int) -> OSError | None:
     for family, kind, protocol, _, address in await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
     ):
-        with socket.socket(family, kind, protocol) as tried:
-            try:
+        try:
+            with socket.socket(family, kind, protocol) as tried:
                 tried.bind(address)
-            except OSError as error:
-                refused = error
-            else:
-                return None
+        except OSError as error:
+            refused = error
+        else:
+            return None
     return refused

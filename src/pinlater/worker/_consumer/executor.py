@@ -138,13 +138,13 @@ class Executor:
     async def _report(self, held: HeldJob, result: AttemptResult) -> None:
         """Counts and logs how the attempt ended, and hands it to the reporter unless the claim was lost."""
         job, ending = held.job, result.ending
-        self._count(held, ending.kind)
         if held.lease is not None and held.timer is not None:
             self._run.leases.ended(held.lease)
         if self._run.on_end is not None:
             self._run.on_end(job, ending, result.error)
         if isinstance(result.error, ProcessDied):
             ending = await self._blame_for_crashes(job, ending)
+        self._count(held, ending.kind)
         if ending.kind is Kind.SUCCEEDED:
             self._run.counts.succeeded += 1
         elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):

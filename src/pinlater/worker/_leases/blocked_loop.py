@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from types import FrameType
 from typing import NamedTuple
 
@@ -48,7 +49,9 @@ class BlockedLoopWarnings:
         reached = sum(blocked_s >= length_s for length_s in _WARN_S)
         if reached > self._told and self._looks >= _LOOKS_MIN:
             self._told = reached
-            _warn(_blocker_on(self._thread_id), _WARN_S[reached - 1])
+            warning = (_blocker_on(self._thread_id), _WARN_S[reached - 1])
+            # On a thread of its own: if it is a log handler that blocks the event loop, its lock must not stop the heartbeats.
+            threading.Thread(target=_warn, args=warning, name="blocked loop warning", daemon=True).start()
 
 
 def _warn(blocker: _Blocker, length_s: int) -> None:
