@@ -139,13 +139,15 @@ def test_a_retry_or_deletion_that_reached_its_limit_says_that_more_may_remain(
     assert pinlater.ok(*delete, "--json").json == {"deleted": 2, "incomplete": False, "more": False}
 
 
-def test_a_retry_that_took_the_last_job_as_it_reached_its_limit_does_not_speak_of_more(
+def test_a_retry_or_deletion_that_took_the_last_job_as_it_reached_its_limit_does_not_speak_of_more(
     pinlater: Pinlater, queue: str
 ) -> None:
     descriptors = enqueue(pinlater, queue, "a", "b")
     pinlater.ok("dequeue", queue, "--limit", "2")
     pinlater.ok("ack", *descriptors, "--failed", "--final")
-    assert pinlater.ok("retry-failed", queue, "--limit", "2").out == "retried 2\n"
+    assert pinlater.ok("retry-failed", queue, "--limit", "2", "--json").json["more"] is False
+    deleted = pinlater.ok("delete-jobs", queue, "--state", "pending", "--limit", "2", "--json").json
+    assert deleted == {"deleted": 2, "incomplete": False, "more": False}
 
 
 def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str) -> None:

@@ -23,9 +23,8 @@ class TaskCounts:
 
     def __init__(self) -> None:
         self.ended: dict[Kind, int] = {}
-        self._too_many: dict[
-            Kind, int
-        ] = {}  # attempts in `ended` that were lost: the next ones of the kind are not added
+        # Attempts in `ended` that were lost: that many of the next ones of the kind are not added.
+        self._too_many: dict[Kind, int] = {}
         self.durations = [0] * (len(DURATION_BOUNDS_S) + 1)
         self.total_s = 0.0
 

@@ -56,7 +56,7 @@ class Wakes(asyncio.DatagramProtocol):
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        refusal = await _refusal(host, port) if port else None
+        refusal = await refusal_of(host, port) if port else None
         if refusal is not None:
             raise refusal
         transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
@@ -189,7 +189,7 @@ def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
     return told if isinstance(told, dict) else None
 
 
-async def _refusal(host: str, port: int) -> OSError | None:
+async def refusal_of(host: str, port: int) -> OSError | None:
     """Why no socket for datagrams can be bound there; None if one can. uvloop would tell no error number, and leave a socket open."""
     loop = asyncio.get_running_loop()
     refused: OSError | None = None
