@@ -18,6 +18,7 @@ class Fault(NamedTuple):
     """`harmed`: the shard that it harms; then the others' latency is compared. `errors`: whether a caller may see any.
 
     `slots_lost`: whether a server that lives may lose its place in a shard. `loses_jobs`: whether jobs may be in an index and not there.
+    `claims_go_on`: whether the harmed shard still hands out most jobs soon; then its own pickups are compared, too.
     """
 
     act: Callable[[Stage], Awaitable[None]]
@@ -25,6 +26,7 @@ class Fault(NamedTuple):
     errors: bool = True
     slots_lost: bool = False
     loses_jobs: bool = False
+    claims_go_on: bool = False
 
     @property
     def name(self) -> str:

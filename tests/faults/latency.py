@@ -10,6 +10,8 @@ from typing import NamedTuple
 ENQUEUE, ACK, PICKUP = "enqueue", "ack", "pickup"
 # Of a request whose key's home is another shard: it went there first, and its time is not only that of the shard that took it.
 SENT_ON = "enqueue sent on"
+# On the harmed shard, where claims wait for no locked job.
+PICKUP_THERE = "pickup on the harmed shard"
 KINDS = (ENQUEUE, ACK, PICKUP, SENT_ON)
 
 

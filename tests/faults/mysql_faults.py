@@ -28,6 +28,27 @@ async def other_clients_hold_row_locks(stage: Stage) -> None:
     await stage.back(HARMED)
 
 
+async def another_client_holds_waiting_jobs(stage: Stage) -> None:
+    """As a server that is suspended in the middle of a claim, again and again. Claims take the jobs that it does not hold."""
+    over = asyncio.Event()
+    other = asyncio.ensure_future(_hold_waiting_jobs(stage.places[HARMED].database, f"{stage.prefix}_{HARMED}", over))
+    await stage.lasts(20, without=HARMED)
+    over.set()
+    await other
+    await stage.back(HARMED)
+
+
+async def _hold_waiting_jobs(database: DatabaseServer, name: str, over: asyncio.Event) -> None:
+    async with _other_client(database, name) as (connection, cursor):
+        while not over.is_set():
+            await cursor.execute("SELECT id FROM ready FOR UPDATE SKIP LOCKED")
+            if await cursor.fetchall():
+                await _wait(over, _HELD_S)
+            await connection.rollback()
+            await _wait(over, _FREE_S)
+
+
+_HELD_S, _FREE_S = 1.0, 0.02
 _LOCKS = (
     "SELECT * FROM ready ORDER BY id DESC LIMIT {many} FOR UPDATE",
     "SELECT * FROM claims ORDER BY id DESC LIMIT {many} FOR UPDATE",
@@ -53,13 +74,17 @@ async def _lock_again_and_again(database: DatabaseServer, name: str, over: async
                         statement.format(many=dice.randint(1, 30), priority=dice.randint(1, 3), number=number)
                     )
                     await cursor.fetchall()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(dice.expovariate(20)):
-                            await over.wait()
+                    await _wait(over, dice.expovariate(20))
             except OperationalError as error:
                 if error.args[0] not in (1205, 1213):
                     raise
             await connection.rollback()
+
+
+async def _wait(over: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await over.wait()
 
 
 @contextlib.asynccontextmanager
@@ -70,4 +95,7 @@ async def _other_client(database: DatabaseServer, name: str) -> AsyncIterator[tu
         yield connection, cursor
 
 
-ON_MYSQL = (Fault(other_clients_hold_row_locks),)
+ON_MYSQL = (
+    Fault(other_clients_hold_row_locks),
+    Fault(another_client_holds_waiting_jobs, claims_go_on=True),
+)

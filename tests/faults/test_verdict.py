@@ -26,7 +26,12 @@ def test_the_worse_of_median_and_tail_is_compared() -> None:
     assert Compared("ack", Figures(9, 2.0, 10.0), Figures(9, 4.0, 40.0)).slower == 4
     assert Compared("ack", Figures(9, 2.0, 10.0), Figures(9, 7.0, 10.0)).slower == 3.5
     assert Compared("ack", Figures(0, 0.0, 0.0), Figures(9, 7.0, 10.0)).slower == 1
-    assert Compared("pickup", Figures(9, 2.0, 10.0), Figures(9, 4.0, 90.0)).slower == 2
+
+
+@pytest.mark.parametrize("kind", ["pickup", "pickup on the harmed shard"])
+def test_of_a_pickup_the_wait_for_a_harmed_shard_is_no_slowness(kind: str) -> None:
+    assert Compared(kind, Figures(9, 2.0, 10.0), Figures(9, 25.0, 900.0)).slower == 0
+    assert Compared(kind, Figures(9, 2.0, 10.0), Figures(9, 33.0, 900.0)).slower == 4
 
 
 def test_latencies_are_told_by_kind_shard_and_time() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pinlater.client.errors import PinLaterError
+from pinlater.server.sharding.settings import ShardingSettings
 from tests.crash.history import SUCCEEDED, History, check, read_history
 from tests.faults.faults import Fault
-from tests.faults.latency import KINDS, PICKUP, SENT_ON, Figures
+from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUE, client_of, shard_of
 from tests.faults.rollback import judged
 from tests.faults.stage import Stage
@@ -21,6 +22,8 @@ from tests.faults.stores import Sums
 DRAIN_S_MAX = 60.0
 SLOWER_MAX = 3.0
 _LOOKUP_CHUNK = 1_000
+# What a pickup may take longer: until a dequeue goes on without the harmed shard.
+_WAIT_MS = {kind: float(ShardingSettings().slow_ms) for kind in (PICKUP, PICKUP_THERE)}
 
 
 class Compared(NamedTuple):
@@ -34,21 +37,23 @@ class Compared(NamedTuple):
     def slower(self) -> float:
         """How many times, at the median or the 99th percentile, whichever is worse.
 
-        Of what isn't the other shards' alone less is said: a dequeue also looks at the harmed one, for half a second at most, so only
-        the median of pickups counts; and an enqueue that was sent on had waited there.
+        Of what isn't the other shards' alone less is said: a dequeue also waits for the harmed one, so only the median of pickups counts,
+        and only beyond that wait (`_WAIT_MS`); and an enqueue that was sent on had waited there.
         """
         if self.kind == SENT_ON:
             return 1.0
         pairs = [(self.normal.p50_ms, self.during.p50_ms), (self.normal.p99_ms, self.during.p99_ms)]
-        return max(
-            (during / normal for normal, during in pairs[: 1 if self.kind == PICKUP else 2] if normal), default=1.0
-        )
+        wait_ms = _WAIT_MS.get(self.kind, 0.0)
+        judged = pairs[:1] if wait_ms else pairs
+        return max((max(0.0, during - wait_ms) / normal for normal, during in judged if normal), default=1.0)
 
     def text(self) -> str:
+        """Of the other shards, unless the kind says where."""
         before, now = self.normal, self.during
+        kind = self.kind if self.kind == PICKUP_THERE else f"others' {self.kind}"
         judged = "not judged" if self.kind == SENT_ON else f"{self.slower:.1f} x"
         return (
-            f"{self.kind} p50 {before.p50_ms:.1f} -> {now.p50_ms:.1f} ms, p99 {before.p99_ms:.1f} -> {now.p99_ms:.1f} ms "
+            f"{kind} p50 {before.p50_ms:.1f} -> {now.p50_ms:.1f} ms, p99 {before.p99_ms:.1f} -> {now.p99_ms:.1f} ms "
             f"({judged}; {before.calls} and {now.calls} calls)"
         )
 
@@ -69,8 +74,8 @@ class Verdict:
 
     @property
     def slow(self) -> list[str]:
-        """Where calls that other shards served took more than three times as long as before."""
-        return [f"{each.text()} on other shards" for each in self.compared if each.slower > SLOWER_MAX]
+        """Which calls took more than three times as long as before."""
+        return [each.text() for each in self.compared if each.slower > SLOWER_MAX]
 
     def text(self) -> str:
         """For the log."""
@@ -82,7 +87,7 @@ class Verdict:
         trouble = [f"{count} {what}" for what, count in self.trouble.items() if count]
         lines = [
             head,
-            *(f"  others' {each.text()}" for each in self.compared if each.during.calls),
+            *(f"  {each.text()}" for each in self.compared if each.during.calls),
             f"  clients saw: {', '.join(seen) or 'no error'}",
             *(
                 [f"  lost with the tail that a replica lacked, or with their keys: {self.lost} jobs"]
@@ -135,14 +140,17 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
 
 
 def _compare(stage: Stage, fault: Fault, quiet_at: float, began: float, ended: float) -> list[Compared]:
-    """The latency of the shards that the fault did not harm."""
+    """The latency of the shards that the fault did not harm, and of its claims where they go on."""
     if fault.harmed is None:
         return []
     latencies, others = stage.load.latencies, stage.others(fault.harmed)
-    return [
-        Compared(kind, latencies.figures(kind, others, quiet_at, began), latencies.figures(kind, others, began, ended))
-        for kind in KINDS
-    ]
+
+    def compared(kind: str, name: str, shards: Collection[str]) -> Compared:
+        before = latencies.figures(kind, shards, quiet_at, began)
+        return Compared(name, before, latencies.figures(kind, shards, began, ended))
+
+    there = [compared(PICKUP, PICKUP_THERE, {fault.harmed})] if fault.claims_go_on else []
+    return [*[compared(kind, kind, others) for kind in KINDS], *there]
 
 
 async def _trouble(stage: Stage) -> dict[str, float]:
