@@ -197,3 +197,14 @@ async def test_the_jobs_of_a_queue_without_workers_leave_the_memory_to_other_que
         await here.put(b"1")
         assert await bodies(here, 1) == [b"1"]
     assert stats_of(here).round_trips - before == 10  # an insert and a claim each
+
+
+async def test_jobs_of_a_long_request_are_searched(rig: Rig) -> None:
+    """To remember ten thousand jobs would keep the event loop from other calls for too long."""
+    here = await rig.desk(direct=True)
+    await claim(here, 1)
+    await here.put(b"before")
+    await here.insert(*[here.job(b"%d" % number) for number in range(1_100)])
+    assert len(cache_of(here).queues[QUEUE].ready) == 1
+    assert await bodies(here, 3) == [b"before", b"0", b"1"]
+    await here.assert_counters_exact()

@@ -179,6 +179,7 @@ class _Batch:
             return full
         self._pending[queue.queue_id] = pending + len(jobs) - len(existing)
         fresh = new_jobs(jobs, existing)
+        self._stored.append((queue.ready, fresh))
         if len(fresh) > _JOBS_A_TURN:
             self.jobs_left.append((queue, fresh))
         else:
@@ -217,7 +218,6 @@ class _Batch:
         """The hot loop, measured and MySQL's own: one turn a job, rows as the bytes of the packet."""
         now_ms = self._now_ms
         queue_id = queue.queue_id
-        self._stored.append((queue.ready, jobs))
         add_job, add_ready = self._jobs.append, self._ready.append
         known = self._known
         for job in jobs:
@@ -283,11 +283,14 @@ class _Batch:
                     change(template(rows=part))
 
     def _note_stored(self) -> None:
-        """The transaction has ended: claims may take due jobs from memory."""
+        """The transaction has ended: claims may take due jobs from memory. Those of a long request would take too long in one turn."""
         now_ms, known, now_s = self._now_ms, self._known, self._transaction.queue_cache.now_s()
         tracking = {ready for ready in {ready for ready, _ in self._stored} if ready.tracks(now_s)}
         for ready, jobs in self._stored if tracking else ():
             if ready not in tracking:
+                continue
+            if len(jobs) > _JOBS_A_TURN:
+                ready.waits_elsewhere(min([job.run_after_ms for job in jobs]))
                 continue
             for job in jobs:
                 job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job

@@ -208,8 +208,7 @@ class ReadyJobs:
     def search_found_all(self, taken: Collection[int], next_due_ms: int | None, now_s: float) -> None:
         """It took these jobs, and there were no more that are due. `next_due_ms`: when the next row that it did not take becomes due, if
         there is one. Jobs that were stored meanwhile may be among those that it found."""
-        self._remove(self._before)  # they are among those that it took, or another server has them
-        self._remove(taken)
+        self._remove_found(taken)
         self._frontier = None
         if next_due_ms is not None:
             self.waits_elsewhere(next_due_ms)
@@ -218,6 +217,7 @@ class ReadyJobs:
     def search_found_enough(self, taken: Collection[int], now_s: float) -> None:
         """It took these jobs, and did not look further. If they are the first ones here, no other job goes before those that are here."""
         if self._is_check and self._ids.issuperset(taken):
+            self._before = ()
             self._remove(taken)
             self._searched_s = now_s
         else:
@@ -228,8 +228,7 @@ class ReadyJobs:
     ) -> None:
         """It took these jobs, and read these rows, which follow: at most `limit`. `next_due_ms`: when the next row becomes due that is not
         due now."""
-        self._remove(self._before)
-        self._remove(taken)
+        self._remove_found(taken)
         usable = next((place for place, (_, _, _, flags, _) in enumerate(rows) if flags), len(rows))
         if usable < ROWS_MIN <= len(rows):
             self._rows_useless_until_s = now_s + TRUSTED_S
@@ -245,6 +244,11 @@ class ReadyJobs:
         self._searched_s = now_s
         self._taken = 0
 
+    def _remove_found(self, taken: Collection[int]) -> None:
+        """The jobs from before the search are among those that it took or read, or another server has them."""
+        before, self._before = self._before, ()
+        self._remove({*before, *taken})
+
     def _remove(self, ids: Collection[int]) -> None:
         gone = self._ids.intersection(ids)
         if gone:
@@ -257,6 +261,7 @@ class ReadyJobs:
         """It is unknown which jobs are due: there are too many, or a transaction failed."""
         self._rows = {}
         self._drop(list(self._ids))
+        self._before = ()
         self._tracks = False
         self._frontier = None
         self.elsewhere_ms = _UNKNOWN_MS
