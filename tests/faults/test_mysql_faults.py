@@ -24,6 +24,10 @@ async def test_other_clients_hold_row_locks_under_load(nothing_is_broken_by: Not
     await nothing_is_broken_by("other_clients_hold_row_locks")
 
 
+async def test_another_client_holds_waiting_jobs_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
+    await nothing_is_broken_by("another_client_holds_waiting_jobs")
+
+
 async def test_a_shard_fails_over_to_another_host_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     """The shard file is rewritten once the old primary refuses writes."""
     await nothing_is_broken_by("a_shard_moves_to_another_host")

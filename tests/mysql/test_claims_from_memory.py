@@ -27,14 +27,17 @@ _OTHER = "other"
 _FOUND_WITHIN_MS = 2_300
 
 
-async def claim(desk: Desk, limit: int, *queues: str, alone: bool = True) -> list[HandedOutJob]:
-    orders = [ClaimOrder(queue, [ClaimCall(limit, desk.holder())], 60_000, alone=alone) for queue in queues or (QUEUE,)]
+async def claim(desk: Desk, limit: int, *queues: str, from_memory: bool = True) -> list[HandedOutJob]:
+    orders = [
+        ClaimOrder(queue, [ClaimCall(limit, desk.holder())], 60_000, from_memory=from_memory)
+        for queue in queues or (QUEUE,)
+    ]
     found = await desk.shard.claim_jobs(orders, desk.now)
     return [job for each in found if not isinstance(each, PinLaterError) for jobs in each.jobs for job in jobs]
 
 
-async def bodies(desk: Desk, limit: int, *queues: str, alone: bool = True) -> list[bytes]:
-    return [job.body for job in await claim(desk, limit, *queues, alone=alone)]
+async def bodies(desk: Desk, limit: int, *queues: str, from_memory: bool = True) -> list[bytes]:
+    return [job.body for job in await claim(desk, limit, *queues, from_memory=from_memory)]
 
 
 def cache_of(desk: Desk) -> MysqlQueueCache:
@@ -65,22 +68,22 @@ async def desk_by(rig: Rig, clock: ManualClock) -> Desk:
     return desk
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("from_memory", [True, False])
 @pytest.mark.parametrize("priority", [1, 3])
 async def test_jobs_of_another_server_wait_for_two_seconds_at_most_in_a_busy_queue(
-    rig: Rig, alone: bool, priority: int
+    rig: Rig, from_memory: bool, priority: int
 ) -> None:
     """Memory answers most claims, so the looks for other servers' jobs must be made by those that search."""
     clock = ManualClock()
     here, there = await desk_by(rig, clock), await desk_by(rig, clock)
-    await claim(here, 5, alone=alone)
+    await claim(here, 5, from_memory=from_memory)
     for number in range(100):
         await here.put(b"ours", priority=3)
         clock.advance(ms=60)
         if number == 30:
             stored_ms = there.now
             await there.put(b"theirs", priority=priority)
-        if b"theirs" in await bodies(here, 1, alone=alone):
+        if b"theirs" in await bodies(here, 1, from_memory=from_memory):
             assert clock.now_ms() - stored_ms < _FOUND_WITHIN_MS
             return
     pytest.fail("the job was never handed out")
@@ -102,30 +105,32 @@ async def test_a_priority_that_becomes_known_while_a_claim_commits_changes_nothi
     assert await bodies(here, 5) == [b"x"]
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("from_memory", [True, False])
 async def test_a_row_that_another_server_has_locked_keeps_claims_for_a_moment_and_once(
-    rig: Rig, kind: str, alone: bool
+    rig: Rig, kind: str, from_memory: bool
 ) -> None:
     """As by a server that is suspended in the middle of a claim. MariaDB waits for no lock, and MySQL for up to two seconds, as a time
     limit of one second is looked at once a second."""
-    moment_s = 4.0 if kind == "mysql8" and alone else 1.0
+    moment_s = 4.0 if kind == "mysql8" and from_memory else 1.0
     here = await rig.desk(direct=True, lock_wait_ms=10_000, statement_timeout_ms=15_000)
     await here.shard.create_queues([_OTHER], here.now)
-    await claim(here, 1, QUEUE, _OTHER, alone=alone)
+    await claim(here, 1, QUEUE, _OTHER, from_memory=from_memory)
     for body in (b"1", b"2", b"3"):
         await here.put(body)
     await here.put(b"other", queue=_OTHER)
     async with rig.server.connect(database=rig.database, autocommit=False) as other, other.cursor() as cursor:
         await cursor.execute("SELECT id FROM ready ORDER BY queue_id, priority, run_after_ms, id LIMIT 1 FOR UPDATE")
         began = time.monotonic()
-        found = await asyncio.gather(bodies(here, 1, alone=alone), bodies(here, 1, _OTHER, alone=alone))
+        found = await asyncio.gather(
+            bodies(here, 1, from_memory=from_memory), bodies(here, 1, _OTHER, from_memory=from_memory)
+        )
         assert list(found) == [[b"2"], [b"other"]]
         assert time.monotonic() - began < moment_s
         began = time.monotonic()
-        assert await bodies(here, 1, alone=alone) == [b"3"]
+        assert await bodies(here, 1, from_memory=from_memory) == [b"3"]
         assert time.monotonic() - began < 1.0
         await other.rollback()
-    assert await bodies(here, 1, alone=alone) == [b"1"]
+    assert await bodies(here, 1, from_memory=from_memory) == [b"1"]
     await rig.assert_consistent()
 
 
@@ -142,7 +147,7 @@ async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seco
     await claim(here, 1)
     assert await round_trips_of_a_claim() == 1
     await here.put(b"theirs")
-    assert await bodies(there, 1, alone=False) == [b"theirs"]
+    assert await bodies(there, 1, from_memory=False) == [b"theirs"]
     assert await bodies(here, 1) == []
     assert stats_of(here).misjudged == 1
     assert await round_trips_of_a_claim() == 2
@@ -162,7 +167,7 @@ async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longe
             desk.clock.advance(ms=10)
         await there.shard.create_queues([QUEUE], there.now)
         await there.put(b"y")
-        assert await bodies(there, 1, alone=False) == [b"y"]
+        assert await bodies(there, 1, from_memory=False) == [b"y"]
         for desk in (here, there):
             desk.clock.advance(hours=1)
         await here.shard.time_out_claims(here.now, 10)  # meets the new queue by its id

@@ -26,7 +26,7 @@ class History:
 
     def __init__(self, rig: Rig, dice: Random, clock: ManualClock, desks: list[Desk]) -> None:
         self._rig, self._dice, self._clock, self._desks = rig, dice, clock, desks
-        self._alone = dice.choice(["the first", "all", "now one, now another", "any"])
+        self._claims_from_memory = dice.choice(["the first", "all", "now one, now another", "any"])
         self._owner = 0
         self._keys: dict[int, JobKey] = {}
         self._stored: dict[int, StoredJob] = {}
@@ -36,7 +36,7 @@ class History:
         self._changing: set[int] = set()  # jobs that the step under way changes: what claims get of these is not judged
         self._answers: list[tuple[list[HandedOutJob], bool]] = []  # of the step: jobs, and whether there were too few
         self._number = 0
-        self.lines = [f"claims from memory by: {self._alone}"]
+        self.lines = [f"claims from memory by: {self._claims_from_memory}"]
 
     async def step(self) -> None:
         """One or two calls at once, each by any server; then all that was handed out is judged."""
@@ -82,17 +82,17 @@ class History:
 
     async def _claim(self, desk: Desk) -> None:
         dice, number = self._dice, self._desks.index(desk)
-        alone = {
+        from_memory = {
             "the first": number == 0,
             "all": True,
             "now one, now another": number == self._owner,
             "any": dice.random() < 0.6,
-        }[self._alone]
+        }[self._claims_from_memory]
         calls = [ClaimCall(dice.choice([1, 1, 2, 3, 10]), desk.holder()) for _ in range(dice.choice([1, 1, 2]))]
         timeout_ms = dice.choice([300, 2_000, 20_000])
-        claimed = await desk.order(ClaimOrder(QUEUE, calls, timeout_ms, alone=alone))
+        claimed = await desk.order(ClaimOrder(QUEUE, calls, timeout_ms, from_memory=from_memory))
         got = [job for jobs in claimed.jobs for job in jobs]
-        self.lines.append(f"{desk.now} server {number} claims {[call.limit for call in calls]} {alone=}: {got}")
+        self.lines.append(f"{desk.now} server {number} claims {[call.limit for call in calls]} {from_memory=}: {got}")
         for call, jobs in zip(calls, claimed.jobs, strict=True):
             for job in jobs:
                 self._judge(job)

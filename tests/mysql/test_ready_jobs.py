@@ -27,11 +27,11 @@ from tests.mysql.rig import Rig
 from tests.shared_shards.rig import QUEUE, stats_of
 
 
-async def claim(desk: Desk, *limits: int, alone: bool = True, max_bytes: int = 2**24) -> Claimed:
+async def claim(desk: Desk, *limits: int, from_memory: bool = True, max_bytes: int = 2**24) -> Claimed:
     calls = [
         ClaimCall(limit, Holder(f"call {place}", "source", f"{place}"), max_bytes) for place, limit in enumerate(limits)
     ]
-    [claimed] = await desk.shard.claim_jobs([ClaimOrder(QUEUE, calls, 60_000, alone=alone)], desk.now)
+    [claimed] = await desk.shard.claim_jobs([ClaimOrder(QUEUE, calls, 60_000, from_memory=from_memory)], desk.now)
     assert not isinstance(claimed, PinLaterError)
     return claimed
 
@@ -72,16 +72,16 @@ async def test_a_remembered_job_is_handed_out_as_a_searched_one(rig: Rig) -> Non
         {"expires_in_ms": 90_000},
     ]
 
-    async def found(*, alone: bool) -> list[HandedOutJob]:
-        await claim(desk, 1, alone=alone)
+    async def found(*, from_memory: bool) -> list[HandedOutJob]:
+        await claim(desk, 1, from_memory=from_memory)
         for place, kind in enumerate(kinds):
             await desk.put(b"%d" % place, **kind)  # type: ignore[arg-type]
-        [jobs] = (await claim(desk, 20, alone=alone)).jobs
+        [jobs] = (await claim(desk, 20, from_memory=from_memory)).jobs
         for job in jobs:
             await desk.succeed(JobKey(QUEUE, job.priority, job.id))
         return [job._replace(id=0) for job in jobs]
 
-    searched, remembered = await found(alone=False), await found(alone=True)
+    searched, remembered = await found(from_memory=False), await found(from_memory=True)
     assert len(searched) == len(kinds)
     assert remembered == searched
 
@@ -91,7 +91,7 @@ async def test_a_job_that_another_server_took_is_not_handed_out_again(rig: Rig) 
     await claim(here, 1)
     for body in (b"1", b"2", b"3"):
         await here.put(body)
-    assert bodies(await claim(there, 1, alone=False)) == [b"1"]
+    assert bodies(await claim(there, 1, from_memory=False)) == [b"1"]
     assert bodies(await claim(here, 5)) == [b"2", b"3"]
     await rig.assert_consistent()
 
@@ -101,7 +101,7 @@ async def test_a_job_that_another_server_claimed_and_gave_back_is_read_anew(rig:
     here, there = await rig.desk(direct=True), await rig.desk(direct=True)
     await claim(here, 1)
     key = await here.put(b"old", attempts=5)
-    assert bodies(await claim(there, 1, alone=False)) == [b"old"]
+    assert bodies(await claim(there, 1, from_memory=False)) == [b"old"]
     there.clock.advance(hours=1)
     assert len(await there.shard.time_out_claims(there.now, 10)) == 1
     here.clock.advance(hours=1)
@@ -115,7 +115,7 @@ async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a
     await claim(here, 1)
     await there.put(b"there")
     assert bodies(await claim(here, 1)) == []
-    assert bodies(await claim(here, 1, alone=False)) == [b"there"]
+    assert bodies(await claim(here, 1, from_memory=False)) == [b"there"]
     await claim(here, 1)
     await there.put(b"later")
     await here.shared.changed_queues()
@@ -168,7 +168,7 @@ async def test_jobs_beyond_the_rows_that_were_read_come_after_them(rig: Rig) -> 
 async def test_a_claim_of_many_jobs_remembers_no_others(rig: Rig) -> None:
     desk = await rig.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number) for number in range(300)])
-    await claim(desk, 1, alone=False)
+    await claim(desk, 1, from_memory=False)
     for _ in range(2):
         took = round_trips(desk)
         assert len(bodies(await claim(desk, 120))) == 120
@@ -221,9 +221,9 @@ async def test_each_job_is_handed_out_once_whatever_two_servers_do(rig: Rig, see
             case 2:
                 got += bodies(await claim(desk, dice.randrange(1, 6)))
             case 3:
-                got += bodies(await claim(desk, dice.randrange(1, 3), alone=False))
+                got += bodies(await claim(desk, dice.randrange(1, 3), from_memory=False))
     for desk in desks:
-        while found := bodies(await claim(desk, 50, alone=False)):
+        while found := bodies(await claim(desk, 50, from_memory=False)):
             got += found
     assert sorted(got) == sorted(b"%d" % number for number in range(stored)), f"seed {seed}"
     await desks[0].assert_counters_exact()

@@ -1,9 +1,8 @@
 """Servers of the same shards wake each other's waiting dequeues: one takes an enqueue, a dequeue waits at another.
 
-A wake says which queues got how many jobs (a negative number if a server stored them that does not own the queue), nothing of the jobs
-themselves. It is one datagram, signed with a secret that the servers
-find in their store, sent after the commit and never waited for. A lost one costs the wait for the next look (`change_poller`),
-about a second. A replayed datagram can only make a server look in vain.
+A wake says which queues got how many jobs, nothing of the jobs themselves; the number is negative if the server that owns the queue may
+not know of them. It is one datagram, signed with a secret that the servers find in their store, sent after the commit and never waited
+for. A lost one costs the wait for the next look (`change_poller`), about a second. A replayed datagram can only make a server look in vain.
 
 Enqueues that come within a few milliseconds share a datagram, so that a busy server sends a few hundred a second and not one a job. A
 server gets wakes only for queues that its dequeues wait for, as far as it has said which these are (`interest.py`).
@@ -46,7 +45,7 @@ class Wakes(asyncio.DatagramProtocol):
         self._waits: dict[Address, int] = {}  # by peer: what its dequeues wait for; all queues if it has not said
         self._waited_for = 0  # anywhere
         self._waiting: dict[str, int] = {}
-        self._past_owner: set[str] = set()  # queues of these whose jobs were stored by a server that does not own them
+        self._past_owner: set[str] = set()  # queues of these whose owner may not know of the jobs
         # By queue: until when its last jobs count as new, and how many came.
         self._lately: dict[str, tuple[float, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -104,9 +103,10 @@ class Wakes(asyncio.DatagramProtocol):
             self._waited_for |= self._waits.get(peer, EVERY_QUEUE)
 
     def tell(self, queue: str, jobs: int, past_owner: bool = False) -> None:
-        """`jobs` jobs of this queue can be claimed now. At once if nothing was told lately, else with what comes in the next moment.
+        """Tells peers that `jobs` jobs of this queue can be claimed: at once, or within `GAP_S` together with other queues.
 
-        `past_owner`: a server stored them that does not own the queue, so that its owner does not know of them."""
+        `past_owner`: the server that owns the queue may not know of them.
+        """
         if not self._peers:
             return
         now_s = asyncio.get_running_loop().time()

@@ -19,8 +19,7 @@ class Wakeups:
         self._begins: Callable[[str], None] | None = None
 
     def join_others(self, tell: Callable[[str, int, bool], None], begins: Callable[[str], None]) -> None:
-        """There may be other servers: `tell(queue, jobs, past_owner)` tells them of jobs, `begins(queue)` that a dequeue is about to wait
-        here."""
+        """Connects the other servers: `tell(queue, jobs, past_owner)` tells them of jobs, `begins(queue)` of a dequeue that will wait."""
         self._tell_others, self._begins = tell, begins
 
     def waiters_of(self, queue: str) -> Waiters:
@@ -42,8 +41,10 @@ class Wakeups:
         return {name: len(waiters) for name, waiters in self._by_queue.items() if len(waiters)}
 
     def jobs_ready(self, queue: str, jobs: int, due_at_ms: int | None = None, *, past_owner: bool = False) -> None:
-        """`jobs` jobs of this queue can be claimed now; the next one can at `due_at_ms`. `past_owner`: the server that owns the queue may
-        not know of them."""
+        """Wakes dequeues for `jobs` jobs of this queue that can be claimed now, and another at `due_at_ms` for the next one.
+
+        `past_owner`: the server that owns the queue may not know of them.
+        """
         if jobs and self._tell_others is not None:
             self._tell_others(queue, jobs, past_owner)
         self._wake(queue, jobs, due_at_ms, past_owner=past_owner)

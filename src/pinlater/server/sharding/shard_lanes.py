@@ -67,7 +67,7 @@ class ClaimRequest(NamedTuple):
     """What one dequeue asks for, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
 
     `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither. `search`: jobs may have
-    come past the owner of the queue.
+    come past the owner of the queue, so no store may go by its memory.
     """
 
     queue: str
@@ -83,7 +83,7 @@ class Hooks:
 
     def __init__(self) -> None:
         self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
-        """A claim was answered whose caller had gone, or had been told that it took too long."""
+        """Called with the answer of a claim whose caller had gone, or had been told that the claim took too long."""
         self.inserting: Callable[[str, InsertRequest, int, bool], bool] | None = None
         """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
         before they are committed, so that the claim that waits for them shares their transaction."""

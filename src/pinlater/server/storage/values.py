@@ -137,14 +137,15 @@ class ClaimOrder(NamedTuple):
 
     A job's own claim timeout goes before `claim_timeout_ms`. Jobs past their expiry become FAILED `expired` on the way.
     Once the orders of one `claim_jobs` have handed out `bytes_together_max` of bodies (the lowest of theirs), they hand out no more.
-    `alone`: all calls for the queue come through this server, as far as it knows, so that a store may go by what it remembers of them.
+    `from_memory`: a store may hand out jobs that it remembers, without a search: this server owns the queue, and no job has come past it,
+    as far as it knows.
     """
 
     queue: str
     calls: Sequence[ClaimCall]
     claim_timeout_ms: int
     bytes_together_max: int = 64 * 1024 * 1024
-    alone: bool = False
+    from_memory: bool = False
 
 
 class Claimed(NamedTuple):

@@ -223,13 +223,13 @@ class _Claim:
         self._due_ms: int | None = None
         self._contents: Mapping[int, Content] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
-        self.remembers_all = order.alone and queue.ready.has_next(self.left, now_ms, now_s)
+        self.remembers_all = order.from_memory and queue.ready.has_next(self.left, now_ms, now_s)
         # A claim from memory doesn't count as a look from the start.
         self._floors = {} if self.remembers_all else transaction.queue_cache.floors(queue)
         self._reads_on = False
         if self.remembers_all:
             self._take_remembered()
-        elif order.alone:
+        elif order.from_memory:
             queue.ready.search_begins(self.left, now_ms, now_s)
             self._reads_on = self.left <= _READ_ON_MAX and queue.ready.wants_rows(now_s)
         else:
@@ -241,7 +241,7 @@ class _Claim:
         return sum([share.left for share in self._shares])
 
     def _take_remembered(self) -> None:
-        """Shares out jobs that this server has stored itself; those that no call has space for stay."""
+        """Shares out remembered jobs; those that no call has space for stay."""
         ready = self.queue.ready
         rows, self._contents = ready.take(min(self.left, _READ_MAX))
         about = {
