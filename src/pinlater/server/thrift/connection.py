@@ -346,11 +346,15 @@ class ThriftConnection(asyncio.Protocol):
         if self._reading_paused and peer_has_left(self._transport):
             self._take_back()
             return
-        self._writer.collect(reply)
-        self._flush()
-        if not self._writer.is_open:
+        writer = self._writer
+        if writer.collected:
+            writer.collect(reply)
+            self._flush()
+        elif writer.write(reply):
+            self._server.stalled(self)
+        if not writer.is_open:
             self._take_back()
-        elif self._writer.drained is None:
+        elif writer.drained is None:
             self.handed_out = None
         elif self.handed_out is not None:
             self.handed_out.forget_bodies()
