@@ -145,7 +145,10 @@ class Answering:
         if (
             recipient.over_limit
             or self.running >= self._requests_max
-            or (route.needs_care and (not route.hands_out or _waits_or_only_looks(call.arguments.request)))
+            or (
+                route.needs_care
+                and (not route.hands_out or (asked := call.arguments.request).waitMillis or asked.dryRun)
+            )
         ):
             reply = await self._answer_with_care(call, route, recipient)
         else:
@@ -311,7 +314,3 @@ class Answering:
                 "msec": round(seconds * 1000, 3),
             },
         )
-
-
-def _waits_or_only_looks(dequeue: Any) -> bool:
-    return bool(dequeue.waitMillis or dequeue.dryRun)
