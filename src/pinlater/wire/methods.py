@@ -8,7 +8,8 @@ having been set. The compiler's classes are for code that builds messages.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from thrift.Thrift import TMessageType, TType
 
@@ -20,7 +21,8 @@ Spec = tuple[Any, ...]
 STRICT_VERSION = 0x8001
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shape:
     """A struct to decode: the class to make, and the pair of class and spec that the C codec asks for."""
 
     cls: type[Any]
@@ -28,7 +30,8 @@ class Shape(NamedTuple):
     spec: Spec
 
 
-class Method(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Method:
     """All that is known of one method. The `*_pair`s are what the C codec wants: a class and its spec."""
 
     name: str

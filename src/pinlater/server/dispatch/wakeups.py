@@ -73,12 +73,15 @@ class Wakeups:
         waiters = self._by_queue.get(request.queue)
         if waiters is None and self._tell_others is None:
             return False
-        any_wait = bool(waiters)
-        if waiters is not None:
-            waiters.newest_on = shard
         later = [job.run_after_ms for job in request.jobs if job.run_after_ms > now_ms]
         due = len(request.jobs) - len(later)
-        self.jobs_ready(request.queue, due, min(later) if later else None, past_owner=past_owner)
+        if due and self._tell_others is not None:
+            self._tell_others(request.queue, due, past_owner)
+        if waiters is None:
+            return False
+        any_wait = bool(waiters)
+        waiters.newest_on = shard
+        self._wake(request.queue, due, min(later) if later else None, past_owner=past_owner)
         return any_wait
 
     def look_again(self, queue: str | None = None) -> None:

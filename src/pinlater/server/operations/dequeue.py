@@ -45,6 +45,7 @@ class Dequeue:
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
+        self._answer_bytes_max = answer_bytes_max(settings.max_frame_bytes)
 
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> DequeueResult:
         """Claims up to `limit` jobs, highest priority first. If the riding acks fail nothing is claimed; with errors of their own they
@@ -72,7 +73,7 @@ class Dequeue:
         settings = self._settings
         request = ClaimRequest(
             queue.name,
-            ClaimCall(limit, self._identity.holder(caller.source), answer_bytes_max(settings.max_frame_bytes)),
+            ClaimCall(limit, self._identity.holder(caller.source), self._answer_bytes_max),
             queue.config.claim_timeout_ms or settings.claim_timeout_ms,
             command.coverage,
             wait_ms,
@@ -107,7 +108,7 @@ class Dequeue:
 
     async def _peek(self, command: DequeueCommand, limit: int) -> list[FromShard]:
         shown: list[FromShard] = []
-        bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
+        bytes_left = self._answer_bytes_max
         failures: list[Unavailable] = []
         shards = self._shards.for_claim(command.queue, command.coverage)
         for shard in shards:

@@ -83,14 +83,16 @@ class Enqueue:
             raise RequestTooOld
         known = self._queue_cache.get(queue) or await self._queue_cache.require(queue)
         now_ms = self._clock.now_ms()
-        self._check(jobs, request_key)
+        unique = self._check(jobs, request_key)
         if len(jobs) > ITEMS_A_TURN:
             await asyncio.sleep(0)
-        fingerprint = _fingerprint(jobs) if request_key is not None else b""
-        if fingerprint and len(jobs) > ITEMS_A_TURN:
-            await asyncio.sleep(0)
+        fingerprint = b""
+        if request_key is not None:
+            fingerprint = _fingerprint(jobs)
+            if len(jobs) > ITEMS_A_TURN:
+                await asyncio.sleep(0)
         try:
-            plain = request_key is None and not any([job.unique is not None for job in jobs])  # noqa: C419 a list is quicker
+            plain = request_key is None and not unique
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
                 request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
                 return await self._router.enqueue(known, jobs, now_ms, request)
@@ -108,7 +110,8 @@ class Enqueue:
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def _check(self, jobs: Sequence[Job], request_key: str | None) -> None:
+    def _check(self, jobs: Sequence[Job], request_key: str | None) -> bool:
+        """Raises if the request can't be stored. Returns whether any of its jobs has a unique key."""
         settings = self._settings
         if len(jobs) > settings.max_jobs_per_request:
             raise InvalidArgument(
@@ -120,18 +123,22 @@ class Enqueue:
         levels, limit = settings.priority_levels, self._body_limit
         body_max = limit.bytes
         checked: Mapping[str, str] | None = None  # the jobs of a request mostly have the same headers
+        any_unique = False
         for index, job in enumerate(jobs):
-            if not 1 <= job.priority <= levels:
-                raise PriorityNotSupported.of(job.priority, levels)
-            if len(job.body) > body_max:
-                raise BodyTooLarge.of(index, len(job.body), body_max, limit.bound_by)
-            if job.attempts_allowed is not None and not 1 <= job.attempts_allowed <= 2**31 - 1:
-                raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {job.attempts_allowed}")
-            if job.headers and job.headers != checked:
-                self._check_headers(index, job.headers)
-                checked = job.headers
-            if job.unique is not None or job.claim_timeout_ms is not None:
+            body, priority, _, attempts_allowed, _, headers, unique, claim_timeout_ms, _ = job
+            if not 1 <= priority <= levels:
+                raise PriorityNotSupported.of(priority, levels)
+            if len(body) > body_max:
+                raise BodyTooLarge.of(index, len(body), body_max, limit.bound_by)
+            if attempts_allowed is not None and not 1 <= attempts_allowed <= 2**31 - 1:
+                raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {attempts_allowed}")
+            if headers and headers != checked:
+                self._check_headers(index, headers)
+                checked = headers
+            if unique is not None or claim_timeout_ms is not None:
                 self._check_additions(index, job)
+                any_unique = any_unique or unique is not None
+        return any_unique
 
     def _check_headers(self, index: int, headers: Mapping[str, str]) -> None:
         size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
@@ -197,28 +204,33 @@ class Enqueue:
         if max_backlog is not None and len(self._shards) > 1:
             max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
         begin_by_ms = NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
-        return shard.lanes_of(queue.name).insert.submit(
-            InsertRequest(queue.name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms=begin_by_ms)
+        name = queue.name
+        return shard.lanes_of(name).insert.submit(
+            make(InsertRequest, (name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms))
         )
 
     def _finish(self, queue: Queue, jobs: Sequence[Job], shard: str, inserted: Inserted) -> Enqueued:
         """Descriptors and counts."""
-        name, existing = queue.name, inserted.existing
+        name = queue.name
+        ids, existing, repeated = inserted
         metrics = self._metrics.queue(name)
         prefix = f"{name}:s{shard}:p"
-        descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(inserted.ids, jobs, strict=True)]
+        descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(ids, jobs, strict=True)]
+        if repeated:
+            metrics.repeated_requests += 1
+        else:
+            metrics.enqueue += len(jobs) - len(existing)
+            if len(jobs) == 1:
+                metrics.job_body_size.record(len(jobs[0].body))
+            else:
+                metrics.job_body_size.record_each([len(job.body) for job in jobs])
+        if not existing:
+            return tuple.__new__(Enqueued, (descriptors, ()))  # quicker than the class's own call
+        if not repeated:
+            metrics.unique_existing += len(existing)
         for index, (job_id, priority) in existing.items():
             descriptors[index] = f"{prefix}{priority}:{job_id}"
-        if inserted.repeated:
-            metrics.repeated_requests += 1
-            return Enqueued(descriptors, sorted(existing) if existing else ())
-        metrics.enqueue += len(jobs) - len(existing)
-        metrics.unique_existing += len(existing)
-        if len(jobs) == 1:
-            metrics.job_body_size.record(len(jobs[0].body))
-        else:
-            metrics.job_body_size.record_each([len(job.body) for job in jobs])
-        return Enqueued(descriptors, sorted(existing) if existing else ())
+        return Enqueued(descriptors, sorted(existing))
 
 
 def _fingerprint(jobs: Sequence[Job]) -> bytes:

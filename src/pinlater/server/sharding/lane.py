@@ -18,6 +18,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, TooManyWaiting
@@ -28,11 +29,13 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
-class NotBegun:
+class NotBegun(Enum):
     """The answer of `execute` for an item that did not fit into this call: the item goes first into the next one."""
 
+    NOT_BEGUN = "not begun"
 
-NOT_BEGUN: Final = NotBegun()
+
+NOT_BEGUN: Final = NotBegun.NOT_BEGUN
 
 
 class Lane(Generic[Item, Result]):
@@ -283,11 +286,12 @@ class Lane(Generic[Item, Result]):
         batch: list[tuple[Item, asyncio.Future[Result], int]],
         results: Sequence[Result | PinLaterError | NotBegun],
     ) -> None:
-        if NOT_BEGUN in results:
-            self._put_back([entry for entry, result in zip(batch, results, strict=True) if result is NOT_BEGUN])
-        for (item, future, weight), result in zip(batch, results, strict=True):
-            if isinstance(result, NotBegun):
+        not_begun = []
+        for entry, result in zip(batch, results, strict=True):
+            if result is NOT_BEGUN:
+                not_begun.append(entry)
                 continue
+            item, future, weight = entry
             self._weight -= weight
             if isinstance(result, PinLaterError):
                 if not future.done():
@@ -296,6 +300,8 @@ class Lane(Generic[Item, Result]):
                 future.set_result(result)
             elif self._orphaned is not None:
                 self._orphaned(item, result)
+        if not_begun:
+            self._put_back(not_begun)
 
     def _put_back(self, entries: list[tuple[Item, asyncio.Future[Result], int]]) -> None:
         """They go first into the next call."""

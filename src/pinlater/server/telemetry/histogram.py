@@ -139,7 +139,9 @@ class Histogram:
         """Adds a value, `times` times; below 0 counts as 0."""
         step = int(value * self._steps)
         if step < _LINEAR_BELOW:
-            step = bucket = max(step, 0)
+            if step < 0:
+                step = 0
+            bucket = step
         else:
             if step > VALUE_MAX:
                 step = VALUE_MAX

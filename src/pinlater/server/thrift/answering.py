@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
@@ -71,7 +72,8 @@ class Recipient(Protocol):
     def host(self) -> str: ...  # the address of the other end, without its port
 
 
-class MethodRoute(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MethodRoute:
     """Where a method's calls go."""
 
     handle: Handler
@@ -140,11 +142,13 @@ class Answering:
             return self._undecodable(error)
         route = self._routes[call.method.name]
         route.metrics.requests += 1
-        asked = call.arguments
         if (
             recipient.over_limit
             or self.running >= self._requests_max
-            or (route.needs_care and (not route.hands_out or asked.request.waitMillis or asked.request.dryRun))
+            or (
+                route.needs_care
+                and (not route.hands_out or (asked := call.arguments.request).waitMillis or asked.dryRun)
+            )
         ):
             reply = await self._answer_with_care(call, route, recipient)
         else:
@@ -209,16 +213,16 @@ class Answering:
     async def _carry_out(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
         if route.hands_out and recipient.gone:
             return NO_ANSWER
+        method, seqid, oneway, arguments = call
         answer: Any = None
         try:
-            answer = await route.handle(self._service, call.arguments)
-            if call.method.returns_many and len(answer) > ITEMS_A_TURN:
-                steps = encode_reply_in_steps(call.method, call.seqid, answer, ITEMS_A_TURN)
-                reply = await step_by_step(steps)
-            elif call.method.list_field and len(getattr(answer, call.method.list_field)) > JOBS_A_TURN:
-                reply = await step_by_step(encode_struct_reply_in_steps(call.method, call.seqid, answer, JOBS_A_TURN))
+            answer = await route.handle(self._service, arguments)
+            if method.returns_many and len(answer) > ITEMS_A_TURN:
+                reply = await step_by_step(encode_reply_in_steps(method, seqid, answer, ITEMS_A_TURN))
+            elif method.list_field and len(getattr(answer, method.list_field)) > JOBS_A_TURN:
+                reply = await step_by_step(encode_struct_reply_in_steps(method, seqid, answer, JOBS_A_TURN))
             else:
-                reply = encode_reply(call.method, call.seqid, answer)
+                reply = encode_reply(method, seqid, answer)
             if len(reply) > self._answer_bytes_max:
                 raise AnswerTooLarge(len(reply) - LENGTH_BYTES, self._settings.max_frame_bytes)
         except PinLaterError as error:
@@ -226,19 +230,19 @@ class Answering:
             undelivered = True
         except asyncio.CancelledError:
             if route.audited is not None:
-                audit.interrupted(route.audited, call.method.name, call.arguments, recipient.peer)
+                audit.interrupted(route.audited, method.name, arguments, recipient.peer)
             raise
         except Exception:
-            logger.exception("request failed", extra={"method": call.method.name})
+            logger.exception("request failed", extra={"method": method.name})
             self._metrics.count("thrift_internal_errors")
             reply = self._failed(call, route, recipient, unexpected())
             undelivered = True
         else:
             if route.audited is not None:
-                audit.succeeded(route.audited, call.method.name, call.arguments, recipient.peer, answer)
+                audit.succeeded(route.audited, method.name, arguments, recipient.peer, answer)
             if not route.hands_out:
                 return reply
-            undelivered = recipient.gone or call.oneway
+            undelivered = recipient.gone or oneway
         if isinstance(answer, DequeueAnswer):
             if undelivered:
                 self.undelivered(answer)

@@ -312,11 +312,10 @@ class ThriftConnection(asyncio.Protocol):
                     standstill.found(now_s)
                     return  # nothing that came before is carried out; every connection has been cut, this one too
                 request = requests.begin()
+                arrived_s, frame, _ = request
                 if isinstance(request, QueuedRequest):
-                    frame = request.frame
-                    reply = await answering.answer(frame, request.arrived_s, self)
+                    reply = await answering.answer(frame, arrived_s, self)
                 else:
-                    frame = request.head
                     reply = answering.refuse_unread(frame, pipelined=self._refusing)
                 requests.end(request)
                 request = None
@@ -324,8 +323,8 @@ class ThriftConnection(asyncio.Protocol):
                     self._deliver(reply)
                 elif reply and (waiting or writer.collected):
                     writer.collect(reply)
-                elif reply:
-                    self._write(reply)
+                elif reply and writer.write(reply):
+                    self._server.stalled(self)
                 if waiting:
                     await self._between_requests(len(frame))
                 elif self._reading_paused:
@@ -347,11 +346,15 @@ class ThriftConnection(asyncio.Protocol):
         if self._reading_paused and peer_has_left(self._transport):
             self._take_back()
             return
-        self._writer.collect(reply)
-        self._flush()
-        if not self._writer.is_open:
+        writer = self._writer
+        if writer.collected:
+            writer.collect(reply)
+            self._flush()
+        elif writer.write(reply):
+            self._server.stalled(self)
+        if not writer.is_open:
             self._take_back()
-        elif self._writer.drained is None:
+        elif writer.drained is None:
             self.handed_out = None
         elif self.handed_out is not None:
             self.handed_out.forget_bodies()
@@ -385,11 +388,7 @@ class ThriftConnection(asyncio.Protocol):
         if self._farewell and self._task is None:
             self._writer.collect(self._farewell)
             self._farewell = b""
-        if self._writer.collected:
-            self._write(self._writer.take_collected())
-
-    def _write(self, data: bytes) -> None:
-        if self._writer.write(data):
+        if self._writer.collected and self._writer.write(self._writer.take_collected()):
             self._server.stalled(self)
 
     def look_at_progress(self, now_s: float) -> None:

@@ -114,10 +114,11 @@ class Transaction:
     async def queues_named(self, names: Iterable[str]) -> dict[str, QueueEntry]:
         """Those of these queues that there are. The database is asked for those that are not remembered."""
         known = self.queue_cache.queues
-        found = {name: known[name] for name in names if name in known}
-        unknown = {name for name in names if name not in found}
+        named = dict.fromkeys(names)  # many requests name one queue
+        found = {name: known[name] for name in named if name in known}
+        unknown = sorted([name for name in named if name not in found])
         if unknown:
-            wanted = [name.encode() for name in sorted(unknown)]
+            wanted = [name.encode() for name in unknown]
             found |= {queue.name: queue for queue in await self._learn(_FIND_QUEUES(names=wanted))}
         self._relied_on.update([queue.queue_id for queue in found.values()])
         return found

@@ -192,7 +192,7 @@ def _careful(front: bytes, queue: bytes, jobs: Sequence[NewJob], now_ms: int) ->
 def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     jobs = request.jobs
     if answer == 0:
-        return Inserted([job.id for job in jobs], {})
+        return tuple.__new__(Inserted, ([job.id for job in jobs], {}, False))  # quicker than the class's own call
     if answer[0] == _FULL:
         return QueueFull.of(request.queue, answer[1], request.max_backlog or 0, answer[2])
     if answer[0] == _CONFLICT:

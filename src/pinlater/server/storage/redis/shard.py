@@ -240,8 +240,9 @@ class RedisShard:
     async def _queues_named(self, names: Sequence[str]) -> dict[str, bytes]:
         """The ids of the existing queues among these; asks Redis for those that are not in the queue cache."""
         known = self._queue_cache.queues
-        queues = {name: known[name] for name in names if name in known}
-        unknown = sorted({name for name in names if name not in queues})
+        named = dict.fromkeys(names)  # many requests name one queue
+        queues = {name: known[name] for name in named if name in known}
+        unknown = sorted([name for name in named if name not in queues])
         if unknown:
             found = list(zip(unknown, await self._opened.readers.run("find_queues", encode(unknown)), strict=True))
             self._queue_cache.learn(found)

@@ -29,7 +29,7 @@ def answer_of(jobs: Sequence[NewJob], existing: Existing) -> Inserted:
     """The ids, with those of existing jobs in their places."""
     if existing:
         return Inserted([existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)], existing)
-    return Inserted([job.id for job in jobs], existing)
+    return tuple.__new__(Inserted, ([job.id for job in jobs], existing, False))  # quicker than the class's own call
 
 
 def unique_until_ms(unique: UniqueKey, now_ms: int) -> int | None:

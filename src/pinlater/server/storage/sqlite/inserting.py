@@ -127,7 +127,7 @@ class _Batch:
         self._add_rows(queue, new_jobs(jobs, existing))
         if existing or request.request_key is not None:
             return self._answer(queue, request, existing)
-        return Inserted([job.id for job in jobs], existing)
+        return tuple.__new__(Inserted, ([job.id for job in jobs], existing, False))  # quicker than the class's own call
 
     def add_in_steps(self, request: InsertRequest) -> Generator[None, None, Inserted | PinLaterError]:
         """As `add`, with the rows stored step by step."""
