@@ -114,6 +114,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         105: "list<Attempt> attempts",
         106: "i64 finishedAtTimestampMillis",
         107: "i64 expiresAtMillis",
+        108: "string progress",
     },
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},

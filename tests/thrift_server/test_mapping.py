@@ -81,7 +81,7 @@ INFO = {
     "jobState": 3,
     "attemptsAllowed": 5,
     "attemptsRemaining": 0,
-    "customStatus": "grün",
+    "customStatus": "[progress] 40 % row 2\ngrün",
     "createdAtTimestampMillis": 100,
     "runAfterTimestampMillis": 200,
     "updatedAtTimestampMillis": 300,
@@ -105,6 +105,7 @@ INFO = {
     ],
     "finishedAtTimestampMillis": 500,
     "expiresAtMillis": 600,
+    "progress": "40 % row 2",
 }
 NO_ERROR = {"errorCode": None, "errorDetail": None, "retryable": None, "retryAfterMillis": None}
 OUTCOMES = [
