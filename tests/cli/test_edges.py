@@ -46,6 +46,8 @@ from tests.cli.conftest import Pinlater
         ("delete-jobs", "q", "--state", "failed", "--descriptor", "q:s1:p1:1"),
         ("queue", "config", "q", "--max-backlog", "many"),
         ("worker", "x:y", "--log-level", "loud"),
+        ("load", "--dequeue-success-percent", "101"),
+        ("client-tool", "--host", "h", "--port", "1", "--mode", "create", "--job_state", "-1"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(offline: Pinlater, arguments: tuple[str, ...]) -> None:

@@ -61,6 +61,18 @@ TimeoutSeconds = Annotated[
 ]
 
 
+def integer_up_to(highest: int) -> Callable[[str | int], int]:
+    """A parser of integers from 0 on. Unlike `max=` it writes no range beside the option, whose name then fits into narrow help."""
+
+    def read(given: str | int) -> int:
+        text = str(given)
+        if not (text.isascii() and text.isdigit() and int(text) <= highest):
+            raise typer.BadParameter(f"{text!r} is not an integer from 0 to {highest}")
+        return int(text)
+
+    return read
+
+
 def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
     """Queues whose names begin so, for the shell; none if the server does not answer at once."""
     server = context.params.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER

@@ -35,7 +35,7 @@ _WAITING = (JobState.PENDING,)
 
 Sources = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="mysql://USER@HOST:PORT/", help="The old database server; may be repeated."),
+    typer.Option("--from", metavar="URL", help="The old database server, as mysql://USER@HOST:PORT/; may be repeated."),
 ]
 SourceFile = Annotated[
     Path | None,
