@@ -85,7 +85,9 @@ def integer_up_to(highest: int) -> Callable[[str | int], int]:
 
 def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
     """Queues whose names begin so, for the shell; none if the server does not answer at once."""
-    server = context.params.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+    given = context.params
+    of_client_tool = f"{given['host']}:{given['port']}" if given.get("host") and given.get("port") else None
+    server = of_client_tool or given.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
 
     async def names() -> list[str]:
         async with AsyncClient(server, timeout_ms=_COMPLETION_MS, retries=0) as client:
@@ -95,6 +97,12 @@ def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
         return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
     except (PinLaterError, ValueError, OSError):
         return []
+
+
+def complete_queues(context: typer.Context, incomplete: str) -> list[str]:
+    """`complete_queue` for the last of several names with commas between."""
+    before, comma, begun = incomplete.rpartition(",")
+    return [before + comma + name for name in complete_queue(context, begun)]
 
 
 def _print_json(wanted: bool) -> bool:

@@ -36,7 +36,10 @@ def client_tool(
         ToolMode,
         typer.Option("--mode", metavar="MODE", help=f"What to do: {', '.join(ToolMode)}.", show_default=False),
     ],
-    queue: Annotated[str | None, typer.Option("--queue", help="Needed in all modes but get_queue_names.")] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="Needed in all modes but get_queue_names.", autocompletion=options.complete_queue),
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Queries at a time.")] = 1,
     batch_size: Annotated[int, typer.Option("--batch_size", metavar="N", min=1, help="Jobs a query.")] = 1,
     num_queries: Annotated[int, typer.Option("--num_queries", help="Queries in all; -1: no end.")] = 1,

@@ -31,7 +31,12 @@ class Format(str, Enum):  # noqa: UP042 - the option's words
 
 
 Application = Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")]
-Queues = Annotated[str | None, typer.Option("--queues", help="Only these of its queues, with commas between.")]
+Queues = Annotated[
+    str | None,
+    typer.Option(
+        "--queues", help="Only these of its queues, with commas between.", autocompletion=options.complete_queues
+    ),
+]
 Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Jobs that run at the same time.")]
 Grace = Annotated[str | None, typer.Option("--grace", help="How long a stop waits for running jobs; default 30s.")]
 Processes = Annotated[
