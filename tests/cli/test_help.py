@@ -30,7 +30,7 @@ def _commands(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]
 def test_the_help_shows_each_word_whole_at_80_columns(
     offline: Pinlater, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """The help has the words that it has where there is room for all of them: none is folded or cut."""
+    """The help has the words that it has on a very wide terminal: none is folded or cut."""
 
     def words(columns: int) -> set[str]:
         monkeypatch.setenv("COLUMNS", str(columns))

@@ -93,7 +93,7 @@ async def test_batch_runs_on_other_servers_run_what_their_tasks_enqueue(client: 
 async def test_tasks_in_child_processes_enqueue_where_the_run_claims(
     client: AsyncClient, tmp_path: Path, as_client: bool
 ) -> None:
-    """Their module names a server that nobody can reach."""
+    """Their module names a server that is not there."""
     await client.create_queue("p")
     await client.enqueue("p", [process_tasks.enqueue_a_note.job(str(tmp_path))])
     given = client if as_client else str(client.servers[0])
@@ -106,8 +106,8 @@ async def test_tasks_in_child_processes_enqueue_where_the_run_claims(
 
 
 async def test_a_run_that_ends_leaves_the_tasks_on_unreachable_servers_of_their_own(client: AsyncClient) -> None:
-    async with AsyncClient("127.0.0.1:1", timeout_ms=100) as nobody:
-        worker = Worker(nobody, settings=_FAST)
+    async with AsyncClient("127.0.0.1:1", timeout_ms=100) as unreachable:
+        worker = Worker(unreachable, settings=_FAST)
 
         @worker.task("q")
         async def run() -> None: ...

@@ -15,7 +15,7 @@ _SAID_AFTER_S = 1.0
 
 def say_waiting(client: AsyncClient, timeout_s: float) -> None:
     """Once, when no server has accepted a connection of the client, not open yet, for a second. Its calls last `timeout_s` at most."""
-    client._connect = _Connecting(client._connect, timeout_s)  # noqa: SLF001 - the client tells nobody else of its tries
+    client._connect = _Connecting(client._connect, timeout_s)  # noqa: SLF001 - the client has no other way to report its tries
 
 
 class _Connecting:
