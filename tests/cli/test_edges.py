@@ -46,6 +46,8 @@ from tests.cli.conftest import Pinlater
         ("delete-jobs", "q", "--state", "failed", "--descriptor", "q:s1:p1:1"),
         ("queue", "config", "q", "--max-backlog", "many"),
         ("worker", "x:y", "--log-level", "loud"),
+        ("load", "--dequeue-success-percent", "101"),
+        ("client-tool", "--host", "h", "--port", "1", "--mode", "create", "--job_state", "-1"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(offline: Pinlater, arguments: tuple[str, ...]) -> None:
@@ -123,7 +125,7 @@ def test_help_is_shown_where_nothing_is_asked(offline: Pinlater, arguments: tupl
 
 @pytest.mark.parametrize(
     "arguments",
-    [("count", "q"), ("queue", "list"), ("enqueue", "q", "--body", "x"), ("load",), ("version", "-s", "127.0.0.1:1")],
+    [("count", "q"), ("queue", "list"), ("load",), ("version", "-s", "127.0.0.1:1")],
 )
 def test_an_unreachable_server_gives_one_line_and_exit_code_3(offline: Pinlater, arguments: tuple[str, ...]) -> None:
     done = offline(*arguments)
@@ -132,6 +134,19 @@ def test_an_unreachable_server_gives_one_line_and_exit_code_3(offline: Pinlater,
         "error: Server 127.0.0.1:1 can't be reached: Connection refused "
         "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)\n",
     )
+
+
+@pytest.mark.parametrize("arguments", [("enqueue", "q", "--body", "x"), ("dequeue", "q"), ("ack", "q:s1:p1:1")])
+def test_commands_that_scripts_work_jobs_with_wait_for_the_server_until_their_timeout(
+    offline: Pinlater, arguments: tuple[str, ...]
+) -> None:
+    began = time.monotonic()
+    done = offline(*arguments, "--timeout", "1500ms")
+    assert time.monotonic() - began > 1.4
+    assert (done.code, done.out) == (exits.UNREACHABLE, "")
+    note, error = done.err.splitlines()
+    assert note == "note: Server 127.0.0.1:1 can't be reached: Connection refused; trying until --timeout 1.5s"
+    assert error.startswith(f"error: No server could be reached within 1.5 s for {arguments[0]} on queue q; ")
 
 
 def test_version_needs_no_server(offline: Pinlater) -> None:

@@ -437,7 +437,20 @@ def test_completion_knows_the_queues(pinlater: Pinlater, queue: str) -> None:
     assert complete(pinlater.address, f"pinlater count {queue[:10]}", 2) == [queue]
     assert complete(pinlater.address, f"pinlater queue pause {queue[:10]}", 3) == [queue]
     assert complete(pinlater.address, f"pinlater load --queue {queue[:10]}", 3) == [queue]
+    assert complete(pinlater.address, f"pinlater worker app:worker --queues {queue[:10]}", 4) == [queue]
+    assert complete(pinlater.address, f"pinlater worker app:worker --queues other,{queue[:10]}", 4) == [
+        f"other,{queue}"
+    ]
     assert complete("127.0.0.1:1", f"pinlater count {queue[:10]}", 2) == []
+
+
+def test_completion_asks_the_server_that_the_command_names(pinlater: Pinlater, queue: str) -> None:
+    host, port = pinlater.address.split(":")
+    words = f"pinlater client-tool --host {host} --port {port} --mode create --queue {queue[:10]}"
+    assert complete("127.0.0.1:1", words, 9) == [queue]
+    assert complete("127.0.0.1:1", f"pinlater count --server {pinlater.address} {queue[:10]}", 4) == [queue]
+    words = f"pinlater worker app:worker --server {pinlater.address} --queues {queue[:10]}"
+    assert complete("127.0.0.1:1", words, 6) == [queue]
 
 
 def complete(address: str, words: str, word: int) -> list[str]:

@@ -292,3 +292,22 @@ def test_a_reader_that_goes_away_is_no_error(pinlater: Pinlater, queue: str) -> 
     script = f"set -o pipefail; {listing} | head -c 1 >/dev/null"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_job_enqueued_while_its_server_restarts_is_stored(tmp_path: Path) -> None:
+    port = str(free_port())
+    address, server = start_server(tmp_path, "--thrift-port", port)
+    enqueue = [*COMMAND, "enqueue", "q", "--body", "x", "--server", address, "--timeout", "60s"]
+    try:
+        subprocess.run([*COMMAND, "queue", "create", "q", "--server", address], check=True, capture_output=True)
+        server.terminate()
+        assert server.wait(30) == 0
+        with subprocess.Popen(enqueue, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            assert waiting.stderr.readline().endswith("trying until --timeout 60s\n")
+            _, server = start_server(tmp_path, "--thrift-port", port)
+            out, err = waiting.communicate(timeout=60)
+        assert (waiting.returncode, out.startswith("q:"), err) == (0, True, "")
+    finally:
+        server.kill()
+        server.wait()

@@ -322,3 +322,30 @@ async def test_a_queue_that_the_server_refuses_to_create_is_an_error_of_one_line
         )  # fmt: skip
         _, told = await asyncio.wait_for(worker.communicate(), 30)
     assert (worker.returncode, told.decode()) == (1, "error: as many as may be\n")
+
+
+CHAIN = """
+import os
+from pinlater import Worker
+
+worker = Worker("127.0.0.1:1")
+
+@worker.task("{queue}", default=True)
+async def start() -> None:
+    await apart.enqueue_async()
+
+@worker.task("{queue}", process=True)
+def apart() -> None:
+    end.enqueue()
+
+@worker.task("{queue}")
+def end() -> None:
+    os.write(1, b"ran end %d 1\\n" % os.getpid())
+"""
+
+
+def test_all_that_a_worker_enqueues_goes_to_the_server_of_the_command(workers: Workers, pinlater: Pinlater) -> None:
+    (workers.folder / "shop.py").write_text(CHAIN.format(queue=workers.queue))
+    pinlater.ok("enqueue", workers.queue, "--body", "{}")
+    workers.start("--processes", "2", "--server", pinlater.address)
+    wait_for(lambda: workers.ran("end"))

@@ -85,15 +85,45 @@ def test_the_base_says_what_to_install_for_a_server(installed: Path, tmp_path: P
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-to/run-on-mysql.md", "docs/how-to/run-on-redis.md"])
-def test_the_install_line_of_a_page_works(page: str, bare: Path, wheel: Path, repository: Path, tmp_path: Path) -> None:
-    """In a folder with the wheel in dist/, as `make wheel` leaves it. pip resolves all requirements and installs none."""
-    [line] = re.findall(r'^pip install ("[^"]+")', (repository / page).read_text(), re.MULTILINE)
+# Each page that installs pinlater, and the lines on it, as a reader copies them.
+INSTALL_LINES = {
+    "README.md": 1,
+    "docs/quickstart.md": 2,
+    "docs/how-to/coming-from-the-original.md": 1,
+    "docs/how-to/production.md": 1,
+    "docs/how-to/run-on-mysql.md": 1,
+    "docs/how-to/run-on-redis.md": 1,
+}
+_LINE = re.compile(r"""^.*?\bpip install ("[^"]*pinlater-[^"]+"|'\.[^']*')""", re.MULTILINE)
+
+
+def install_lines(page: Path) -> list[str]:
+    """What `pip install` is told on this page, where that is pinlater."""
+    return _LINE.findall(page.read_text())
+
+
+def test_the_install_lines_of_all_pages_are_tried(repository: Path) -> None:
+    pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
+    found = {str(page.relative_to(repository)): len(install_lines(page)) for page in pages}
+    assert {page: lines for page, lines in found.items() if lines} == INSTALL_LINES
+
+
+@pytest.mark.parametrize(
+    ("page", "number"), [(page, number) for page, lines in INSTALL_LINES.items() for number in range(lines)]
+)
+def test_the_install_line_of_a_page_works(
+    page: str, number: int, bare: Path, wheel: Path, repository: Path, tmp_path: Path
+) -> None:
+    """In a folder with the wheel in dist/, as `make wheel` leaves it, or in the checkout. pip resolves all requirements, installs none."""
+    line = install_lines(repository / page)[number]
+    folder = repository if line.startswith("'.") else tmp_path
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / wheel.name).hardlink_to(wheel)
-    done = run("bash", "-c", f"{bare}/pip install --dry-run --quiet --report - {line}", cwd=tmp_path)
+    # Requirements that other tests have installed here count too.
+    install = f"{bare}/pip install --dry-run --ignore-installed --quiet --report - {line}"
+    done = run("bash", "-c", install, cwd=folder)
     assert done.returncode == 0, done.stderr
     names = {item["metadata"]["name"].lower() for item in json.loads(done.stdout)["install"]}
-    assert "uvloop" in names
-    assert ("asyncmy" in names) == ("mysql" in line)
-    assert ("redis" in names) == ("redis" in line)
+    assert {"pinlater", "typer"} <= names
+    for extra, package in (("server", "uvloop"), ("mysql", "asyncmy"), ("redis", "redis")):
+        assert (package in names) == (extra in line.partition("[")[2])

@@ -19,6 +19,11 @@ def note(folder: str) -> None:
         file.write(f"{os.getpid()} {current_job().attempt}\n")
 
 
+@worker.task("p", process=True, attempts=1)
+def enqueue_a_note(folder: str) -> None:
+    note.enqueue(folder)
+
+
 @worker.task("p", process=True, attempts=9)
 def die(how: str) -> None:
     if how == "kill":

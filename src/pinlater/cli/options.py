@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pinlater.cli import exits
+from pinlater.cli.waiting import say_waiting
 from pinlater.client import AsyncClient
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
 from pinlater.client.errors import PinLaterError
@@ -59,11 +60,34 @@ TimeoutSeconds = Annotated[
         help="How long to wait for an answer: 500ms, 5s, 2m; without a unit in seconds.",
     ),
 ]
+TimeoutAndWaitSeconds = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        parser=timeout_s,
+        metavar="DURATION",
+        help="How long to wait for an answer, also while no server accepts connections: 500ms, 5s, 2m; without a unit in seconds.",
+    ),
+]
+
+
+def integer_up_to(highest: int) -> Callable[[str | int], int]:
+    """A parser of integers from 0 on. Unlike `max=` it writes no range beside the option, whose name then fits into narrow help."""
+
+    def read(given: str | int) -> int:
+        text = str(given)
+        if not (text.isascii() and text.isdigit() and int(text) <= highest):
+            raise typer.BadParameter(f"{text!r} is not an integer from 0 to {highest}")
+        return int(text)
+
+    return read
 
 
 def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
     """Queues whose names begin so, for the shell; none if the server does not answer at once."""
-    server = context.params.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
+    given = context.params
+    of_client_tool = f"{given['host']}:{given['port']}" if given.get("host") and given.get("port") else None
+    server = of_client_tool or given.get("server") or os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVER
 
     async def names() -> list[str]:
         async with AsyncClient(server, timeout_ms=_COMPLETION_MS, retries=0) as client:
@@ -73,6 +97,12 @@ def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
         return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
     except (PinLaterError, ValueError, OSError):
         return []
+
+
+def complete_queues(context: typer.Context, incomplete: str) -> list[str]:
+    """`complete_queue` for the last of several names with commas between."""
+    before, comma, begun = incomplete.rpartition(",")
+    return [before + comma + name for name in complete_queue(context, begun)]
 
 
 def _print_json(wanted: bool) -> bool:
@@ -121,18 +151,33 @@ StateIfAny = Annotated[State | None, _STATE]
 Future = Annotated[bool, typer.Option("--future", help="Pending jobs that are not due yet, instead of those that are.")]
 
 
-def ask(server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable[T]]) -> T:
-    """Runs `action` with an open client. An error becomes a line on standard error and an exit code."""
+def ask(
+    server: str, timeout_s: float, action: Callable[[AsyncClient], Awaitable[T]], *, wait_for_servers: bool = False
+) -> T:
+    """Runs `action` with an open client. An error becomes a line on standard error and an exit code.
+
+    `wait_for_servers`: for the commands that scripts produce and work jobs with. An operator who looks wants to know at once.
+    """
 
     async def run() -> T:
-        async with client_for(server, timeout_s) as client:
+        client = client_for(server, timeout_s, wait_for_servers=wait_for_servers)
+        if wait_for_servers:
+            say_waiting(client, timeout_s)
+        async with client:
             return await action(client)
 
     with exits.reported():
         return asyncio.run(run())
 
 
-def client_for(server: str, timeout_s: float, *, connections: int = 1, request_keys: bool = True) -> AsyncClient:
+def client_for(
+    server: str,
+    timeout_s: float,
+    *,
+    connections: int = 1,
+    request_keys: bool = True,
+    wait_for_servers: bool = False,
+) -> AsyncClient:
     """A client, not open yet. A bad address is a usage error."""
     timeout_ms = max(1, round(timeout_s * 1000))
     if server == DEFAULT_SERVER:
@@ -142,7 +187,7 @@ def client_for(server: str, timeout_s: float, *, connections: int = 1, request_k
             server,
             timeout_ms=timeout_ms,
             connections=connections,
-            wait_for_servers=False,  # an operator wants to know at once
+            wait_for_servers=wait_for_servers,
             request_keys=request_keys,
         )
     except ValueError as error:

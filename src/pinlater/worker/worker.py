@@ -279,6 +279,8 @@ class Worker:
     ) -> None:
         """Runs until `request_stop`. `client`, `settings` and `queues` (some of those with tasks) override the worker's own.
 
+        With `client` the worker's tasks and cron entries enqueue there too until the end, from any thread of this process.
+
         Tasks that ignore cancellation stay on the caller's event loop and in its threads; `run` ends in spite of them. `child_setup` runs
         in child processes before the worker's own. `control` is the channel to a supervisor, for `pinlater worker --processes`.
         """
@@ -388,8 +390,10 @@ class Worker:
         child_setup: ChildSetup | None = None,
     ) -> WorkerRun:
         client = await self._opened(stack, given)
+        if given is not None:
+            stack.enter_context(self._enqueuer.redirected(given))
         heartbeater = Heartbeater(client.twin, self._clock, client.unread)
-        return self._run_with(client, settings, heartbeater, chosen, child_setup)
+        return self._run_with(client, settings, heartbeater, chosen, child_setup, _servers_of(given))
 
     async def _opened(self, stack: contextlib.AsyncExitStack, given: Servers) -> AsyncClient:
         """The client of a run. The stack closes one that is opened here.
@@ -410,6 +414,7 @@ class Worker:
         heartbeater: Heartbeater,
         chosen: Mapping[str, QueueTasks],
         child_setup: ChildSetup | None = None,
+        servers_of_children: str | PathLike[str] | Sequence[str] | None = None,
     ) -> WorkerRun:
         run = self._run = WorkerRun(
             client,
@@ -420,6 +425,7 @@ class Worker:
             retry=self._retry or exponential(settings.retry_delay_ms / 1000),
             counts=self.counts,
             child_setups=[setup for setup in (child_setup, self._child_setup) if setup is not None],
+            servers_of_children=servers_of_children,
         )
         for name, queue in chosen.items():
             run.slots.add(name, queue.weight, queue.concurrency)
@@ -443,6 +449,11 @@ class Worker:
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError if there is nothing to run, or if one of `queues` has no task."""
         self._registry.chosen(queues)
+
+
+def _servers_of(given: Servers) -> str | PathLike[str] | Sequence[str] | None:
+    """What another process can be told of them."""
+    return [str(address) for address in given.servers] if isinstance(given, AsyncClient) else given
 
 
 def _servers_text(client: Servers | Callable[[], AsyncClient]) -> str:

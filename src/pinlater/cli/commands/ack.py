@@ -22,7 +22,7 @@ def ack(
     error_text: Annotated[str, typer.Option("--error-text", help="What the error said.")] = "",
     status: Annotated[str, typer.Option("--status", help="Appended to the custom status.")] = "",
     server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    timeout: options.TimeoutAndWaitSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """End the attempts of claimed jobs: they succeeded, or with --failed they failed. Exit code 1 if any ack did not count.
@@ -49,7 +49,7 @@ def ack(
             results += await client.ack(queue, [pattern._replace(descriptor=name) for name in names])
         return results
 
-    print_results(options.ask(server, timeout, finish), json)
+    print_results(options.ask(server, timeout, finish, wait_for_servers=True), json)
 
 
 def print_results(results: list[AckResult], as_json: bool) -> None:

@@ -32,15 +32,26 @@ class ToolMode(str, Enum):  # noqa: UP042 - the option's words
 def client_tool(
     host: Annotated[str, typer.Option("--host", help="The server's host.", show_default=False)],
     port: Annotated[int, typer.Option("--port", help="The server's Thrift port.", show_default=False)],
-    mode: Annotated[ToolMode, typer.Option("--mode", help="What to do.", show_default=False)],
-    queue: Annotated[str | None, typer.Option("--queue", help="Needed in all modes but get_queue_names.")] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Queries at a time.")] = 1,
-    batch_size: Annotated[int, typer.Option("--batch_size", min=1, help="Jobs a query.")] = 1,
+    mode: Annotated[
+        ToolMode,
+        typer.Option("--mode", metavar="MODE", help=f"What to do: {', '.join(ToolMode)}.", show_default=False),
+    ],
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="Needed in all modes but get_queue_names.", autocompletion=options.complete_queue),
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Queries at a time.")] = 1,
+    batch_size: Annotated[int, typer.Option("--batch_size", metavar="N", min=1, help="Jobs a query.")] = 1,
     num_queries: Annotated[int, typer.Option("--num_queries", help="Queries in all; -1: no end.")] = 1,
-    dequeue_success_percent: Annotated[int, typer.Option("--dequeue_success_percent", min=0, max=100)] = 100,
+    dequeue_success_percent: Annotated[
+        int, typer.Option("--dequeue_success_percent", metavar="N", parser=options.integer_up_to(100))
+    ] = 100,
     job_descriptor: Annotated[str | None, typer.Option("--job_descriptor", help="The job to look up.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="1 where jobs are enqueued; else all.")] = None,
-    job_state: Annotated[int, typer.Option("--job_state", min=0, max=3, help="0 pending to 3 failed.")] = 0,
+    job_state: Annotated[
+        int,
+        typer.Option("--job_state", metavar="N", parser=options.integer_up_to(3), help="0 pending to 3 failed."),
+    ] = 0,
     count_future_jobs: Annotated[str, typer.Option("--count_future_jobs", metavar="true|false")] = "false",
 ) -> None:
     """Do what the original's client tool does, with its options and output.

@@ -34,7 +34,7 @@ def dequeue(
         typer.Option("--null", "-0", help="With --body-only: end each body with a zero byte instead, as for xargs -0."),
     ] = False,
     server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    timeout: options.TimeoutAndWaitSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """Claim jobs and print them. A claim ends with `pinlater ack`, with --ack, or when it times out.
@@ -59,7 +59,7 @@ def dequeue(
         if ack and dequeued.jobs:
             await client.ack(queue, [Ack(job.descriptor, token=job.token) for job in dequeued.jobs])
 
-    options.ask(server, timeout, claim)
+    options.ask(server, timeout, claim, wait_for_servers=True)
 
 
 def print_jobs(dequeued: Dequeued, as_json: bool) -> None:

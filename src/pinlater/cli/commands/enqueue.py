@@ -53,7 +53,7 @@ def enqueue(
     expires_in: ExpiresIn = None,
     request_key: RequestKey = None,
     server: options.Server = options.SERVER,
-    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    timeout: options.TimeoutAndWaitSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
     """Store jobs and print their descriptors. Without --body or --body-file the body is standard input.
@@ -80,7 +80,7 @@ def enqueue(
     jobs = [job._replace(body=content) for content in _bodies(body or [], body_file or [], lines)]
     storing = _Storing(queue, jobs, request_key, print_at_once=not json)
     try:
-        options.ask(server, timeout, storing.run)
+        options.ask(server, timeout, storing.run, wait_for_servers=True)
     finally:
         if json:
             storing.print_json()

@@ -22,18 +22,26 @@ _LOOK_S = 1.0
 
 
 def load(
-    mode: Annotated[LoadMode, typer.Option("--mode", help="What a query is.")] = LoadMode.ENQUEUE,
+    mode: Annotated[
+        LoadMode, typer.Option("--mode", metavar="MODE", help=f"What a query is: {', '.join(LoadMode)}.")
+    ] = LoadMode.ENQUEUE,
     queue: Annotated[
         str, typer.Option("--queue", help="Made if it isn't there.", autocompletion=options.complete_queue)
     ] = "load_test",
     num_queries: Annotated[int, typer.Option("--num-queries", help="Queries in all; -1: no end.")] = 1000,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Jobs a query.")] = 1,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Queries at a time.")] = 1,
+    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Jobs a query.")] = 1,
+    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Queries at a time.")] = 1,
     dequeue_success_percent: Annotated[
-        int, typer.Option("--dequeue-success-percent", min=0, max=100, help="How many of 100 dequeued jobs succeed.")
+        int,
+        typer.Option(
+            "--dequeue-success-percent",
+            metavar="N",
+            parser=options.integer_up_to(100),
+            help="How many of 100 dequeued jobs succeed.",
+        ),
     ] = 100,
     body_size: Annotated[
-        int | None, typer.Option("--body-size", min=0, help="Bytes a body; else a short text.")
+        int | None, typer.Option("--body-size", metavar="N", min=0, help="Bytes a body; else a short text.")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", "-p", help="Of the jobs enqueued.")] = 1,
     wait: Annotated[str, typer.Option("--wait", help="How long a dequeue waits for jobs.")] = "0",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
 import sys
@@ -18,8 +17,7 @@ import typer
 from pinlater.cli import exits, options
 from pinlater.cli.worker_logs import log_to_stderr
 from pinlater.cli.worker_module import find_worker, split_name
-from pinlater.client import AsyncClient
-from pinlater.worker import Worker, WorkerSettings
+from pinlater.worker import Worker
 from pinlater.worker._process.control_channel import ControlChannel
 from pinlater.worker._process.event_loop import run
 
@@ -33,7 +31,12 @@ class Format(str, Enum):  # noqa: UP042 - the option's words
 
 
 Application = Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")]
-Queues = Annotated[str | None, typer.Option("--queues", help="Only these of its queues, with commas between.")]
+Queues = Annotated[
+    str | None,
+    typer.Option(
+        "--queues", help="Only these of its queues, with commas between.", autocompletion=options.complete_queues
+    ),
+]
 Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Jobs that run at the same time.")]
 Grace = Annotated[str | None, typer.Option("--grace", help="How long a stop waits for running jobs; default 30s.")]
 Processes = Annotated[
@@ -59,7 +62,13 @@ CreateQueues = Annotated[
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 LogFormat = Annotated[Format, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")]
 OtherServer = Annotated[
-    str | None, typer.Option("--server", "-s", metavar="HOST:PORT", help="Instead of the Worker's own.")
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        metavar="HOST:PORT",
+        help="Instead of the Worker's own, also for the jobs that its tasks enqueue.",
+    ),
 ]
 ChannelToSupervisor = Annotated[str | None, typer.Option("--control-channel", hidden=True)]
 
@@ -122,14 +131,24 @@ def _run_one(
 ) -> int:
     """Runs the Worker in this process, with its settings and these changes if they are not None. Returns the exit code."""
     try:
-        client = None if server is None else options.client_for(server, options.TIMEOUT_S, connections=2)
+        if server is not None:
+            options.client_for(server, options.TIMEOUT_S)  # a bad address is a usage error
         settings = dataclasses.replace(found.settings, **{k: v for k, v in changes.items() if v is not None})
         found.check(names)
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
     try:
         with exits.reported():
-            run(_run(found, client, settings, names, set_up_logs, control))
+            run(
+                found.run_async(
+                    client=server,
+                    settings=settings,
+                    queues=names,
+                    handle_signals=True,
+                    child_setup=set_up_logs,
+                    control=control,
+                )
+            )
     except OSError as error:
         exits.fail(f"the worker can't start: {error.strerror or error}", exits.REFUSED)
     code = exits.RECYCLED if found.recycled else exits.OK
@@ -138,25 +157,6 @@ def _run_one(
         sys.stderr.flush()
         os._exit(code)
     return code
-
-
-async def _run(
-    worker: Worker,
-    client: AsyncClient | None,
-    settings: WorkerSettings,
-    names: list[str] | None,
-    set_up_logs: Callable[[], None],
-    control: ControlChannel | None,
-) -> None:
-    async with contextlib.nullcontext() if client is None else client:
-        await worker.run_async(
-            client=client,
-            settings=settings,
-            queues=names,
-            handle_signals=True,
-            child_setup=set_up_logs,
-            control=control,
-        )
 
 
 def _supervise(command: list[str], processes: int, reload: bool) -> int:

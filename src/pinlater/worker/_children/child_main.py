@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from os import PathLike
 from typing import Any, NamedTuple
 
 from pinlater.client.values import AckResult, Checkpoint
@@ -31,11 +32,12 @@ SIGNALS_OF_PARENT = (signal.SIGINT, signal.SIGTERM)
 
 
 class ToRun(NamedTuple):
-    """Parent to child: run this. `module` and `name` locate the task."""
+    """Parent to child: run this. `module` and `name` locate the task. `servers`: where it enqueues, if not on its worker's own."""
 
     module: str
     name: str
     attempt: AttemptInput
+    servers: str | PathLike[str] | Sequence[str] | None = None
 
 
 class Finished(NamedTuple):
@@ -86,6 +88,8 @@ def _run(pickled: bytes, server: ServerCalls) -> Ending:
         to_run: ToRun = pickle.loads(pickled)  # noqa: S301 - from the parent
         retry, attempt = to_run.attempt.default_retry, attempt_number(to_run.attempt.job)
         task = _find(to_run)
+        if to_run.servers is not None:
+            task._enqueuer.use(to_run.servers)  # noqa: SLF001 - of all tasks of its worker, for this process alone
     except Exception as error:  # noqa: BLE001 - importing runs users' code
         return failure(error, attempt, retry)
     with with_parent_span(to_run.attempt.trace):

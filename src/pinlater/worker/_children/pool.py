@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from os import PathLike
 from typing import Any
 
 from pinlater.client.values import AckResult, Checkpoint
@@ -25,9 +26,16 @@ class ChildPool:
     """Starts children as needed. A child is replaced after `jobs_max` jobs, or when its peak memory reaches `memory_bytes_max`."""
 
     def __init__(
-        self, *, jobs_max: int | None = None, memory_bytes_max: int | None = None, setups: Sequence[ChildSetup] = ()
+        self,
+        *,
+        jobs_max: int | None = None,
+        memory_bytes_max: int | None = None,
+        setups: Sequence[ChildSetup] = (),
+        servers: str | PathLike[str] | Sequence[str] | None = None,
     ) -> None:
+        """`servers`: where the tasks enqueue, if not on their worker's own."""
         self._setups = tuple(setups)
+        self._servers = servers
         self._jobs_max = jobs_max
         self._memory_bytes_max = memory_bytes_max
         self._idle: list[Child] = []
@@ -42,7 +50,7 @@ class ChildPool:
         """How the attempt ended. Raises `ProcessDied`. Cancelling this kills the child."""
         child = await self._take()
         try:
-            finished = await child.run(ToRun(*task.reference(), attempt), checkpoint)
+            finished = await child.run(ToRun(*task.reference(), attempt, self._servers), checkpoint)
         except BaseException:
             self._end(child, kill=True)
             raise

@@ -38,6 +38,7 @@ class Consumer:
             jobs_max=run.settings.child_jobs_max,
             memory_bytes_max=run.settings.child_memory_bytes_max,
             setups=run.child_setups,
+            servers=run.servers_of_children,
         )
         self.runner = AttemptRunner(queue, self._reporter.checkpoint, run.middleware, children, run.clock)
         self._executor = Executor(run, queue, tasks, default, self.jobs, self.runner, self._reporter)

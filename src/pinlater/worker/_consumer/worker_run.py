@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from pinlater.client.async_client import AsyncClient
@@ -43,6 +44,7 @@ class WorkerRun:
         retry: RetryPolicy,
         counts: WorkerCounts,
         child_setups: Sequence[ChildSetup] = (),
+        servers_of_children: str | PathLike[str] | Sequence[str] | None = None,
     ) -> None:
         self.client = client
         self.settings = settings
@@ -53,6 +55,7 @@ class WorkerRun:
         self.retry = retry
         self.counts = counts
         self.child_setups = tuple(child_setups)
+        self.servers_of_children = servers_of_children  # if they are not the worker's own
         self.recycling = Recycling()
         self.recycled = ""  # why the worker ends so that another replaces it
         self.slots = Slots(settings.concurrency)

@@ -44,20 +44,22 @@ class Enqueuer:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def use(self, client: AsyncClient) -> None:
-        """Uses this open client from now on."""
-        self._servers = client
-        self._keeps_headers = None
+    def use(self, servers: Servers | AsyncClient) -> None:
+        """Uses these servers, or this open client, from now on."""
+        if servers != self._servers:
+            self.close()
+            self._servers, self._keeps_headers = servers, None
 
     @contextlib.contextmanager
-    def redirected(self, client: Client, clock: Clock) -> Iterator[None]:
-        """Uses this client and clock meanwhile."""
-        before = self._servers, self._clock, self._keeps_headers
-        self._servers, self._clock, self._keeps_headers = client, clock, None
+    def redirected(self, servers: Servers | AsyncClient | Client, clock: Clock | None = None) -> Iterator[None]:
+        """Uses these servers or this client meanwhile, and this clock if one is given."""
+        before = self._servers, self._clock, self._keeps_headers, self._own
+        self._servers, self._clock, self._keeps_headers, self._own = servers, clock or self._clock, None, {}
         try:
             yield
         finally:
-            self._servers, self._clock, self._keeps_headers = before
+            self.close()
+            self._servers, self._clock, self._keeps_headers, self._own = before
 
     def send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None) -> list[Placed]:
         """Enqueues jobs in order. Reads the jobs of the next request while one is under way.

@@ -35,7 +35,7 @@ _WAITING = (JobState.PENDING,)
 
 Sources = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="mysql://USER@HOST:PORT/", help="The old database server; may be repeated."),
+    typer.Option("--from", metavar="URL", help="The old database server, as mysql://USER@HOST:PORT/; may be repeated."),
 ]
 SourceFile = Annotated[
     Path | None,
@@ -51,7 +51,7 @@ PasswordFile = Annotated[
         help=f"Its first line is the database user's password. Else the environment's {PASSWORD_VARIABLE}.",
     ),
 ]
-Queues = Annotated[list[str] | None, typer.Option("--queue", help="Only this queue; may be repeated.")]
+Queues = Annotated[list[str] | None, typer.Option("--queue", help="Only this queue of the original; may be repeated.")]
 WithRunning = Annotated[
     bool,
     typer.Option("--include-in-progress", help="Jobs IN_PROGRESS too, as waiting ones. Stop their workers first."),
