@@ -163,7 +163,7 @@ def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.Monk
     async def look_nowhere(self: ChangePoller) -> None:
         del self
 
-    monkeypatch.setattr(Wakeups, "_wake", lambda *_: None)
+    monkeypatch.setattr(Wakeups, "_wake", lambda *_, **__: None)
     monkeypatch.setattr(ChangePoller, "look", look_nowhere)
     assert "UNWOKEN" in caught()
 
