@@ -11,7 +11,7 @@ from pinlater.console.endpoint import Content, Endpoint
 from pinlater.console.openapi import document, query_schema, schemas
 from pinlater.console.problems import STATUSES
 from pinlater.console.routes import ENDPOINTS
-from pinlater.console.shapes import Nothing
+from pinlater.console.shapes.fields import Nothing
 
 _PREFIX = "#/components/schemas/"
 

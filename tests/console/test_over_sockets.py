@@ -25,7 +25,7 @@ from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.endpoint import Endpoint
 from pinlater.console.routes import ENDPOINTS
 from pinlater.console.run import ConsoleServer, listening
-from pinlater.console.shapes import Nothing
+from pinlater.console.shapes.fields import Nothing
 from pinlater.domain.clock import SystemClock
 from pinlater.server.storage.memory import MemoryShard
 from tests.assembly import listen, open_core

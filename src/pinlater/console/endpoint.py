@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client import AsyncClient
-from pinlater.console.shapes import RequestShape
+from pinlater.console.shapes.fields import RequestShape
 
 Query = TypeVar("Query", bound=RequestShape)
 Body = TypeVar("Body")

@@ -14,7 +14,8 @@ from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
 from pinlater.console.problems import MEDIA_TYPE
 from pinlater.console.reading import BYTES, JOB_BODIES, JSON
 from pinlater.console.routes import ENDPOINTS
-from pinlater.console.shapes import Nothing, Problem, RequestShape
+from pinlater.console.shapes.fields import Nothing, RequestShape
+from pinlater.console.shapes.problem import Problem
 from pinlater.version import __version__
 
 Schema = dict[str, Any]

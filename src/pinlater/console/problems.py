@@ -9,7 +9,7 @@ from msgspec import json
 from starlette.responses import Response
 
 from pinlater.client import errors
-from pinlater.console.shapes import Problem
+from pinlater.console.shapes.problem import Problem
 from pinlater.domain.errors import UnknownMethod
 
 MEDIA_TYPE = "application/problem+json"

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from pinlater.console.endpoint import Content, HeaderParameter
 from pinlater.console.problems import RequestRefused, invalid, refused
-from pinlater.console.shapes import RequestShape
+from pinlater.console.shapes.fields import RequestShape
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.wire.limits import FRAME_BYTES_MAX
 

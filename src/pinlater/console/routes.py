@@ -9,45 +9,47 @@ from typing import Any
 
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
 from pinlater.console.endpoints import claims, jobs, queues, servers
-from pinlater.console.shapes import (
+from pinlater.console.shapes.claims import (
     AckRequest,
-    BodiesQuery,
-    ChangedSettings,
     CheckpointRequest,
     ClaimedJobsAnswer,
-    ClusterAnswer,
-    CountQuery,
-    CreateQueueRequest,
-    DeleteJobsQuery,
     DequeueRequest,
+    HeartbeatRequest,
+    ReleaseRequest,
+    ResultsAnswer,
+)
+from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.jobs import (
+    BodiesQuery,
+    CountQuery,
+    DeleteJobsQuery,
     DescriptorsRequest,
     EnqueueBatchAnswer,
     EnqueueBatchRequest,
     EnqueuedItem,
     EnqueueQuery,
-    HeartbeatRequest,
     JobCountAnswer,
     JobItem,
     LookupAnswer,
     LookupRequest,
-    Nothing,
-    PausedAnswer,
-    QueueItem,
-    QueuesAnswer,
-    ReleaseRequest,
-    ResultsAnswer,
     RetryFailedRequest,
     RunNowRequest,
     ScanAnswer,
     ScanQuery,
-    ServerInfoAnswer,
+)
+from pinlater.console.shapes.queues import (
+    ChangedSettings,
+    CreateQueueRequest,
+    PausedAnswer,
+    QueueItem,
+    QueuesAnswer,
     SettingsAnswer,
     SettingsValues,
     StatsAnswer,
     StatsItem,
     StatsQuery,
-    WaitingAnswer,
 )
+from pinlater.console.shapes.servers import ClusterAnswer, ServerInfoAnswer, WaitingAnswer
 
 IDEMPOTENCY_KEY = HeaderParameter(
     "Idempotency-Key", "The request key. Send a repeat at most 45 s after the first try, with the same content."

@@ -8,7 +8,7 @@ from pinlater.client import Ack, AckBatch, Checkpoint, Claim, ClaimedJob
 from pinlater.client.errors import ConnectionLost
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import body_given, body_shown, like, result_items, results_shown
-from pinlater.console.shapes import (
+from pinlater.console.shapes.claims import (
     AckItem,
     AckRequest,
     CheckpointRequest,
@@ -17,10 +17,10 @@ from pinlater.console.shapes import (
     ClaimItem,
     DequeueRequest,
     HeartbeatRequest,
-    Nothing,
     ReleaseRequest,
     ResultsAnswer,
 )
+from pinlater.console.shapes.fields import Nothing
 
 
 async def dequeue(call: ApiCall[Nothing, DequeueRequest]) -> ClaimedJobsAnswer:
@@ -30,7 +30,7 @@ async def dequeue(call: ApiCall[Nothing, DequeueRequest]) -> ClaimedJobsAnswer:
     acks = AckBatch(call.queue, _acks(body.acks), per_item_errors=True) if body.acks else None
     try:
         dequeued = await call.client.dequeue(
-            call.queue, body.limit, wait_ms=body.wait_ms, acks=acks, dry_run=body.dry_run
+            call.queue, body.limit, wait_ms=body.wait_ms, acks=acks, dry_run=body.dry_run, coverage=body.coverage
         )
     except ConnectionLost:
         if acks is None and call.stopping():

@@ -11,16 +11,9 @@ from msgspec import UNSET
 
 from pinlater.client.values import AckResult, JobInfo, JobState
 from pinlater.console.problems import invalid, reason_of
-from pinlater.console.shapes import (
-    AnswerShape,
-    AttemptItem,
-    CheckpointItem,
-    ItemError,
-    JobItem,
-    NewJobItem,
-    ResultItem,
-    ResultsAnswer,
-)
+from pinlater.console.shapes.claims import CheckpointItem, ItemError, ResultItem, ResultsAnswer
+from pinlater.console.shapes.fields import AnswerShape
+from pinlater.console.shapes.jobs import AttemptItem, JobItem, NewJobItem
 
 S = TypeVar("S", bound=AnswerShape)
 

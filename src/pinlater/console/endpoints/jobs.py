@@ -10,7 +10,9 @@ from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
 from pinlater.console.endpoints.forms import body_given, due_ms, job_shown, results_shown, state_of
 from pinlater.console.problems import invalid, refused
-from pinlater.console.shapes import (
+from pinlater.console.shapes.claims import ResultsAnswer
+from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.jobs import (
     BodiesQuery,
     CountQuery,
     DeleteJobsQuery,
@@ -24,8 +26,6 @@ from pinlater.console.shapes import (
     LookupAnswer,
     LookupRequest,
     NewJobOptions,
-    Nothing,
-    ResultsAnswer,
     RetryFailedRequest,
     RunNowRequest,
     ScanAnswer,

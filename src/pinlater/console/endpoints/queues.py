@@ -8,11 +8,11 @@ from pinlater.client import QueueConfig
 from pinlater.client.values import QueueStats
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import like
-from pinlater.console.shapes import (
+from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.queues import (
     ChangedSettings,
     CountsItem,
     CreateQueueRequest,
-    Nothing,
     PausedAnswer,
     QueueItem,
     QueuesAnswer,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import like
-from pinlater.console.shapes import (
+from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.servers import (
     ClusterAnswer,
     ClusterServerItem,
     ClusterShardItem,
     ForwardedItem,
-    Nothing,
     ServerInfoAnswer,
     WaitingAnswer,
     WaitingItem,
