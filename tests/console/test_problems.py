@@ -14,7 +14,7 @@ from pinlater.client.errors import error_for
 from pinlater.console import reading
 from pinlater.console.app import Console
 from pinlater.console.problems import problem_of, response_of
-from pinlater.console.reading import BODY_BYTES_MAX
+from pinlater.console.reading import BODY_BYTES_MAX, ITEMS_MAX
 from pinlater.domain.errors import ErrorCode
 from tests.console.caller import Caller
 from tests.databases.ports import free_port
@@ -116,6 +116,23 @@ async def test_a_body_beyond_the_bound_is_refused_before_it_is_read(caller: Call
 async def test_a_job_beyond_the_bound_of_the_server_is_refused(caller: Caller) -> None:
     answer = await caller.send("POST", JOBS, bytes(100_001))
     assert (answer.status, answer.json["reason"], answer.json["code"]) == (413, "BODY_TOO_LARGE", "UNKNOWN")
+
+
+async def test_a_list_with_too_many_items_is_refused_before_they_are_made(caller: Caller) -> None:
+    many = b'{"jobs": [' + b"{}," * ITEMS_MAX + b"{}]"
+    answer = await caller.send("POST", f"{JOBS}/ack", many + b', "jobs": []}')
+    assert (answer.status, answer.json["field"], answer.json["detail"]) == (
+        400,
+        "jobs",
+        "Expected `array` of length >= 1",
+    )
+    answer = await caller.send("POST", f"{JOBS}/ack", many + b"}")
+    assert (answer.status, answer.json["reason"], answer.json["field"]) == (413, "TOO_MANY", "jobs")
+
+
+async def test_many_braces_in_the_body_of_a_job_are_no_items(caller: Caller) -> None:
+    data = b'{"jobs": [{"body": "' + b"{" * ITEMS_MAX + b'"}]}'
+    assert (await caller.send("POST", f"{JOBS}/batch", data)).status == 201
 
 
 async def test_bodies_together_are_bounded(console: Console, caller: Caller) -> None:
