@@ -51,6 +51,7 @@ class Console:
             exception_handlers={HTTPException: _not_routed, Exception: _failed},
             lifespan=self._lifespan,
         )
+        starlette.router.redirect_slashes = False  # another path is a 404 as in the document
         self.app = BrowserGuard(starlette, hosts)
 
     def stop(self) -> None:
@@ -124,7 +125,7 @@ class Console:
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _openapi(_request: Request) -> Response:
