@@ -397,7 +397,37 @@ async def test_the_number_of_jobs_changed_before_an_error_is_printed(capsys: pyt
 
     with pytest.raises(errors.ShardConnectionFailed):
         await change_in_pieces("deleted", list(map(str, range(1_001))), change, as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"deleted": 998, "incomplete": True}
+    assert json.loads(capsys.readouterr().out) == {"deleted": 998, "incomplete": True, "more": False}
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (("backup", "copy.db"), "There is no store at pinlater.db"),
+        (("shards", "status"), "sqlite:pinlater.db is no MySQL or Redis store, and has but one shard"),
+    ],
+)
+def test_an_error_about_the_default_store_says_which_options_name_another(
+    offline: Pinlater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = offline(*command)
+    assert (done.code, done.err) == (
+        exits.REFUSED,
+        f"error: {complaint} (this is the default store: --config or --store names another)\n",
+    )
+    named = offline(*command, "--store", "sqlite:other.db")
+    assert (named.code, "default" in named.err) == (exits.REFUSED, False)
+
+
+def test_a_body_that_is_no_option_is_told_to_be_one(offline: Pinlater) -> None:
+    done = offline("enqueue", "orders", "hello", "big world")
+    assert (done.code, done.err) == (
+        exits.USAGE,
+        "error: Unexpected after the queue: hello 'big world'. A job's body is an option, in quotes if it has spaces: "
+        "--body 'hello big world' (see: pinlater enqueue --help)\n",
+    )
+    assert "--no-such" in offline("enqueue", "orders", "--no-such", "x").err
 
 
 def test_every_argument_is_named_in_capitals(offline: Pinlater) -> None:

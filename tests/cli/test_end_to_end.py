@@ -13,7 +13,7 @@ import pytest
 
 from pinlater.cli.main import COMMANDS
 from pinlater.client import AsyncClient
-from pinlater.client.errors import UnknownMethod
+from pinlater.client.errors import ServerUnreachable, UnknownMethod
 from pinlater.domain.clock import SystemClock
 from tests.cli.conftest import COMMAND, PASSWORD, Pinlater, on_terminal, start_server
 
@@ -92,8 +92,12 @@ def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queu
     assert (rest["continuation"], rest["incomplete"]) == (None, False)
     more = pinlater("scan", queue, "--state", "failed", "--limit", "1")
     assert (more.code, more.err.split()[:2]) == (0, ["more:", "--after"])
-    assert pinlater.ok("retry-failed", queue, "--attempts", "5", "--limit", "1").out == "retried 1\n"
-    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--json").json == {"deleted": 2, "incomplete": False}
+    assert pinlater("retry-failed", queue, "--attempts", "5", "--limit", "1").out == "retried 1\n"
+    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--json").json == {
+        "deleted": 2,
+        "incomplete": False,
+        "more": False,
+    }
     (left,) = pinlater.ok("scan", queue, "--json").json["jobs"]
     assert left["attempts_remaining"] == 5
     assert pinlater.ok("delete-jobs", queue, "--descriptor", left["descriptor"]).out == "deleted 1\n"
@@ -107,8 +111,43 @@ def test_retries_and_deletes_are_of_all_priorities_unless_one_is_named(pinlater:
     assert pinlater.ok("retry-failed", queue, "--priority", "2").out == "retried 1\n"
     assert pinlater.ok("retry-failed", queue).out == "retried 2\n"
     assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--priority", "3").out == "deleted 1\n"
-    assert pinlater.ok("delete-jobs", queue, "--state", "pending", "--limit", "1").out == "deleted 1\n"
+    assert pinlater("delete-jobs", queue, "--state", "pending", "--limit", "1").out == "deleted 1\n"
     assert pinlater.ok("delete-jobs", queue, "--state", "pending").out == "deleted 1\n"
+
+
+MORE = "more may remain: repeat the command, or raise --limit\n"
+
+
+@pytest.mark.parametrize("of_a_task", [False, True])
+def test_a_retry_or_deletion_that_reached_its_limit_says_that_more_may_remain(
+    pinlater: Pinlater, queue: str, of_a_task: bool
+) -> None:
+    named = ("--header", "pinlater-task=send")
+    bodies = (part for number in range(6) for part in ("--body", str(number)))
+    descriptors = pinlater.ok("enqueue", queue, *named, *bodies).out.split()
+    pinlater.ok("dequeue", queue, "--limit", "6")
+    pinlater.ok("ack", *descriptors, "--failed", "--final")
+    chosen = ("--task", "send") if of_a_task else ()
+    retry = ("retry-failed", queue, *chosen, "--limit", "2")
+    retried = pinlater(*retry)
+    assert (retried.code, retried.out, retried.err) == (0, "retried 2\n", MORE)
+    assert pinlater.ok(*retry, "--json").json == {"retried": 2, "incomplete": False, "more": True}
+    pinlater.ok("retry-failed", queue, *chosen, "--limit", "3")
+    delete = ("delete-jobs", queue, "--state", "pending", *chosen, "--limit", "4")
+    deleted = pinlater(*delete)
+    assert (deleted.code, deleted.out, deleted.err) == (0, "deleted 4\n", MORE)
+    assert pinlater.ok(*delete, "--json").json == {"deleted": 2, "incomplete": False, "more": False}
+
+
+def test_a_retry_or_deletion_that_took_the_last_job_as_it_reached_its_limit_does_not_speak_of_more(
+    pinlater: Pinlater, queue: str
+) -> None:
+    descriptors = enqueue(pinlater, queue, "a", "b")
+    pinlater.ok("dequeue", queue, "--limit", "2")
+    pinlater.ok("ack", *descriptors, "--failed", "--final")
+    assert pinlater.ok("retry-failed", queue, "--limit", "2", "--json").json["more"] is False
+    deleted = pinlater.ok("delete-jobs", queue, "--state", "pending", "--limit", "2", "--json").json
+    assert deleted == {"deleted": 2, "incomplete": False, "more": False}
 
 
 def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str) -> None:
@@ -116,11 +155,15 @@ def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str
     failed, cancelled = enqueue(pinlater, queue, "a", "b")
     pinlater.ok("dequeue", queue, "--limit", "2")
     pinlater.ok("ack", failed, "--failed", "--final")
-    pinlater.ok("cancel", cancelled)
+    pinlater("cancel", cancelled)
     retried = pinlater("retry-failed", queue)
     assert (retried.code, retried.out) == (0, "retried 1\n")
     assert retried.err.startswith("1 stay failed: expired, cancelled (--cancelled takes these)")
-    assert pinlater.ok("retry-failed", queue, "--json").json == {"retried": 0, "incomplete": False}
+    assert pinlater.ok("retry-failed", queue, "--json").json == {
+        "retried": 0,
+        "incomplete": False,
+        "more": False,
+    }
     assert pinlater.ok("retry-failed", queue, "--cancelled").out == "retried 1\n"
 
 
@@ -134,12 +177,13 @@ def test_jobs_of_one_task_or_header_are_retried_and_deleted(pinlater: Pinlater, 
     descriptors = [done.out.strip() for done in made]
     pinlater.ok("dequeue", queue, "--limit", "4")
     pinlater.ok("ack", *descriptors[:3], "--failed", "--final")
-    pinlater.ok("cancel", descriptors[3])
+    pinlater("cancel", descriptors[3])
     assert pinlater.ok("retry-failed", queue, "--task", "send", "--header", "tenant=acme").out == "retried 1\n"
-    assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--limit", "1").out == "retried 1\n"
+    assert pinlater("retry-failed", queue, "--task", "send", "--cancelled", "--limit", "1").out == "retried 1\n"
     assert pinlater.ok("retry-failed", queue, "--task", "send", "--cancelled", "--json").json == {
         "retried": 1,
         "incomplete": False,
+        "more": False,
     }
     assert pinlater("retry-failed", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
     assert pinlater("delete-jobs", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
@@ -156,7 +200,7 @@ def test_failed_jobs_are_retried_by_their_body_but_for_cancelled_ones(pinlater: 
     descriptors = enqueue(pinlater, queue, "red apple", "green apple", "red pear", "red plum")
     pinlater.ok("dequeue", queue, "--limit", "4")
     pinlater.ok("ack", *descriptors[:3], "--failed", "--final")
-    pinlater.ok("cancel", descriptors[3])
+    pinlater("cancel", descriptors[3])
     assert pinlater.ok("retry-failed", queue, "--regex", "^red").out == "retried 2\n"
     assert pinlater.ok("retry-failed", queue, "--regex", "^red", "--cancelled").out == "retried 1\n"
     assert pinlater("retry-failed", queue, "--regex", "x", "--descriptor", descriptors[0]).code == 2
@@ -180,6 +224,45 @@ def test_cancel(pinlater: Pinlater, queue: str) -> None:
     again = pinlater("cancel", descriptor, f"{queue}:s1:p1:1")
     assert (again.code, again.out) == (1, f"had finished before: {descriptor}\nno such job: {queue}:s1:p1:1\n")
     assert pinlater.ok("lookup", descriptor, "--json").json["jobs"][0]["custom_status"] == "cancelled"
+
+
+def test_the_cancel_of_a_running_job_names_its_holder_and_when_that_learns_of_it(
+    pinlater: Pinlater, queue: str
+) -> None:
+    running, as_json, waiting = enqueue(pinlater, queue, "x", "y", "z")
+    pinlater.ok("dequeue", queue, "--limit", "2")
+    holder = pinlater.ok("lookup", running, "--json").json["jobs"][0]["holder"]
+    cancelled = pinlater("cancel", running, waiting)
+    assert (cancelled.code, cancelled.out) == (0, f"cancelled {running}\ncancelled {waiting}\n")
+    assert cancelled.err == (
+        f"{running} runs on {holder} until that learns of it: with its next heartbeat, within a third of the claim timeout, or ack\n"
+    )
+    [result] = pinlater.ok("cancel", as_json, "--json").json["results"]
+    [job] = pinlater.ok("lookup", as_json, "--json").json["jobs"]
+    assert (result["outcome"], result["holder"]) == ("APPLIED", job["claim_descriptor"])
+    assert result["held_since_ms"] == job["attempts"][0]["claimed_at_ms"]
+    again = pinlater("cancel", as_json, "--json").json["results"][0]
+    assert (again["outcome"], again["holder"]) == ("ALREADY_FINAL", None)
+
+
+def test_the_holder_of_an_earlier_attempt_is_not_named_by_a_cancel(pinlater: Pinlater, queue: str) -> None:
+    (descriptor,) = enqueue(pinlater, queue, "x")
+    pinlater.ok("dequeue", queue)
+    pinlater("cancel", descriptor)
+    pinlater.ok("run-now", descriptor)
+    assert pinlater.ok("cancel", descriptor).out == f"cancelled {descriptor}\n"
+
+
+def test_a_cancel_is_told_although_the_holder_can_not_be_looked_up(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lookup(*_: object, **__: object) -> None:
+        raise ServerUnreachable("gone")
+
+    (descriptor,) = enqueue(pinlater, queue, "x")
+    pinlater.ok("dequeue", queue)
+    monkeypatch.setattr(AsyncClient, "lookup", lookup)
+    assert pinlater.ok("cancel", descriptor).out == f"cancelled {descriptor}\n"
 
 
 def test_named_jobs_run_now(pinlater: Pinlater, queue: str) -> None:

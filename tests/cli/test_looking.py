@@ -70,8 +70,9 @@ def test_several_tasks_may_be_chosen(pinlater: Pinlater, queue: str) -> None:
     assert {job["task"] for job in pinlater.ok("scan", *of_two).json["jobs"]} == {"send", "bill"}
     claimed = pinlater.ok("dequeue", queue, "--limit", "3", "--json").json["jobs"]
     pinlater.ok("ack", *(job["descriptor"] for job in claimed), "--failed", "--final")
-    assert pinlater.ok("retry-failed", *of_two).json == {"retried": 2, "incomplete": False}
-    assert pinlater.ok("delete-jobs", "--state", "PENDING", *of_two).json == {"deleted": 2, "incomplete": False}
+    assert pinlater.ok("retry-failed", *of_two).json == {"retried": 2, "incomplete": False, "more": False}
+    deleted = pinlater.ok("delete-jobs", "--state", "PENDING", *of_two).json
+    assert deleted == {"deleted": 2, "incomplete": False, "more": False}
     assert pinlater.ok("count", queue, "--state", "Failed", "--json").json["count"] == 1
 
 
@@ -405,7 +406,7 @@ def test_an_incomplete_answer_is_marked_in_table_and_json(
 def test_changes_of_many_jobs_say_if_a_shard_was_left_out(
     pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], what: str
 ) -> None:
-    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": False}
+    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": False, "more": False}
 
     async def count_jobs(*_: object, **__: object) -> JobCount:
         return JobCount(0, incomplete=True)
@@ -414,7 +415,7 @@ def test_changes_of_many_jobs_say_if_a_shard_was_left_out(
     changed = pinlater(*command, queue)
     assert (changed.code, changed.out) == (0, f"{what} 0\n")
     assert changed.err.startswith("incomplete: a shard is unreachable, or the server did not say")
-    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True}
+    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True, "more": False}
 
 
 @pytest.mark.parametrize(
@@ -428,7 +429,7 @@ def test_the_number_of_changed_jobs_is_printed_if_the_server_fails_right_after(
         raise ServerUnreachable("gone")
 
     monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
-    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True}
+    assert pinlater.ok(*command, queue, "--json").json == {what: 0, "incomplete": True, "more": False}
 
 
 def test_completion_knows_the_queues(pinlater: Pinlater, queue: str) -> None:

@@ -148,14 +148,17 @@ def test_status_asks_databases_and_the_server(
 
 @ON_MYSQL
 def test_status_names_the_server_that_it_asked(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
+    shards: Callable[..., Done], offline: Pinlater, serve: Callable[[], RealServer], place: Place
 ) -> None:
     server = serve()
     done = shards("status", "--http", f"127.0.0.1:{server.http_port}")
     port = server.address.rpartition(":")[2]
-    assert re.fullmatch(rf"in use: according to \S+:{port} at 127.0.0.1:{server.http_port}\n", done.err)
+    [answer] = offline.ok("cluster", "status", "--server", server.address, "--json").json["answers"]
+    said = rf"in use: according to \S+:{port} at 127.0.0.1:{server.http_port}; other servers reach it at {answer['address']}\n"
+    assert re.fullmatch(said, done.err)
     found = shards("status", "--http", f"127.0.0.1:{server.http_port}", "--json").json
     assert found["server"]["name"].endswith(f":{port}")
+    assert found["server"]["cluster_address"] == answer["address"]
     assert found["server"]["in_use"] == {"1": True, "2": True}
 
 

@@ -305,6 +305,7 @@ def test_a_worker_without_its_queue_says_how_to_create_it(workers: Workers, pinl
     wait_for(lambda: bool(workers.logged("can't claim")))
     [entry] = workers.logged("can't claim")
     assert f"`pinlater queue create {queue}_new`, or start the worker with --create-queues" in entry["event"]
+    assert "worker.create_queues()" in entry["event"]
     pinlater.ok("queue", "create", f"{queue}_new")
     wait_for(lambda: bool(workers.logged("it exists now")))
 

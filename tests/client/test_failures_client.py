@@ -55,28 +55,75 @@ async def test_an_enqueue_that_may_have_been_stored_never_ends_with_the_words_th
 
 
 @pytest.mark.parametrize(
-    ("first", "unique", "repeats"),
-    [(501, False, [None, None, None]), (501, True, [None, True, True]), (502, False, [None, True, True])],
+    ("code", "detail", "unique_keys", "repeats"),
+    [
+        (501, "NO_HEALTHY_SHARDS", [], [None, None, None]),
+        (501, "NO_HEALTHY_SHARDS", ["k"], [None, None, None]),
+        (502, "SHARD_UNREACHABLE", [], [None, None, None]),
+        (502, "SHARD_UNREACHABLE", ["k"], [None, None, None]),
+        (502, "SHARD_REFUSED", ["k", "k"], [None, None, None]),
+        (502, "REQUEST_TOO_OLD", ["k"], [None, None, None]),
+        (502, "SHARD_UNREACHABLE", ["k", "other"], [None, True, True]),
+        (502, "OUTCOME_UNKNOWN", ["k"], [None, True, True]),
+        (502, None, [], [None, True, True]),
+    ],
 )
-async def test_an_enqueue_is_no_repeat_after_an_answer_that_no_shard_was_reachable(
-    first: int, unique: bool, repeats: list[bool | None]
+async def test_an_enqueue_is_no_repeat_after_an_answer_that_nothing_was_stored(
+    code: int, detail: str | None, unique_keys: list[str], repeats: list[bool | None]
 ) -> None:
-    """For a repeat the server asks all shards, so a single one that is away would refuse it. Unique keys are stored shard by shard."""
+    """For a repeat the server asks all shards, so a single one that is away would refuse it. Jobs with several unique keys are stored
+    shard by shard, and an original server says no detail."""
     seen: list[bool | None] = []
 
     def enqueue(arguments: Any) -> Any:
         seen.append(arguments.request.repeat)
         if len(seen) < 3:
-            raise t.PinLaterException(errorCode=first, message="away")
-        return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])
+            raise t.PinLaterException(errorCode=code, message="away", detail=detail)
+        return t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"] * (len(unique_keys) or 1))
 
-    job = Job(b"x", unique=UniqueKey("k") if unique else None)
+    jobs = [Job(b"x", unique=UniqueKey(key)) for key in unique_keys] or [Job(b"x")]
     async with (
         FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server,
         AsyncClient(server.address) as client,
     ):
-        assert (await client.enqueue("q", [job])).descriptors == ["q:s1:p1:1"]
+        assert (await client.enqueue("q", jobs)).descriptors
     assert seen == repeats
+
+
+async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing() -> None:
+    """Once one try may have stored the jobs, all later ones are repeats."""
+    seen: list[bool | None] = []
+    away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE")
+    outcomes: list[Any] = [away, FakeServer.HANG_UP, away, t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"])]
+
+    def enqueue(arguments: Any) -> Any:
+        seen.append(arguments.request.repeat)
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async with (
+        FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server,
+        AsyncClient(server.address) as client,
+    ):
+        await client.enqueue("q", [Job(b"x", unique=UniqueKey("k"))])
+    assert seen == [None, None, True, True]
+
+
+@pytest.mark.parametrize("method", ["enqueue", "count"])
+async def test_a_call_whose_deadline_passes_after_refusals_says_why_it_was_refused(method: str) -> None:
+    def refuse(_: Any) -> Any:
+        raise t.PinLaterException(
+            errorCode=502, message="Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retryAfterMillis=60_000
+        )
+
+    async with (
+        FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=refuse, getJobCount=refuse) as server,
+        AsyncClient(server.address, timeout_ms=500) as client,
+    ):
+        with pytest.raises(errors.ShardConnectionFailed, match="Shard 2 is unreachable"):
+            await (client.enqueue("q", [b"x"]) if method == "enqueue" else client.count("q", JobState.PENDING))
 
 
 async def test_a_connection_that_hangs_costs_its_calls_their_deadline_and_the_next_ones_nothing(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hmac
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import uvloop
 from pinlater.server.dispatch import wake_datagrams
 from pinlater.server.dispatch.interest import bit_of
 from pinlater.server.dispatch.wake_datagrams import Wakes
+from tests.databases.ports import free_port
 
 SECRET = b"known to all servers"
 WAIT_S = 30.0
@@ -154,6 +157,32 @@ async def test_a_datagram_longer_than_any_wake_is_refused_before_it_is_hashed(mo
         monkeypatch.delattr(hmac, "digest")
         one.wakes.datagram_received(b"x" * 60_000, ("127.0.0.1", 1))
         assert one.wakes.refused == 1
+
+
+async def test_a_host_without_the_first_family_of_its_name_listens_at_the_next_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as a kernel without IPv6, where `localhost` is ::1 first."""
+    port = free_port()
+    plain = socket.socket
+
+    def opened(family: int, *more: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return plain(family, *more)
+
+    async def found(*_: object, **__: object) -> list[object]:
+        kinds = ((socket.AF_INET6, ("::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port)))
+        return [(family, socket.SOCK_DGRAM, 17, "", address) for family, address in kinds]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
+    monkeypatch.setattr(wake_datagrams, "socket", SimpleNamespace(**vars(socket) | {"socket": opened}))
+    assert await wake_datagrams.refusal_of("localhost", port) is None
+    with plain(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", port))
+        refused = await wake_datagrams.refusal_of("localhost", port)
+    assert refused is not None
+    assert refused.errno == errno.EADDRINUSE
 
 
 async def test_alone_nothing_is_sent() -> None:

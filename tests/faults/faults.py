@@ -82,7 +82,7 @@ async def a_shard_is_drained_and_removed(stage: Stage) -> None:
         try:
             await stage.command("shards", "remove", HARMED, *file)
         except AssertionError as refused:
-            if attempt == 2 or "live jobs" not in str(refused):
+            if attempt == 2 or "live job" not in str(refused):
                 raise
         else:
             break

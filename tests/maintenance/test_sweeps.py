@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import NoReturn
+from unittest.mock import patch
 
 import pytest
 import pytest_asyncio
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.server.main.core import Core
 from pinlater.server.operations.settings import ServiceSettings
@@ -107,6 +108,34 @@ async def test_a_shard_that_another_server_sweeps_is_swept_here_every_half_a_min
     await sweep()
     assert not await store.in_state(JobState.IN_PROGRESS)
     assert len(await store.in_state(JobState.FAILED)) == 2
+
+
+async def test_a_dead_workers_thousand_jobs_come_back_soon_though_the_sweeper_fails_unseen(store: Fixture) -> None:
+    await store.insert(1000)
+    await store.claim(1000)
+    store.sweeps.swept_by_others = lambda: {store.shard.name}
+    await store.sweeps.time_out_claims()
+    store.clock.advance(seconds=11)
+    seconds = 0.0
+    while await store.in_state(JobState.IN_PROGRESS) and seconds < 600:
+        pause = await store.sweeps.time_out_claims()
+        store.clock.advance(ms=round((pause or 1.0) * 1000))
+        seconds += pause or 1.0
+    assert seconds < 40
+
+
+async def test_a_sweep_that_fails_is_tried_again_before_half_a_minute_has_passed(store: Fixture) -> None:
+    await store.insert(1)
+    await store.claim(1)
+    store.sweeps.swept_by_others = lambda: {store.shard.name}
+    await store.sweeps.time_out_claims()
+    store.clock.advance(seconds=30)
+    broken = patch.object(store.shard, "time_out_claims", side_effect=OutcomeUnknown("the connection is gone"))
+    with broken, pytest.raises(OutcomeUnknown):
+        await store.sweeps.time_out_claims()
+    store.clock.advance(seconds=5)
+    await store.sweeps.time_out_claims()
+    assert not await store.in_state(JobState.IN_PROGRESS)
 
 
 async def test_a_server_sweeps_a_shard_at_once_when_no_other_does_any_more(store: Fixture) -> None:

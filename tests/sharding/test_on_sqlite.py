@@ -134,7 +134,7 @@ async def test_a_file_is_added_drained_and_removed_while_requests_go_on(files: F
     assert await files.pending() == before + 20
     files.clock.advance(seconds=151)
     change = await files.core.shard_map.replace([files.desired(name) for name in "123"])
-    assert "live jobs" in change.kept["4"]
+    assert "live job" in change.kept["4"]
     while jobs := (await files.dequeue()).jobs:
         await files.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(job.descriptor, True) for job in jobs]))
     await files.core.shard_map.tidy()

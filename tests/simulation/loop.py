@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import socket
 from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -264,7 +265,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         assert self.network is not None
         return self.network.open_datagrams(self, protocol_factory, local_addr)
 
-    async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, **more: Any) -> Any:
+    async def getaddrinfo(
+        self, host: Any, port: Any, *, family: int = 0, type: int = 0, flags: int = 0, **more: Any
+    ) -> Any:
+        """None to listen at: there is no socket of the system to bind."""
+        if flags & socket.AI_PASSIVE:
+            return []
         return [(family, type, 0, "", (host, port))]
 
 

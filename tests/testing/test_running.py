@@ -422,7 +422,7 @@ async def test_a_planned_retry_spends_an_attempt_and_is_not_raised_while_a_rejec
     with pinlater_service.serving(worker):
         placed = await retry.enqueue_async()
         (ran,) = await pinlater_service.run_until_idle()
-        assert (ran.kind, ran.failed, ran.error_type) == (Kind.FAILED, True, "pinlater.worker.errors.Retry")
+        assert (ran.kind, ran.failed, ran.error_type) == (Kind.FAILED, True, "pinlater.Retry")
         assert pinlater_service.failures == [ran]
         assert pinlater_service.job(placed.descriptor).attempts_remaining == 1
         await reject.enqueue_async()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pinlater.server.config.load import Loaded
     from pinlater.server.config.settings import Settings
     from pinlater.server.config.sources import Given
+    from pinlater.server.config.store import StoreLocation
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file: ours (.toml) or the original's (.properties).")
@@ -74,8 +75,16 @@ def settings_for(config: Path | None, store: str | Given | None, *, driver_neede
     return load_settings(config, None, {"store": store}, driver_needed=driver_needed).settings
 
 
-def store_file(config: Path | None, store: str | Given | None) -> tuple[Path, FileTools]:
-    """The file of an embedded store, and what can be done with it. Ends the command if the settings name another kind of store."""
+def default_store_hint(location: StoreLocation) -> str:
+    """What to add to an error about the store if that is the default one, since the operator may have meant another; else ''."""
+    from pinlater.server.config.settings import DEFAULT_STORE
+
+    return " (this is the default store: --config or --store names another)" if location == DEFAULT_STORE else ""
+
+
+def store_file(config: Path | None, store: str | Given | None, *, must_exist: bool = False) -> tuple[Path, FileTools]:
+    """The file of an embedded store, and what can be done with it. Ends the command if the settings name another kind of store, or if
+    the file must exist and does not."""
     from pinlater.server.config.kinds import EMBEDDED
 
     location = settings_for(config, store).store
@@ -84,6 +93,8 @@ def store_file(config: Path | None, store: str | Given | None) -> tuple[Path, Fi
     tools = EMBEDDED[location.kind].tools
     if location.path is None or tools is None:
         exits.fail(f"{location} is not kept in a file", exits.REFUSED)
+    if must_exist and not location.path.is_file():
+        exits.fail(f"There is no store at {location.path}{default_store_hint(location)}", exits.REFUSED)
     return location.path, tools
 
 

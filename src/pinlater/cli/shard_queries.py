@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pinlater.cli import exits
+from pinlater.cli.server_settings import default_store_hint
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
 
@@ -38,7 +39,8 @@ def places_of(settings: Settings) -> Sequence[ConfiguredShard]:
 
     if not settings.store.is_sharded:
         titles = " or ".join(kind.title for kind in SHARDED.values())
-        exits.fail(f"{settings.store} is no {titles} store, and has but one shard", exits.REFUSED)
+        hint = default_store_hint(settings.store)
+        exits.fail(f"{settings.store} is no {titles} store, and has but one shard{hint}", exits.REFUSED)
     try:
         return find_shards(settings)
     except FileBroken as error:
@@ -76,13 +78,17 @@ def _kind(settings: Settings) -> ShardedKind:
 
 
 class ServerView(NamedTuple):
-    """What a server says of these shards. `in_use` by shard; None if it can't say, and then `problem` says why."""
+    """What a server says of these shards. `in_use` by shard; None if it can't say, and then `problem` says why.
+
+    `address`: the HTTP address that was asked. `name` has the Thrift port. `cluster_address`: where the other servers reach it.
+    """
 
     address: str
     name: str | None = None
     in_use: dict[str, bool] | None = None
     problem: str | None = None
     answered: bool = True
+    cluster_address: str | None = None
 
     def of(self, shard: str) -> bool | None:
         """Whether the server has that shard in use; None if it does not say."""
@@ -111,7 +117,7 @@ def ask_server(address: str, seen: Sequence[Seen], timeout_s: float) -> ServerVi
     if not members & known:
         return ServerView(address, name, problem=f"the server at {address} ({name}) does not serve these shards")
     health = {key.removeprefix(_HEALTHY): value > 0 for key, value in gauges.items() if key.startswith(_HEALTHY)}
-    return ServerView(address, name, health)
+    return ServerView(address, name, health, cluster_address=info.get("cluster_address"))
 
 
 def _page(address: str, page: str, timeout_s: float) -> dict[str, Any]:

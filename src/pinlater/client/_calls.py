@@ -1,6 +1,6 @@
 """A call as a value: the method, its arguments in the wire's types, and how to read its answer. One function for each method.
 
-Pure: nothing here knows a connection, a clock or a server, so that every face of the client (async, sync, against an original
+Pure: nothing here knows a connection, a clock or a server, so that every form of the client (async, sync, against an original
 server) shares it.
 """
 

@@ -37,7 +37,7 @@ def default_source() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-class Face:
+class ClientBase:
     """The options of a client, as `AsyncClient` and `Client` describe them."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Face:
         self._prepare()
 
     def _prepare(self) -> None:
-        """What the face needs beside its options."""
+        """What the client needs beside its options."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(map(str, self.servers))}>"
@@ -127,7 +127,7 @@ class _OpenClient:
         self.loop: asyncio.AbstractEventLoop | None = None
 
 
-class AsyncClientBase(Face):
+class AsyncClientBase(ClientBase):
     """Carries out calls on the event loop that it was opened on."""
 
     def _prepare(self) -> None:
@@ -196,7 +196,7 @@ class AsyncClientBase(Face):
         return asyncio.run_coroutine_threadsafe(self._run(call), self._opened.loop)
 
 
-class SyncClientBase(Face):
+class SyncClientBase(ClientBase):
     """Carries out calls from any thread, long polls on an event loop in a thread of its own. Opens itself with the first call."""
 
     def _prepare(self) -> None:

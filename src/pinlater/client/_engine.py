@@ -1,4 +1,4 @@
-"""What every face of the client shares: a call goes out over a pooled connection, under a deadline, again if that is safe.
+"""What every form of the client shares: a call goes out over a pooled connection, under a deadline, again if that is safe.
 
 Belongs to one event loop; what may be asked from other threads says so. Must never make a call twice that could then take effect
 twice.
@@ -62,13 +62,13 @@ def _nothing() -> None: ...
 class _Tries:
     """The outcomes of one call's tries so far."""
 
-    __slots__ = ("counted", "failures", "lost", "unsent")
+    __slots__ = ("counted", "ended", "failures", "lost")
 
     def __init__(self) -> None:
         self.failures = 0
         self.counted = 0  # those that count against the client's `retries`
         self.lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
-        self.unsent: PinLaterError | None = None  # why the newest try took no effect; None while one is under way
+        self.ended: PinLaterError | None = None  # how the newest try ended; None while it may still be under way
 
 
 class LongPolls:
@@ -174,16 +174,16 @@ class Engine:
             async with asyncio.timeout_at(deadline):
                 return await self._try(call, deadline, failed, polls or self._polls, tries, wait_for_servers)
         except TimeoutError as error:
-            if tries.unsent is not None:
-                if tries.lost is not None:
-                    raise tries.lost from tries.unsent
+            if (last := tries.ended) is not None:
+                if tries.lost is not None and tries.lost is not last:
+                    raise tries.lost from last
                 # Its text has that of the last try, so a traceback of that would only repeat it.
-                raise self._not_sent(call, tries.unsent) from tries.unsent.__cause__
+                raise self._at_the_deadline(call, last) from last.__cause__
             self.renew()
             raise self.too_late(call) from error
 
-    def _not_sent(self, call: ClientCall[T], last: PinLaterError) -> PinLaterError:
-        """The error of a call that reached no server before its deadline. `last`: the error of its last try."""
+    def _at_the_deadline(self, call: ClientCall[T], last: PinLaterError) -> PinLaterError:
+        """The error of a call whose deadline passed between two tries. `last`: the error of its last try."""
         if not isinstance(last, ServerUnreachable):
             return copy(last)
         addresses = self._source.addresses()
@@ -240,7 +240,7 @@ class Engine:
                     tries.lost = error
                     if not has_stored_nothing(error, call.args[0].jobs):
                         call = call.as_repeat()
-                tries.unsent = error if unsent else None
+                tries.ended = None if is_lost(error) else error
                 _log.debug("%s failed (%s); trying again", call.method, error)
                 others = len(self._source.addresses()) > 1
                 await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
@@ -248,11 +248,11 @@ class Engine:
     async def _once(self, call: ClientCall[T], give_up_at_s: float | None, polls: LongPolls, tries: _Tries) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
-                tries.unsent = None
+                tries.ended = None
                 with polls.one(connection, call):
                     return await self._ask(connection, call)
         connection = await self._pool.shared()
-        tries.unsent = None
+        tries.ended = None
         began = self._loop_time()
         try:
             async with asyncio.timeout_at(give_up_at_s) as limit:

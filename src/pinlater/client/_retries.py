@@ -16,14 +16,17 @@ from pinlater.client.errors import (
     NoHealthyShards,
     OutcomeUnknown,
     PinLaterError,
+    RequestTooOld,
     ServerUnreachable,
     ShardConnectionFailed,
+    ShardRefused,
 )
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 from pinlater.wire.generated.ttypes import PinLaterJob
 
 _PAUSE_FIRST_S, _PAUSE_MAX_S, _HINT_MAX_S = 0.05, 1.0, 2.0
 _REPEATED_WITHIN_S = REPEATED_WITHIN_MS / 1000
+_NOTHING_STORED_BY_THE_SHARD = frozenset({ShardConnectionFailed.detail, ShardRefused.detail, RequestTooOld.detail})
 
 
 class Resend(Enum):
@@ -55,9 +58,11 @@ def outcome_is_unknown(error: PinLaterError | None) -> bool:
 def has_stored_nothing(error: PinLaterError, jobs: Sequence[PinLaterJob]) -> bool:
     """Whether an enqueue of these jobs that failed so has surely stored none of them, so that its next try is no repeat.
 
-    The server of a repeat has to ask all shards, and refuses if one is unreachable. Jobs with unique keys go to several shards.
+    The server of a repeat has to ask all shards, and refuses if one is unreachable. Jobs with several unique keys go to several
+    shards, of which one may have stored its jobs; an original server's error has no detail.
     """
-    return isinstance(error, NoHealthyShards) and all(job.uniqueKey is None for job in jobs)
+    refused = isinstance(error, NoHealthyShards) or error.detail in _NOTHING_STORED_BY_THE_SHARD
+    return refused and len({job.uniqueKey for job in jobs}) == 1
 
 
 def was_refused(error: PinLaterError) -> bool:

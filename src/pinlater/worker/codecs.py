@@ -27,13 +27,13 @@ def _to_builtin(value: Any) -> Any:
     """For pydantic models, which msgspec doesn't know."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise NotImplementedError(f"can't encode a {type(value).__qualname__}")
+    raise NotImplementedError(f"can't encode a value of type {type(value).__qualname__}")
 
 
 def _from_builtin(into: type, value: Any) -> Any:
     if hasattr(into, "model_validate"):
         return into.model_validate(value)
-    raise NotImplementedError(f"can't decode a {into.__qualname__}")
+    raise NotImplementedError(f"can't decode a value of type {into.__qualname__}")
 
 
 class _MsgspecCodec:

@@ -19,18 +19,31 @@ DURATION_BOUNDS_S = (
 class TaskCounts:
     """The attempts of one task: how they ended, and how long they took (seconds)."""
 
-    __slots__ = ("durations", "ended", "total_s")
+    __slots__ = ("_too_many", "durations", "ended", "total_s")
 
     def __init__(self) -> None:
         self.ended: dict[Kind, int] = {}
+        # Attempts in `ended` that were lost: that many of the next ones of the kind are not added.
+        self._too_many: dict[Kind, int] = {}
         self.durations = [0] * (len(DURATION_BOUNDS_S) + 1)
         self.total_s = 0.0
 
     def note(self, kind: Kind, took_s: float) -> None:
         """An attempt ended."""
-        self.ended[kind] = self.ended.get(kind, 0) + 1
+        if self._too_many and self._too_many.get(kind):
+            self._too_many[kind] -= 1
+        else:
+            self.ended[kind] = self.ended.get(kind, 0) + 1
         self.durations[bisect_left(DURATION_BOUNDS_S, took_s)] += 1
         self.total_s += took_s
+
+    def was_lost(self, kind: Kind) -> None:
+        """An attempt that was noted as `kind` counts as lost: its claim had ended before.
+
+        A counter of Prometheus must not go down, so that the next attempt of this kind makes up for it.
+        """
+        self.ended[Kind.LOST] = self.ended.get(Kind.LOST, 0) + 1
+        self._too_many[kind] = self._too_many.get(kind, 0) + 1
 
 
 @dataclass(slots=True)

@@ -312,7 +312,7 @@ async def test_a_body_that_cant_be_decoded_fails_at_once_with_the_reason(
     async with running(worker):
         info = await ended(client, descriptor, JobState.FAILED)
     assert reason in info.error_text
-    assert info.error_type == "pinlater.worker.errors.CantDecode"
+    assert info.error_type == "pinlater.worker.CantDecode"
     assert len(info.attempts) == 1
 
 
@@ -451,7 +451,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_still_fails_at_its_tim
         await ended(client, quick.descriptor, JobState.SUCCEEDED)
         await eventually(lambda: worker.abandoned_functions == 0)
     assert (info.error_type, info.error_text) == (
-        "pinlater.worker.errors.TimeLimitExceeded",
+        "pinlater.worker.TimeLimitExceeded",
         "ran longer than its time limit of 0.05 s",
     )
 
@@ -558,7 +558,7 @@ async def test_a_job_is_given_up_after_it_killed_three_processes(
         info = await ended(client, placed.descriptor, JobState.FAILED)
         await process_tasks.note.enqueue_async(str(tmp_path))
         await eventually(lambda: worker.counts.succeeded == 1, timeout_s=40)
-    assert [attempt.error_type for attempt in info.attempts] == ["pinlater.worker.errors.ProcessDied"] * 3
+    assert [attempt.error_type for attempt in info.attempts] == ["pinlater.worker.ProcessDied"] * 3
     assert said in info.error_text
     assert "given up" in info.error_text
 

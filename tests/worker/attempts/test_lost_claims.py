@@ -6,14 +6,28 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob, JobState
+from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import AckResult, Checkpoint, Outcome
-from pinlater.worker import ClaimLost, Ending, JobContext, Middleware, Worker, constant, current_job
-from pinlater.worker._attempts.endings import Kind, ending_of
+from pinlater.worker import (
+    ClaimLost,
+    Ending,
+    JobContext,
+    Middleware,
+    Reject,
+    Retry,
+    Snooze,
+    Worker,
+    constant,
+    current_job,
+)
+from pinlater.worker._attempts.endings import Kind, ending_of, type_name
 from pinlater.worker.context import ServerCalls
+from pinlater.worker.counts import TaskCounts
 from tests.worker import process_tasks
 from tests.worker.attempts.test_attempts import FAST, ended, running_processes
 from tests.worker.conftest import eventually
@@ -114,6 +128,55 @@ async def test_a_task_that_learns_of_its_lost_claim_has_not_failed(
     assert (info.state, info.custom_status, info.error_text) == (JobState.FAILED, "cancelled", "")
 
 
+def test_errors_of_pinlater_are_named_as_programs_import_them() -> None:
+    names = [type_name(kind) for kind in (Reject, Retry, Snooze, ClaimLost, QueueNotFound, PinLaterError)]
+    for name in names:
+        module, _, kind = name.rpartition(".")
+        assert getattr(import_module(module), kind) in (Reject, Retry, Snooze, ClaimLost, QueueNotFound, PinLaterError)
+    assert names[:4] == ["pinlater.Reject", "pinlater.Retry", "pinlater.Snooze", "pinlater.worker.ClaimLost"]
+    assert names[4:] == ["pinlater.client.errors.QueueNotFound", "pinlater.client.errors.PinLaterError"]
+    assert (type_name(ImportStopped), type_name(OSError)) == (f"{__name__}.ImportStopped", "OSError")
+
+
+def test_the_next_attempt_makes_up_for_one_that_was_counted_and_then_lost() -> None:
+    counts = TaskCounts()
+    for kind in (Kind.SUCCEEDED, Kind.FAILED):
+        counts.note(kind, 1.0)
+    counts.was_lost(Kind.SUCCEEDED)
+    counts.note(Kind.FAILED, 1.0)
+    counts.note(Kind.SUCCEEDED, 1.0)
+    assert counts.ended == {Kind.SUCCEEDED: 1, Kind.FAILED: 2, Kind.LOST: 1}
+    counts.note(Kind.SUCCEEDED, 1.0)
+    assert counts.ended[Kind.SUCCEEDED] == 2
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+async def test_an_attempt_that_ends_after_its_claim_counts_as_lost(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture, *, fails: bool
+) -> None:
+    worker, cancelled = Worker(client, settings=FAST), asyncio.Event()
+
+    @worker.task("q", name="load")
+    async def load() -> None:
+        await cancelled.wait()
+        if fails:
+            raise ImportStopped("no such file")
+
+    placed = await load.enqueue_async()
+    async with running(worker):
+        await eventually(lambda: state_of(client, placed.descriptor, JobState.IN_PROGRESS))
+        await client.cancel("q", [placed.descriptor])
+        cancelled.set()
+        await eventually(lambda: worker.counts.lost == 1)
+    counts = worker.counts
+    assert (counts.lost, counts.failed, counts.succeeded, counts.acks_refused) == (1, 0, 0, 1)
+    counted_first = Kind.FAILED if fails else Kind.SUCCEEDED  # a counter must not go down
+    assert counts.by_task["q", "load"].ended == {counted_first: 1, Kind.LOST: 1}
+    record = caplog.records[-1]
+    assert CANCELLED in record.getMessage()
+    assert (record.levelname, vars(record)["job"]) == ("WARNING", placed.descriptor)
+
+
 async def test_a_process_that_learns_of_its_lost_claim_has_not_failed(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,7 +229,7 @@ def test_a_lost_claim_of_another_job_is_a_failure() -> None:
     with pytest.raises(ClaimLost) as raised:
         other.progress(0.5)
     ending = ending_of(raised.value, own, constant(1))
-    assert (ending.kind, ending.delay_ms, ending.error_type) == (Kind.FAILED, 1_000, "pinlater.worker.errors.ClaimLost")
+    assert (ending.kind, ending.delay_ms, ending.error_type) == (Kind.FAILED, 1_000, "pinlater.worker.ClaimLost")
 
 
 async def test_a_task_that_raises_claim_lost_by_itself_fails(client: AsyncClient) -> None:

@@ -39,7 +39,7 @@ async def test_a_killed_child_costs_an_attempt_whose_error_names_the_signal(clie
         (first,) = await eventually(lambda: processes_of(worker).process_ids)
         os.kill(first, signal.SIGKILL)
         info = await eventually(lambda: _failed_once(client, placed.descriptor))
-        assert info.attempts[0].error_type == "pinlater.worker.errors.ProcessDied"
+        assert info.attempts[0].error_type == "pinlater.worker.ProcessDied"
         assert "SIGKILL (out of memory?)" in info.attempts[0].error_text
         (second,) = await eventually(lambda: [pid for pid in processes_of(worker).process_ids if pid != first])
         os.kill(second, signal.SIGSEGV)

@@ -364,7 +364,7 @@ async def test_a_poison_body_fails_with_its_reason_and_harms_no_other(
         found = await ended(client, bad, JobState.FAILED)
     assert found.error_text
     assert (found.error_type, [attempt.number for attempt in found.attempts]) == (
-        "pinlater.worker.errors.CantDecode", [1],
+        "pinlater.worker.CantDecode", [1],
     )  # fmt: skip
     assert (seen, worker.counts.running) == ([{"a": 1}], 0)
 

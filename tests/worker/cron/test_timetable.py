@@ -225,6 +225,18 @@ def test_a_late_firing_that_is_to_be_skipped_is_given_up_with_a_warning(
         assert any("a firing was missed" in record.message for record in caplog.records) is not late
 
 
+def test_firings_missed_in_one_outage_have_equal_lines_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """The first one says when it was due; the log leaves out the others, and counts them."""
+    world = World(NIGHT, NIGHT + HOUR, away=(NIGHT + 10 * MINUTE, NIGHT + 15 * MINUTE))
+    with caplog.at_level(logging.WARNING, "pinlater.worker"):
+        world.run("* * * * *", "UTC", Missed.LATEST)
+    first, *others = [record for record in caplog.records if "a firing was missed" in record.message]
+    assert len(others) > 2
+    assert {record.message for record in others} == {first.message}
+    assert not first.message.endswith("missed")
+    assert ["due" in vars(record) for record in (first, *others)] == [True, *(False for _ in others)]
+
+
 @pytest.mark.parametrize("missed", list(Missed))
 def test_a_firing_is_given_up_when_its_key_may_have_expired(missed: Missed) -> None:
     due = NIGHT + 10 * MINUTE

@@ -29,6 +29,14 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if "the event loop has been blocked for" in record.getMessage()]
 
 
+def look(told: BlockedLoopWarnings, blocked_s: float) -> None:
+    """A look of the heartbeats, and its warning, which another thread writes."""
+    told.looked(blocked_s)
+    for thread in threading.enumerate():
+        if thread.name == blocked_loop.THREAD_NAME:
+            thread.join(PATIENCE_S)
+
+
 def block_until_warned(caplog: pytest.LogCaptureFixture) -> None:
     end = time.monotonic() + PATIENCE_S
     while not warnings(caplog) and time.monotonic() < end:
@@ -123,11 +131,32 @@ def test_one_block_is_told_as_it_grows_and_blocks_of_a_stopped_process_are_not(
 ) -> None:
     told = BlockedLoopWarnings(threading.get_ident())
     for blocked_s in (0, 0.25, 100, 0):  # the process was stopped: the loop ran as soon as it went on
-        told.looked(blocked_s)
+        look(told, blocked_s)
     assert warnings(caplog) == []
     for tenths in range(0, 4_000, 3):
-        told.looked(tenths / 10)
+        look(told, tenths / 10)
     assert [record.getMessage().split(" for ")[1].split(",")[0] for record in warnings(caplog)] == ["3s", "30s", "5m"]
+
+
+def test_a_log_handler_that_blocks_the_event_loop_does_not_keep_the_heartbeats_waiting() -> None:
+    logger, told = logging.getLogger("pinlater"), BlockedLoopWarnings(threading.get_ident())
+    lock, emitted = threading.Lock(), threading.Event()
+
+    class Blocked(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            with lock:
+                emitted.set()
+
+    blocked = Blocked()
+    logger.addHandler(blocked)
+    try:
+        with lock:  # as the event loop, which waits for a slow reader of its log
+            for blocked_s in (0, 1, 2, 2.5, 4):
+                told.looked(blocked_s)
+            assert not emitted.is_set()
+        assert emitted.wait(PATIENCE_S)
+    finally:
+        logger.removeHandler(blocked)
 
 
 def test_a_warning_of_the_same_task_is_shown_once_and_then_counted() -> None:
@@ -144,7 +173,7 @@ def test_a_warning_of_the_same_task_is_shown_once_and_then_counted() -> None:
     try:
         for _ in range(5):
             for blocked_s in (0, 1, 2, 2.5, 4):
-                told.looked(blocked_s)
+                look(told, blocked_s)
             logging.getLogger("pinlater.worker").info("resize succeeded in 4s")
     finally:
         logger.removeHandler(handler)

@@ -24,7 +24,7 @@ def backup(
     """
     from pinlater.domain.errors import PinLaterError
 
-    source, tools = store_file(config, store)
+    source, tools = store_file(config, store, must_exist=True)
     try:
         size = tools.backup(source, target)
     except PinLaterError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pinlater.cli import options, output
+from collections.abc import Sequence
+
+from pinlater.cli import notes, options, output
 from pinlater.cli.commands.ack import exit_unless_applied, print_results
-from pinlater.client import AckResult, AsyncClient
-from pinlater.domain.job import Outcome
+from pinlater.client import AckResult, AsyncClient, JobInfo, Outcome
+from pinlater.client.errors import PinLaterError
 
 
 def cancel(
@@ -16,6 +18,8 @@ def cancel(
 ) -> None:
     """Cancel unfinished jobs: they become failed, with status `cancelled`. Exit code 1 if any was not cancelled.
 
+    The worker that runs a job learns of it with its next heartbeat or ack; the command names that worker.
+
     Example: pinlater cancel emails:s1:p1:42
     """
     grouped = options.by_queue(descriptors)
@@ -23,7 +27,7 @@ def cancel(
     async def cancel_all(client: AsyncClient) -> list[AckResult]:
         results: list[AckResult] = []
         for queue, names in grouped.items():
-            results += await client.cancel(queue, names)
+            results += await _with_holders(client, await client.cancel(queue, names))
         return results
 
     results = options.ask(server, timeout, cancel_all)
@@ -31,7 +35,30 @@ def cancel(
         print_results(results, as_json=True)
         return
     output.print_lines([f"{_CANCELS[result.outcome]} {result.descriptor}" for result in results])
+    for result in results:
+        if result.applied and result.holder:
+            notes.write(
+                f"{result.descriptor} runs on {output.source_of(result.holder) or 'a worker'} until that learns of it: "
+                "with its next heartbeat, within a third of the claim timeout, or ack"
+            )
     exit_unless_applied(results)
+
+
+async def _with_holders(client: AsyncClient, results: Sequence[AckResult]) -> list[AckResult]:
+    """The results, of which those of cancelled jobs name the worker that held the job; none if the jobs can't be looked up."""
+    cancelled = [result.descriptor for result in results if result.applied]
+    try:
+        jobs = await client.lookup(cancelled) if cancelled else {}
+    except PinLaterError:  # the caller must still learn what was cancelled
+        jobs = {}
+    return [_with_holder(result, jobs.get(result.descriptor) if result.applied else None) for result in results]
+
+
+def _with_holder(result: AckResult, job: JobInfo | None) -> AckResult:
+    last = job.attempts[-1] if job is not None and job.attempts else None
+    if job is None or last is None or last.outcome != "cancelled" or last.ended_at_ms != job.finished_at_ms:
+        return result  # no worker held it
+    return result._replace(holder=last.claimed_by, held_since_ms=last.claimed_at_ms)
 
 
 _CANCELS = {

@@ -64,7 +64,8 @@ def delete_jobs(
         async def delete(piece: Sequence[str]) -> int:
             return await client.delete_jobs_by_descriptor(queue, piece)
 
-        return Changed(await change_in_pieces("deleted", descriptors, delete, json), incomplete)
+        deleted = await change_in_pieces("deleted", descriptors, delete, json)
+        return Changed(deleted, incomplete, more=len(descriptors) == limit)
 
     if not wanted.of_any_task:
         print_changed("deleted", options.ask(server, timeout, ask_for_some), json, SCAN_ENDED)
@@ -75,6 +76,7 @@ def delete_jobs(
             return Changed(await client.delete_jobs_by_descriptor(queue, descriptor or []), incomplete=False)
         number = await client.delete_jobs(queue, state.wire, priority=priority, regex=regex, limit=limit)
         left = await count_left(client, queue, state, priority)
-        return Changed(number, left.incomplete)
+        more = number == limit and (left.jobs > 0 or left.incomplete)
+        return Changed(number, left.incomplete, more)
 
     print_changed("deleted", options.ask(server, timeout, ask), json, UNREACHABLE)

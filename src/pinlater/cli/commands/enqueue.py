@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ RequestKey = Annotated[str | None, typer.Option("--request-key", help="Makes a r
 
 
 def enqueue(
+    context: typer.Context,
     queue: options.QueueName,
     body: Bodies = None,
     body_file: BodyFiles = None,
@@ -58,6 +60,11 @@ def enqueue(
 
     Example: pinlater enqueue emails --body '{"to": "a@example.org"}' --delay 5m
     """
+    if context.args:
+        context.fail(
+            f"Unexpected after the queue: {shlex.join(context.args)}. "
+            f"A job's body is an option, in quotes if it has spaces: --body {shlex.quote(' '.join(context.args))}"
+        )
     run_after_ms = options.due_ms(delay, at)
     job = Job(
         b"",
@@ -77,6 +84,9 @@ def enqueue(
     finally:
         if json:
             storing.print_json()
+
+
+enqueue.context_settings = {"allow_extra_args": True}  # type: ignore[attr-defined]  # to say where a body goes
 
 
 class _Storing:

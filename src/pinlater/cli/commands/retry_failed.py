@@ -59,7 +59,8 @@ def retry_failed(
     retry = _Retry(queue, priority, attempts, run_after_ms, limit)
     if wanted.of_any_task and regex is None:
         retried, left = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
-        print_changed("retried", Changed(retried, left.incomplete), json, UNREACHABLE)
+        more = retried == limit and (left.jobs > 0 or left.incomplete)
+        print_changed("retried", Changed(retried, left.incomplete, more), json, UNREACHABLE)
         if retried < limit and left.jobs and not json:
             notes.write(_stay_failed(left.jobs))
     else:
@@ -98,7 +99,8 @@ class _Retry(NamedTuple):
             return sum(result.outcome is Outcome.APPLIED for result in results)
 
         descriptors = [job.descriptor for job in found.jobs]
-        return Changed(await change_in_pieces("retried", descriptors, retry, as_json), found.incomplete)
+        retried = await change_in_pieces("retried", descriptors, retry, as_json)
+        return Changed(retried, found.incomplete, more=len(descriptors) == self.limit)
 
 
 def _stay_failed(failed: int) -> str:
@@ -114,10 +116,11 @@ async def count_left(client: AsyncClient, queue: str, state: options.State, prio
 
 
 class Changed(NamedTuple):
-    """How many jobs were changed; `incomplete`: the server did not look at all jobs of the queue."""
+    """How many jobs were changed. `incomplete`: the server did not look at all jobs of the queue. `more`: --limit was reached before."""
 
     number: int
     incomplete: bool
+    more: bool = False
 
 
 async def change_in_pieces(
@@ -136,10 +139,12 @@ async def change_in_pieces(
 
 
 def print_changed(what: str, changed: Changed, as_json: bool, warning: str = "") -> None:
-    """The number, and whether the server did not look at all jobs of the queue: a key in JSON, else `warning` if there is one."""
+    """The number, and what may be left: keys in JSON, else lines on standard error, of which `warning` is that of `incomplete`."""
     if as_json:
-        output.print_json({what: changed.number, "incomplete": changed.incomplete})
+        output.print_json({what: changed.number, "incomplete": changed.incomplete, "more": changed.more})
         return
     output.print_lines([f"{what} {changed.number}"])
+    if changed.more:
+        notes.write("more may remain: repeat the command, or raise --limit")
     if changed.incomplete and warning:
         output.warn_incomplete(warning)

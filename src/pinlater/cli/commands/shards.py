@@ -115,10 +115,16 @@ def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes:
     columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
     output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
     if view is not None:
-        notes.write(view.problem or f"in use: according to {view.name} at {view.address}")
+        notes.write(view.problem or _source(view))
     for shard in seen:
         for line in _remarks(shard, max_body_bytes):
             notes.write(f"shard {shard.place.name}: {line}")
+
+
+def _source(view: ServerView) -> str:
+    """Which server says what is in use, with the address that `cluster status` shows."""
+    reached = "" if view.cluster_address is None else f"; other servers reach it at {view.cluster_address}"
+    return f"in use: according to {view.name} at {view.address}{reached}"
 
 
 def _status_row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:

@@ -56,10 +56,10 @@ class Wakes(asyncio.DatagramProtocol):
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        try:
-            transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
-        except OSError as error:
-            raise await _refusal(host, port) or error from None
+        refusal = await refusal_of(host, port) if port else None
+        if refusal is not None:
+            raise refusal
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
         self._transport = transport
         return int(transport.get_extra_info("sockname")[1])
 
@@ -189,18 +189,18 @@ def _told(data: bytes, secrets: Sequence[bytes]) -> dict[str, int] | None:
     return told if isinstance(told, dict) else None
 
 
-async def _refusal(host: str, port: int) -> OSError | None:
-    """Why no socket for datagrams can be bound there, with the system's error number, which uvloop leaves out. None if one can now."""
+async def refusal_of(host: str, port: int) -> OSError | None:
+    """Why no socket for datagrams can be bound there; None if one can. uvloop would tell no error number, and leave a socket open."""
     loop = asyncio.get_running_loop()
     refused: OSError | None = None
     for family, kind, protocol, _, address in await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
     ):
-        with socket.socket(family, kind, protocol) as tried:
-            try:
+        try:
+            with socket.socket(family, kind, protocol) as tried:
                 tried.bind(address)
-            except OSError as error:
-                refused = error
-            else:
-                return None
+        except OSError as error:
+            refused = error
+        else:
+            return None
     return refused

@@ -264,6 +264,7 @@ class App:
             "store": self.settings.store.kind,
             "thrift_port": self.thrift.port if self._readiness.ready else None,
             "server": self.core.service.identity.address if self._readiness.ready else None,
+            "cluster_address": self.cluster.address if self._readiness.ready else None,
             "started_at_ms": self._started_at_ms,
             "uptime_ms": self.clock.now_ms() - self._started_at_ms,
             "members": [member._asdict() for member in self.members.known] if self._readiness.ready else [],

@@ -98,6 +98,11 @@ class Cluster:
                 return wakes, bound
         raise AssertionError("unreachable")
 
+    @property
+    def address(self) -> str | None:
+        """The address at which the other servers reach this one; None if no others share the shards."""
+        return None if self.ownership is None else self.ownership.address
+
     async def look(self) -> None:
         """Reads from the shards which servers there are, and which of them owns each slice."""
         self._looked_s = self._clock.monotonic()

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.interface import Maintenance
 from pinlater.server.storage.values import Swept, TimeToLive
@@ -125,11 +126,10 @@ class Sweeps:
         shards = self._shards.in_reach()
         left = self.swept_by_others()
         limits = [limit if self._is_swept_here(work, shard.name, left) else 0 for shard in shards]
-        if len(shards) == 1:
-            return await sweep(shards[0].store, limits[0])
         results = await asyncio.gather(
             *(sweep(shard.store, most) for shard, most in zip(shards, limits, strict=True)), return_exceptions=True
         )
+        self._note_swept(work, shards, limits, results)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -137,7 +137,13 @@ class Sweeps:
 
     def _is_swept_here(self, work: str, shard: str, left: Set[str]) -> bool:
         now_s = self._clock.monotonic()
-        if shard in left and now_s - self._swept_s.setdefault((work, shard), now_s) < _LEFT_S_MAX:
-            return False
-        self._swept_s[work, shard] = now_s
-        return True
+        return shard not in left or now_s - self._swept_s.setdefault((work, shard), now_s) >= _LEFT_S_MAX
+
+    def _note_swept(
+        self, work: str, shards: Sequence[ShardLanes], limits: Sequence[int], results: Sequence[int | BaseException]
+    ) -> None:
+        """When these shards were swept last. A sweep that failed or found more than it may take is not over."""
+        now_s = self._clock.monotonic()
+        for shard, limit, result in zip(shards, limits, results, strict=True):
+            if isinstance(result, int) and result < limit:
+                self._swept_s[work, shard.name] = now_s

@@ -223,7 +223,7 @@ class Reload:
     def _say(self, change: MapChange) -> None:
         for name, reason in change.kept.items():
             level = (
-                logging.ERROR if any(sign in reason for sign in ("live jobs", "unique keys", "can't")) else logging.INFO
+                logging.ERROR if any(sign in reason for sign in ("live job", "unique key", "can't")) else logging.INFO
             )
             logger.log(level, "a shard taken out of the map is kept", extra={"shard": name, "reason": reason})
         for name, reason in change.unopened.items():

@@ -28,6 +28,8 @@ _MARGIN_MS = 60_000
 _LEARN_AGAIN_MS = 60_000
 # Of one shard; they are kept in memory. A queue that would have more is asked for each of its keys.
 _OLD_KEYS_MAX = 10_000
+# Each shard is weighed for each key, which takes half a microsecond.
+_HOMES_A_TURN = 10_000
 
 
 class Held(NamedTuple):
@@ -174,9 +176,19 @@ async def _misplaced(shard: ShardLanes, homes: Sequence[str], until_ms: int) -> 
             continue
         keys = await shard.store.list_unique_keys(row.queue, until_ms, left)
         left -= len(keys or ())
-        elsewhere = (
-            None if keys is None else {key for key in keys if not homes or rendezvous_home(key, homes) != shard.name}
-        )
+        elsewhere = None if keys is None else await _elsewhere(keys, shard.name, homes)
         if elsewhere is None or elsewhere:
             misplaced[row.queue] = elsewhere
     return misplaced
+
+
+async def _elsewhere(keys: Sequence[str], shard: str, homes: Sequence[str]) -> Set[str]:
+    """Those of the keys that have another home. In pieces, with a turn of the event loop between two."""
+    elsewhere: set[str] = set()
+    piece = max(1, _HOMES_A_TURN // max(1, len(homes)))
+    for start in range(0, len(keys), piece):
+        await asyncio.sleep(0)
+        elsewhere.update(
+            key for key in keys[start : start + piece] if not homes or rendezvous_home(key, homes) != shard
+        )
+    return elsewhere

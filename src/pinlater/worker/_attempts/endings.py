@@ -11,14 +11,16 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple
 
+from pinlater.client import errors
+from pinlater.client.errors import PinLaterError
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
 from pinlater.worker.context import JobContext, Rescheduling
-from pinlater.worker.errors import ClaimLost, ProcessDied, Reject, Snooze, TimeLimitExceeded
-from pinlater.worker.errors import Retry as RetryAfter
+from pinlater.worker.errors import ClaimLost, ProcessDied, Reject, Retry, Snooze, TimeLimitExceeded
 from pinlater.worker.retries import RetryPolicy, delay_of
 
 STATUS_CHARS_MAX = 500
 _TRACE_CHARS_MAX = 3_000
+_IN_PINLATER = (Reject, Retry, Snooze)  # the package exports these itself; the others are in `pinlater.worker`
 
 
 class Kind(Enum):
@@ -63,7 +65,7 @@ def ending_of(error: BaseException | None, context: JobContext, retry: RetryPoli
         return Ending(Kind.SNOOZED, error.delay_ms)
     if isinstance(error, Reject):
         return _failed(error, None)
-    if isinstance(error, RetryAfter):
+    if isinstance(error, Retry):
         return _failed(error, error.delay_ms)
     return failure(error, context.attempt, retry)
 
@@ -86,7 +88,7 @@ def failure(error: BaseException, attempt: int, retry: RetryPolicy) -> Ending:
 def _failed(error: BaseException, delay_ms: int | None) -> Ending:
     name, text = type_name(type(error)), _text_of(error)
     status = _sendable(f"{name}: {text}"[:STATUS_CHARS_MAX])
-    deliberate = isinstance(error, Reject | RetryAfter | TimeLimitExceeded | ProcessDied)
+    deliberate = isinstance(error, Reject | Retry | TimeLimitExceeded | ProcessDied)
     if not deliberate:
         text = _with_trace(text, error)
     text = _sendable(text[:ERROR_TEXT_CHARS_MAX])[:ERROR_TEXT_CHARS_MAX]
@@ -96,8 +98,13 @@ def _failed(error: BaseException, delay_ms: int | None) -> Ending:
 
 
 def type_name(kind: type[BaseException]) -> str:
-    """The type's name, with its module unless that is `builtins`."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    """The type's name, with its module unless that is `builtins`; of PinLater's own with the module to import it from."""
+    module, name = kind.__module__, kind.__qualname__
+    if module == Retry.__module__:
+        module = "pinlater" if kind in _IN_PINLATER else "pinlater.worker"
+    elif module == PinLaterError.__module__ and hasattr(errors, name):
+        module = errors.__name__
+    return name if module == "builtins" else f"{module}.{name}"
 
 
 def _text_of(error: BaseException) -> str:

@@ -138,13 +138,13 @@ class Executor:
     async def _report(self, held: HeldJob, result: AttemptResult) -> None:
         """Counts and logs how the attempt ended, and hands it to the reporter unless the claim was lost."""
         job, ending = held.job, result.ending
-        self._count(held, ending.kind)
         if held.lease is not None and held.timer is not None:
             self._run.leases.ended(held.lease)
         if self._run.on_end is not None:
             self._run.on_end(job, ending, result.error)
         if isinstance(result.error, ProcessDied):
             ending = await self._blame_for_crashes(job, ending)
+        self._count(held, ending.kind)
         if ending.kind is Kind.SUCCEEDED:
             self._run.counts.succeeded += 1
         elif ending.kind in (Kind.FAILED, Kind.GIVEN_UP):
@@ -153,7 +153,7 @@ class Executor:
             self._run.counts.lost += 1
         job_log.ended(held, held.task_name, ending, result.error, self._clock.monotonic() - held.started_s)
         if ending.kind is not Kind.LOST:
-            await self._reporter.end(job, ending, held.hand_over_lease()[1])
+            await self._reporter.end(job, ending, held.hand_over_lease()[1], held.counts)
 
     def _finish(self, held: HeldJob) -> None:
         """Ends the time limit and the lease, and frees the slot."""

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from pinlater.client.values import ClaimedJob
-from pinlater.worker._attempts.endings import Ending, Kind, user_traceback
+from pinlater.worker._attempts.endings import Ending, Kind, type_name, user_traceback
 from pinlater.worker._consumer.held_jobs import HeldJob
 from pinlater.worker.context import attempt_number
-from pinlater.worker.errors import CantDecode, ProcessDied, Reject, Retry, TimeLimitExceeded
+from pinlater.worker.errors import CantDecode, ClaimLost, ProcessDied, Reject, Retry, TimeLimitExceeded
 from pinlater.worker.logs import fields_of
 
 _log = logging.getLogger("pinlater.worker")
 # Their text says all; a traceback would show only the worker, or what the task raised on purpose.
 _WITHOUT_TRACEBACK = (CantDecode, ProcessDied, Reject, Retry, TimeLimitExceeded)
-_OUR_ERRORS = "pinlater.worker.errors."  # `Reject` says as much
+_OUR_NAMES = {type_name(kind): kind.__name__ for kind in (*_WITHOUT_TRACEBACK, ClaimLost)}  # `Reject` says as much
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
@@ -70,7 +70,7 @@ def _log_loss(job: ClaimedJob, task: str, ending: Ending, error: BaseException |
 def _error_line(ending: Ending) -> str:
     """Type and text of the error."""
     text = ending.error_text.partition("\n")[0]
-    name = ending.error_type.removeprefix(_OUR_ERRORS)
+    name = _OUR_NAMES.get(ending.error_type, ending.error_type)
     if name == Retry.__name__:
         text = text.partition(": ")[2]  # the reason; the line has the delay
     return f"{name}: {text}" if text else name

@@ -85,6 +85,7 @@ class PollingPace:
         if self._failures == 1:
             hint = (
                 f"; create it: `pinlater queue create {self._queue}`, or start the worker with --create-queues"
+                " (in Python: worker.create_queues(), or the setting `create_queues`)"
                 if self._missing
                 else ""
             )

@@ -27,6 +27,7 @@ class Timetable:
         self._clock = clock
         self._sleep = sleep
         self._told_missing = False  # that its queue does not exist
+        self._missed_before = False  # since the last one that was enqueued
 
     async def run(self) -> None:
         """Makes the missed firings, then each one on time."""
@@ -78,16 +79,22 @@ class Timetable:
                 _log.log(level, "cron %s: can't enqueue, retrying in %g s: %s", entry.name, pause_s, error)
                 await self._sleep(pause_s)
                 if not entry.still_wanted(firing, self._now()):
-                    level = logging.DEBUG if missing else logging.WARNING
-                    _log.log(level, "cron %s: a firing was missed", entry.name, extra={"due": self._shown(firing)})
+                    self._log_missed(firing, error)
                     return
             else:
-                self._told_missing = False
+                self._told_missing = self._missed_before = False
                 if not placed.existing:
                     # The attempt has a line at info. A second one per job would only repeat it.
                     fired = {"job": placed.descriptor, "due": self._shown(firing)}
                     _log.debug("cron %s fired", entry.name, extra=fired)
                 return
+
+    def _log_missed(self, firing: datetime, error: PinLaterError) -> None:
+        """The first one of an outage is named. The lines of others are equal, so that the log can leave them out and count them."""
+        due = None if self._missed_before else {"due": self._shown(firing)}
+        level = logging.DEBUG if isinstance(error, QueueNotFound) else logging.WARNING
+        _log.log(level, "cron %s: a firing was missed: %s", self._entry.name, error, extra=due)
+        self._missed_before = True
 
     def _shown(self, firing: datetime) -> str:
         return firing.astimezone(self._entry.zone).isoformat()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from types import FrameType
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from pinlater.worker.context import JobContext
 
 # A logger of its own: lines of attempts would make the filter of repeated warnings show the next one.
 _log = logging.getLogger("pinlater.worker.event_loop")
+THREAD_NAME = "pinlater blocked loop warning"
 # One block is told when it has lasted this long. The texts are equal, so that the filter can count them.
 _WARN_S = (3, 30, 300)
 # After the process was stopped for a time, the loop has run by the next look.
@@ -48,7 +50,9 @@ class BlockedLoopWarnings:
         reached = sum(blocked_s >= length_s for length_s in _WARN_S)
         if reached > self._told and self._looks >= _LOOKS_MIN:
             self._told = reached
-            _warn(_blocker_on(self._thread_id), _WARN_S[reached - 1])
+            warning = (_blocker_on(self._thread_id), _WARN_S[reached - 1])
+            # On a thread of its own: if it is a log handler that blocks the event loop, its lock must not stop the heartbeats.
+            threading.Thread(target=_warn, args=warning, name=THREAD_NAME, daemon=True).start()
 
 
 def _warn(blocker: _Blocker, length_s: int) -> None:

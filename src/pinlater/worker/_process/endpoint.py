@@ -40,8 +40,12 @@ class HealthEndpoint:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Raises OSError if it can't listen."""
-        self._server = await asyncio.start_server(self._serve, self._host, self.port, limit=_HEAD_BYTES_MAX)
+        """Raises OSError, with the option's name, if it can't listen."""
+        try:
+            self._server = await asyncio.start_server(self._serve, self._host, self.port, limit=_HEAD_BYTES_MAX)
+        except OSError as error:
+            reason = f"--health-port {self.port} (the setting `health_port`): {error.strerror or error}"
+            raise OSError(error.errno, reason) from error
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:

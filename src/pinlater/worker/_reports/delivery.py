@@ -12,9 +12,12 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Outcome
 from pinlater.domain.clock import Clock
-from pinlater.worker._attempts.endings import type_name
+from pinlater.domain.wording import counted
+from pinlater.worker._attempts.endings import Kind, type_name
 from pinlater.worker._reports.report import GiveBack, Report, acks_of, mark_maybe_applied
+from pinlater.worker.context import why_lost
 from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.logs import fields_of
 
 _log = logging.getLogger("pinlater.worker")
 
@@ -105,7 +108,7 @@ class Delivery:
                 self._count_refused(report, result.error.message)
             elif not result.applied and not report.maybe_applied:
                 if isinstance(report.message, Ack):
-                    self._count_refused(report, f"{result.outcome.name} {result.holder}".rstrip())
+                    self._count_lost(report, report.message, result)
             elif not isinstance(report.message, Ack):
                 released += 1
             if report.lease is not None:
@@ -134,7 +137,7 @@ class Delivery:
         if len(reports) == 1 and self._replaced_by_failure(reports[0], error):
             return list(reports)
         if reports:
-            _log.error("queue %s: %d reports refused: %s", self._queue, len(reports), error.message)
+            _log.error("queue %s: %s refused: %s", self._queue, counted(len(reports), "report"), error.message)
         self._counts.acks_refused += sum(isinstance(report.message, Ack) for report in reports)
         self._settled([report.lease for report in reports if report.lease is not None])
         return []
@@ -154,6 +157,20 @@ class Delivery:
         )
         _log.error("job %s %s", report.job.descriptor, text)
         return True
+
+    def _count_lost(self, report: Report, ack: Ack, result: AckResult) -> None:
+        """The claim had ended before the attempt, which therefore neither succeeded nor failed."""
+        self._counts.acks_refused += 1
+        if report.task_counts is not None:
+            self._counts.lost += 1
+            self._counts.succeeded -= ack.succeeded
+            self._counts.failed -= not ack.succeeded
+            failed = Kind.GIVEN_UP if ack.final else Kind.FAILED
+            report.task_counts.was_lost(Kind.SUCCEEDED if ack.succeeded else failed)
+        _log.warning(
+            "job %s: claim lost before its attempt ended, which counts for nothing: %s",
+            report.job.descriptor, why_lost(result), extra=fields_of(report.job),
+        )  # fmt: skip
 
     def _count_refused(self, report: Report, reason: str) -> None:
         if isinstance(report.message, Ack):

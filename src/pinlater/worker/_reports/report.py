@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pinlater.client.values import Ack, Checkpoint, Claim, ClaimedJob
 from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
+from pinlater.worker.counts import TaskCounts
 
 # New bodies of rescheduled jobs in one request.
 _BODY_BYTES_PER_REQUEST_MAX = 4 * 1024 * 1024
@@ -24,14 +25,22 @@ class Report:
 
     `lease`: the claim is renewed until the server has taken the report, since a claim must not time out while its report can't be
     delivered. `maybe_applied`: an earlier try may have reached the server.
+    `task_counts`: where the attempt that ends with this ack was counted.
     """
 
-    __slots__ = ("job", "lease", "maybe_applied", "message")
+    __slots__ = ("job", "lease", "maybe_applied", "message", "task_counts")
 
-    def __init__(self, job: ClaimedJob, message: Ack | GiveBack | Checkpoint, lease: int | None = None) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        message: Ack | GiveBack | Checkpoint,
+        lease: int | None = None,
+        task_counts: TaskCounts | None = None,
+    ) -> None:
         self.job = job
         self.message = message
         self.lease = lease
+        self.task_counts = task_counts
         self.maybe_applied = False
 
     def kind(self) -> tuple[type, int]:

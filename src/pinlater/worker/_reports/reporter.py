@@ -18,12 +18,13 @@ from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import Ack, AckBatch, AckResult, Checkpoint, Claim, ClaimedJob, Outcome
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import shard_of
+from pinlater.domain.wording import counted
 from pinlater.worker._attempts.endings import Ending, Kind, type_name
 from pinlater.worker._reports.ack_buffer import AckBuffer
 from pinlater.worker._reports.delivery import Delivery
 from pinlater.worker._reports.report import GiveBack, Report, first_request, mark_maybe_applied
 from pinlater.worker._reports.retry_queue import RetryQueue
-from pinlater.worker.counts import WorkerCounts
+from pinlater.worker.counts import TaskCounts, WorkerCounts
 from pinlater.worker.errors import ProcessDied
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
@@ -68,10 +69,15 @@ class Reporter:
         """Reports that the server has not taken or refused yet."""
         return len(self._acks) + sum(map(len, self._retries.values()))
 
-    async def end(self, job: ClaimedJob, ending: Ending, lease: int | None = None) -> None:
-        """Reports how an attempt ended: an ack with the next claim or soon, a release or a new run time at once."""
+    async def end(
+        self, job: ClaimedJob, ending: Ending, lease: int | None = None, task_counts: TaskCounts | None = None
+    ) -> None:
+        """Reports how an attempt ended: an ack with the next claim or soon, a release or a new run time at once.
+
+        `task_counts` have counted the attempt; they learn of it if its claim had ended before.
+        """
         if ending.kind is Kind.SUCCEEDED:
-            report = Report(job, Ack(job.descriptor, token=job.token), lease)
+            report = Report(job, Ack(job.descriptor, token=job.token), lease, task_counts)
         elif ending.kind is Kind.SNOOZED:
             await self.release([(job, lease)], ending.delay_ms)
             return
@@ -81,7 +87,7 @@ class Reporter:
             await self._send_now([Report(job, move, lease)])
             return
         else:
-            report = Report(job, self._failure(job, ending), lease)
+            report = Report(job, self._failure(job, ending), lease, task_counts)
         if not self._retries or not self._joins_retries(report):
             self._acks.add(report)
 
@@ -184,7 +190,8 @@ class Reporter:
                     await self._send_the_rest()
         finally:
             if count := self.undelivered_count:
-                _log.error("queue %s: %d reports could not be delivered; those jobs run again", self._queue, count)
+                number = counted(count, "report")
+                _log.error("queue %s: %s could not be delivered; those jobs run again", self._queue, number)
 
     async def _send_the_rest(self) -> None:
         while acks := self._acks.take():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.wording import counted
 from pinlater.worker._reports.ack_buffer import ACKS_PER_REQUEST_MAX
 from pinlater.worker._reports.delivery import Delivery
 from pinlater.worker._reports.report import Report, first_request, mark_maybe_applied
@@ -86,4 +87,5 @@ class RetryQueue:
     def _warn(self, reports: Sequence[Report], reason: str) -> None:
         level = logging.DEBUG if self._warned else logging.WARNING  # one warning for many retries
         self._warned = True
-        _log.log(level, "%s: %d reports can't be delivered, retrying: %s", self._name, len(reports), reason)
+        number = counted(len(reports), "report")
+        _log.log(level, "%s: %s can't be delivered, retrying: %s", self._name, number, reason)

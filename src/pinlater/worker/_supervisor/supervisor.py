@@ -78,7 +78,7 @@ class WorkerSupervisor:
         try:
             await self._endpoint.start()
         except OSError as error:
-            _log.error("can't answer probes: %s", error)
+            _log.error("can't answer probes: %s", error.strerror or error)
             self._give_up(CANT_LISTEN)
             return
         _log.info("answering probes", extra={"host": host, "port": self._endpoint.port})
