@@ -4,6 +4,7 @@ It speaks Thrift to the servers through the asynchronous client, as any other cl
 server. HTTP is Starlette's and uvicorn's (BSD-3-Clause, both released this year). Knows no store and no part of a server. `routes` is the
 one table of what it offers; the application, the OpenAPI document and the reference page are made from it.
 
-Weakness: there is no access control, so the command listens on loopback unless `--insecure` is given. uvicorn does not bound how long a
-client takes over the headers of a request, only how many connections there are.
+Everything is bounded: bodies and answers in bytes, connections and long polls in number, and each wait for a client in time.
+
+Weakness: there is no access control, so the command listens on loopback unless `--insecure` is given.
 """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from itertools import groupby
 from operator import attrgetter
@@ -21,15 +21,17 @@ from pinlater.client import AsyncClient
 from pinlater.client.errors import PinLaterError
 from pinlater.console import problems
 from pinlater.console.browser_guard import BrowserGuard
+from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
 from pinlater.console.openapi import document
-from pinlater.console.problems import RequestRefused
+from pinlater.console.poll_limit import PollLimit
+from pinlater.console.problems import RequestRefused, no_memory
 from pinlater.console.reading import BYTES, JSON, body_of, content_of, decoded, header_of, query_of
 from pinlater.console.routes import ENDPOINTS
 from pinlater.domain.byte_budget import ByteBudget
 
 T = TypeVar("T")
-_BODIES_BYTES_MAX = 256 * 1024 * 1024
+_BYTES_MAX = 256 * 1024 * 1024
 OPENAPI_PATH = "/v1/openapi.json"
 _GONE = 499  # the status for a caller that does not read the answer
 
@@ -38,13 +40,14 @@ class Console:
     """The application with what its requests share. `client` is opened and closed with the application.
 
     `now_ms`: this machine's clock, for spans from now. `hosts`: the names that callers use for this console; None accepts all.
-    `budget`: of the bodies of all requests in flight.
+    `budget`: of the bodies of all requests in flight, of their answers, and of lists under way.
     """
 
     def __init__(self, client: AsyncClient, now_ms: Callable[[], int], hosts: Collection[str] | None) -> None:
         self._client = client
         self._now_ms = now_ms
-        self.budget = ByteBudget(_BODIES_BYTES_MAX)
+        self.budget = ByteBudget(_BYTES_MAX)
+        self.poll_limit = PollLimit()
         self._stopping = False
         starlette = Starlette(
             routes=[*self._routes(), Route(OPENAPI_PATH, _openapi)],
@@ -85,7 +88,14 @@ class Console:
                 content = endpoint.body is Content
                 body = content_of(request, data) if content else decoded(request, data, endpoint.body)
                 call = self._call(request, header, query, body)
-                return _response(endpoint, await self._result(endpoint, request, call))
+                with self._reserved(endpoint, call):
+                    result = await self._result(endpoint, request, call)
+                    response = _response(endpoint, result, self.budget)
+                if response.fits:
+                    return response
+                if endpoint.give_back is not None:
+                    await endpoint.give_back(call, result)
+                raise no_memory("the answer")
         except RequestRefused as error:
             return problems.response_of(error.problem)
         except PinLaterError as error:
@@ -99,12 +109,25 @@ class Console:
             self._client,
             self._now_ms,
             lambda: self._stopping,
+            self.poll_limit,
             queue=names.get("queue", ""),
             descriptor=names.get("descriptor", ""),
             header=header,
             query=query,
             body=body,
         )
+
+    @contextmanager
+    def _reserved(self, endpoint: Endpoint[Any, Any, Any], call: ApiCall[Any, Any]) -> Iterator[None]:
+        """Holds the memory that the call may need. Raises RequestRefused if there is not enough."""
+        wanted = 0 if endpoint.cost is None else endpoint.cost(call)
+        held = self.budget.reserve_scan(wanted) if wanted else 0
+        if wanted and not held:
+            raise no_memory("the answer")
+        try:
+            yield
+        finally:
+            self.budget.free_scan(held)
 
     async def _result(self, endpoint: Endpoint[Any, Any, T], request: Request, call: ApiCall[Any, Any]) -> T:
         if endpoint.give_back is None:
@@ -137,15 +160,13 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _response(endpoint: Endpoint[Any, Any, Any], result: Any) -> Response:
-    if result is None:
-        return Response(status_code=endpoint.status)
+def _response(endpoint: Endpoint[Any, Any, Any], result: Any, budget: ByteBudget) -> CountedResponse:
     if isinstance(result, Content):
-        response = Response(result.data, endpoint.status, media_type=BYTES)
+        response = CountedResponse(budget, result.data, endpoint.status, BYTES)
         response.headers["Content-Disposition"] = "attachment"
-    else:
-        response = Response(json.encode(result), endpoint.status, media_type=JSON)
-    return response
+        return response
+    data = b"" if result is None else json.encode(result)
+    return CountedResponse(budget, data, endpoint.status, None if result is None else JSON)
 
 
 async def _not_routed(_request: Request, error: Exception) -> Response:

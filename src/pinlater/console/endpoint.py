@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pinlater.client import AsyncClient
+from pinlater.console.poll_limit import PollLimit
 from pinlater.console.shapes.fields import RequestShape
 
 Query = TypeVar("Query", bound=RequestShape)
@@ -31,6 +32,7 @@ class ApiCall(Generic[Query, Body]):
     client: AsyncClient
     now_ms: Callable[[], int]
     stopping: Callable[[], bool]
+    poll_limit: PollLimit
     queue: str
     descriptor: str
     header: str
@@ -51,7 +53,8 @@ class Endpoint(Generic[Query, Body, Answer]):
     """`act` carries out a request; its docstring is the description. `calls`: the methods of `AsyncClient` that it uses.
 
     A `body` or `answer` of `Content` is the body of a job. An answer of `NoneType` is none. If the caller disconnects, a call with
-    `give_back` is cancelled; `give_back` undoes one that was ready at that moment.
+    `give_back` is cancelled; `give_back` undoes one that was ready at that moment, or whose answer the console has no memory for.
+    `cost`: the bytes that the console reserves before the call.
     """
 
     method: str
@@ -64,6 +67,7 @@ class Endpoint(Generic[Query, Body, Answer]):
     status: int = 200
     header: HeaderParameter | None = None
     give_back: Callable[[ApiCall[Query, Body], Answer], Awaitable[None]] | None = None
+    cost: Callable[[ApiCall[Query, Body]], int] | None = None
 
     @property
     def name(self) -> str:

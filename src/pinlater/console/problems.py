@@ -60,6 +60,12 @@ def invalid(field: str, detail: str) -> RequestRefused:
     return refused(HTTPStatus.BAD_REQUEST, errors.InvalidArgument.detail, detail, field=field)
 
 
+def no_memory(what: str) -> RequestRefused:
+    """A refusal because too many requests and answers are in flight."""
+    detail = f"The console has no memory free for {what}"
+    return refused(HTTPStatus.SERVICE_UNAVAILABLE, "TOO_MANY_WAITING", detail, retryable=True)
+
+
 def problem_of(error: errors.PinLaterError) -> Problem:
     """The problem for what a call to a server raised."""
     return _problem(

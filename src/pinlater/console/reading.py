@@ -17,7 +17,7 @@ import msgspec
 from starlette.requests import Request
 
 from pinlater.console.endpoint import Content, HeaderParameter
-from pinlater.console.problems import RequestRefused, invalid, refused
+from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
 from pinlater.console.shapes.fields import RequestShape
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.wire.limits import FRAME_BYTES_MAX
@@ -49,12 +49,7 @@ async def body_of(request: Request, budget: ByteBudget) -> AsyncIterator[bytes]:
                     budget.free_bytes -= len(piece)
                     _check_size(held_bytes)
                     if not budget.admits(held_bytes, alone=True):
-                        raise refused(
-                            HTTPStatus.SERVICE_UNAVAILABLE,
-                            "TOO_MANY_WAITING",
-                            "The console has no memory free for the request",
-                            retryable=True,
-                        )
+                        raise no_memory("the request")
                     pieces.append(piece)
         except TimeoutError:
             raise refused(

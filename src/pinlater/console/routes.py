@@ -7,6 +7,7 @@ from http import HTTPStatus
 from types import NoneType
 from typing import Any
 
+from pinlater.console import costs
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
 from pinlater.console.endpoints import claims, jobs, queues, servers
 from pinlater.console.shapes.claims import (
@@ -71,8 +72,8 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("POST", f"{_JOBS}/release", claims.release_jobs, Nothing, ReleaseRequest, ResultsAnswer, "release"),
     Endpoint("GET", _JOB, jobs.get_job, BodiesQuery, Nothing, JobItem, "lookup"),
     Endpoint("GET", f"{_JOB}/body", jobs.get_job_body, Nothing, Nothing, Content, "lookup"),
-    Endpoint("POST", "/v1/jobs/lookup", jobs.lookup_jobs, Nothing, LookupRequest, LookupAnswer, "lookup"),
-    Endpoint("GET", _JOBS, jobs.scan_jobs, ScanQuery, Nothing, ScanAnswer, "scan"),
+    Endpoint("POST", "/v1/jobs/lookup", jobs.lookup_jobs, Nothing, LookupRequest, LookupAnswer, "lookup", cost=costs.lookup),
+    Endpoint("GET", _JOBS, jobs.scan_jobs, ScanQuery, Nothing, ScanAnswer, "scan", cost=costs.scan),
     Endpoint("GET", f"{_JOBS}/count", jobs.count_jobs, CountQuery, Nothing, JobCountAnswer, "count_jobs"),
     Endpoint("POST", f"{_JOBS}/cancel", jobs.cancel_jobs, Nothing, DescriptorsRequest, ResultsAnswer, "cancel"),
     Endpoint("POST", f"{_JOBS}/run-now", jobs.run_jobs_now, Nothing, RunNowRequest, ResultsAnswer, "run_jobs"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+from functools import partial
 from ipaddress import ip_address
 
 import uvicorn
@@ -11,9 +12,10 @@ import uvicorn
 from pinlater.client import AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
 from pinlater.domain.clock import SystemClock
 
-CONNECTIONS_MAX = 1_000
+LIMITS = ConnectionLimits()
 _BACKLOG = 1024
 _STOP_WITHIN_S = 20
 
@@ -21,18 +23,19 @@ _STOP_WITHIN_S = 20
 class ConsoleServer(uvicorn.Server):
     """A uvicorn server that ends long polls before it waits for its requests."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, limits: ConnectionLimits = LIMITS) -> None:
+        self.connections = OpenConnections(limits)
         super().__init__(
             uvicorn.Config(
                 console.app,
-                http="h11",
+                http=partial(BoundedConnection, self.connections),  # type: ignore[arg-type] # it is only called
                 ws="none",
                 lifespan="on",
                 log_config=None,  # the command sets up the logs
                 access_log=False,
                 proxy_headers=False,  # any caller could send them
                 server_header=False,
-                limit_concurrency=CONNECTIONS_MAX,
+                timeout_keep_alive=limits.idle_s,
                 timeout_graceful_shutdown=_STOP_WITHIN_S,
             )
         )

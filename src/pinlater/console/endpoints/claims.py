@@ -29,9 +29,10 @@ async def dequeue(call: ApiCall[Nothing, DequeueRequest]) -> ClaimedJobsAnswer:
     body = call.body
     acks = AckBatch(call.queue, _acks(body.acks), per_item_errors=True) if body.acks else None
     try:
-        dequeued = await call.client.dequeue(
-            call.queue, body.limit, wait_ms=body.wait_ms, acks=acks, dry_run=body.dry_run, coverage=body.coverage
-        )
+        with call.poll_limit.place(body.wait_ms):
+            dequeued = await call.client.dequeue(
+                call.queue, body.limit, wait_ms=body.wait_ms, acks=acks, dry_run=body.dry_run, coverage=body.coverage
+            )
     except ConnectionLost:
         if acks is None and call.stopping():
             return ClaimedJobsAnswer(jobs=[], results=[])
