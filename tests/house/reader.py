@@ -31,6 +31,7 @@ class Reader:
             "PINLATER_SERVERS": f"127.0.0.1:{self.ports['9010']}",
             "PINLATER_THRIFT_PORT": str(self.ports["9010"]),
             "PINLATER_HTTP_PORT": str(self.ports["9999"]),
+            "PINLATER_CONSOLE": "false",
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "200",
         }

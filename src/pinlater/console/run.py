@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from functools import partial
 from ipaddress import ip_address
+from typing import Literal
 
 import uvicorn
 
@@ -13,6 +15,7 @@ from pinlater.client import AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
+from pinlater.console.server_channel import ServerChannel
 from pinlater.domain.clock import SystemClock
 
 LIMITS = ConnectionLimits()
@@ -21,9 +24,13 @@ _STOP_WITHIN_S = 20
 
 
 class ConsoleServer(uvicorn.Server):
-    """A uvicorn server that ends long polls before it waits for its requests."""
+    """A uvicorn server that ends long polls before it waits for its requests. `channel`: to the server that runs it, if one does."""
 
-    def __init__(self, console: Console, limits: ConnectionLimits = LIMITS) -> None:
+    def __init__(
+        self, console: Console, limits: ConnectionLimits = LIMITS, channel: ServerChannel | None = None
+    ) -> None:
+        self._channel = channel
+        self._obeying: asyncio.Task[None] | None = None
         self.connections = OpenConnections(limits)
         super().__init__(
             uvicorn.Config(
@@ -40,6 +47,15 @@ class ConsoleServer(uvicorn.Server):
             )
         )
         self._console = console
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._channel is not None and sockets:
+            self._obeying = asyncio.create_task(self._channel.obey(address_of(sockets[0]), self._stop))
+
+    def _stop(self, how: Literal["stop", "stop now"]) -> None:
+        self.should_exit = True
+        self.force_exit = self.force_exit or how == "stop now"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._console.stop()
@@ -60,13 +76,22 @@ def listening(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
-def serve(client: AsyncClient, listener: socket.socket, *, loopback: bool) -> None:
-    """Serves until SIGTERM or SIGINT, then finishes the requests in flight. `loopback`: accepts only this machine's names as `Host`."""
+def address_of(listener: socket.socket) -> str:
+    """The URL at which it listens."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(
+    client: AsyncClient, listener: socket.socket, *, loopback: bool, channel: ServerChannel | None = None
+) -> None:
+    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
+    machine's names as `Host`."""
     console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)
-    ConsoleServer(console).run([listener])
+    ConsoleServer(console, channel=channel).run([listener])
 
 
 def _stopped(_number: int, _frame: object) -> None:

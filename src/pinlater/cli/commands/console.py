@@ -34,6 +34,7 @@ Insecure = Annotated[
     ),
 ]
 LogLevel = Annotated[Level, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
+ChannelToServer = Annotated[int | None, typer.Option("--control-channel", hidden=True)]
 
 
 def console(
@@ -41,14 +42,17 @@ def console(
     port: Port = PORT,
     insecure: Insecure = False,
     log_level: LogLevel = Level.INFO,
+    log_format: options.LogFormat = options.LogForm.AUTO,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    control_channel: ChannelToServer = None,
 ) -> None:
     """Serve the HTTP API below /v1 until SIGTERM or SIGINT, then finish what is in flight. It calls the servers as any client does.
 
     Example: pinlater console --server db1:9010,db2:9010 --port 9998
     """
-    from pinlater.console.run import is_loopback, listening, serve
+    from pinlater.console.run import address_of, is_loopback, listening, serve
+    from pinlater.console.server_channel import ServerChannel
 
     loopback = is_loopback(host)
     if not loopback and not insecure:
@@ -57,16 +61,21 @@ def console(
             param_hint="--host",
         )
     client = options.client_for(server, timeout, connections=2)
-    setup(level=log_level.value)
+    setup(log_format.value, log_level.value)
+    channel = None if control_channel is None else ServerChannel(control_channel)
     try:
         listener = listening(host, port)
     except OSError as error:
-        exits.fail(f"can't listen on {host}:{port}: {error.strerror or error}", exits.REFUSED)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listener.getsockname()[1]}"
-    _log.info("ready", extra={"address": address, "openapi": f"{address}/v1/openapi.json"})
+        reason = f"can't listen on {host}:{port}: {error.strerror or error}"
+        if channel is not None:
+            channel.failed(reason)
+            raise typer.Exit(exits.REFUSED) from None
+        exits.fail(reason, exits.REFUSED)
+    if channel is None:  # else the server says so
+        address = address_of(listener)
+        _log.info("ready", extra={"address": address, "openapi": f"{address}/v1/openapi.json"})
     if not loopback:
         _log.warning(
             "there is no access control: every program that reaches this address can read, enqueue and delete jobs"
         )
-    serve(client, listener, loopback=loopback)
+    serve(client, listener, loopback=loopback, channel=channel)

@@ -22,6 +22,7 @@ import uvloop
 
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.app import App
+from pinlater.server.main.console_process import ConsoleProcess
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +59,11 @@ class StopSignals:
 
 async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
     app, stops = App(settings), StopSignals()
+    console = ConsoleProcess(settings, stops.stop)
     if stop_with_stdin:
         at_end_of_stdin(lambda: stops.signalled("SIGTERM"))
-    await run_until_stopped(app, stops)
+    await run_until_stopped(app, stops, lambda: console.start(app.thrift.port))
+    await console.end()
     return 0
 
 
