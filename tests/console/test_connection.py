@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from pinlater.console.app import Console
 from pinlater.console.connection import ConnectionLimits
 from pinlater.console.counted_response import CountedResponse
-from pinlater.console.run import ConsoleServer, listening
+from pinlater.console.run import LIMITS, ConsoleServer, listening, within
 from pinlater.domain.byte_budget import ByteBudget
 
 LARGE = 32 * 1024 * 1024
@@ -173,6 +173,11 @@ async def test_a_new_connection_takes_the_place_of_the_one_that_was_silent_longe
         assert not await first.over(within_s=SHORT_S)
         assert b" 200 " in await second.get()
         assert len(site.server.connections) == 3
+
+
+def test_the_number_of_connections_fits_the_files_that_the_process_may_open() -> None:
+    assert within(10_000) == LIMITS
+    assert within(1_024).connections_max == 480
 
 
 async def test_connections_whose_requests_are_answered_are_kept_and_the_new_one_is_closed() -> None:

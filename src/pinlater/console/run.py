@@ -17,8 +17,10 @@ from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
 from pinlater.console.server_channel import ServerChannel
 from pinlater.domain.clock import SystemClock
+from pinlater.supervision.open_files import raise_open_files
 
 LIMITS = ConnectionLimits()
+_OTHER_FILES = 64  # logs, the listener, calls to servers that are no long polls
 _BACKLOG = 1024
 _STOP_WITHIN_S = 20
 
@@ -91,7 +93,13 @@ def serve(
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)
-    ConsoleServer(console, channel=channel).run([listener])
+    ConsoleServer(console, within(raise_open_files()), channel).run([listener])
+
+
+def within(open_files: int) -> ConnectionLimits:
+    """The limits for a process that may open this number of files: a long poll takes a second one, to the server."""
+    possible = max(1, (open_files - _OTHER_FILES) // 2)
+    return LIMITS._replace(connections_max=min(LIMITS.connections_max, possible))
 
 
 def _stopped(_number: int, _frame: object) -> None:

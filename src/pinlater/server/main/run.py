@@ -9,11 +9,9 @@ server holds the other end of that pipe, and however it dies, no server stays be
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -23,6 +21,7 @@ import uvloop
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.app import App
 from pinlater.server.main.console_process import ConsoleProcess
+from pinlater.supervision.open_files import raise_open_files
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +113,4 @@ def tune() -> None:
     """What of the interpreter and the process's limits a server wants otherwise."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.set_threshold(*_GC_THRESHOLDS)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_open_files()
