@@ -31,6 +31,12 @@ async def test_an_answer_for_which_no_memory_is_free_is_refused(console: Console
     assert console.budget.free_bytes == before
 
 
+async def test_a_change_is_answered_in_any_case(console: Console, caller: Caller) -> None:
+    """An error would say that nothing has changed."""
+    console.budget.free_bytes = 50 - console.budget.limit_bytes // 4  # for the request, and not for the answer
+    assert len(await enqueue(caller, "one")) == 1
+
+
 async def test_claimed_jobs_for_whose_answer_no_memory_is_free_are_released(console: Console, caller: Caller) -> None:
     await enqueue(caller, "one")
     before = console.budget.free_bytes = -console.budget.limit_bytes // 4

@@ -91,7 +91,7 @@ class Console:
                 with self._reserved(endpoint, call):
                     result = await self._result(endpoint, request, call)
                     response = _response(endpoint, result, self.budget)
-                if response.fits:
+                if response.fits or not endpoint.changes_nothing:
                     return response
                 if endpoint.give_back is not None:
                     await endpoint.give_back(call, result)

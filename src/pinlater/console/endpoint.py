@@ -70,6 +70,11 @@ class Endpoint(Generic[Query, Body, Answer]):
     cost: Callable[[ApiCall[Query, Body]], int] | None = None
 
     @property
+    def changes_nothing(self) -> bool:
+        """Whether its call, or the call and `give_back` together, leave all as it was. Without an answer the caller has lost nothing."""
+        return self.method == "GET" or self.cost is not None or self.give_back is not None
+
+    @property
     def name(self) -> str:
         """The operation's id."""
         return getattr(self.act, "__name__", "")
