@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.domain.errors import RequestKeyConflict
 from pinlater.domain.job import UniqueScope
-from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, TimedKeys, UniqueHeld, UniqueRef
+from pinlater.server.storage.values import Inserted, InsertRequest, JobKey, RequestRef, TimedKeys, UniqueHeld, UniqueRef
 from tests.contract.desk import QUEUE, Desk, unique
 
 TWO_MINUTES_MS = 120_000
@@ -104,17 +104,41 @@ async def test_unique_keys_of_a_queue_are_listed_by_when_their_jobs_were_made(de
     desk.clock.advance(seconds=5)
     await desk.insert(desk.job(unique=unique("d")))
 
-    async def listed(by_ms: int, limit: int = 10, queue: str = QUEUE) -> list[str] | None:
-        keys = await desk.shard.list_unique_keys(queue, by_ms, limit)
-        return None if keys is None else sorted(keys)
+    async def listed(by_ms: int, queue: str = QUEUE) -> list[str]:
+        page = await desk.shard.list_unique_keys(queue, by_ms, 10)
+        assert page.after is None
+        return sorted(page.keys)
 
     assert await listed(early - 1) == []
     assert await listed(early + 1) == ["a\u00e9", "b"]
-    assert await listed(early + 1, limit=2) == ["a\u00e9", "b"]
-    assert await listed(early + 1, limit=1) is None
     assert await listed(desk.now + 1) == ["a\u00e9", "b", "d"]
     assert await listed(desk.now + 1, queue="other") == ["c"]
     assert await listed(desk.now + 1, queue="no such queue") == []
+
+
+async def test_unique_keys_are_listed_in_pages_and_none_that_is_held_all_the_time_is_missing(desk: Desk) -> None:
+    """Other keys are freed and taken between the pages."""
+    held = {f"k\u00e9{number}" for number in range(2_500)}
+    freed = [desk.job(unique=unique(f"f{number}")) for number in range(50)]
+    await desk.insert(*freed)
+    await desk.insert(*(desk.job(unique=unique(key)) for key in held))
+    made_by_ms = desk.now + 5  # ids of a millisecond may be borrowed from the next ones
+    desk.clock.advance(seconds=5)
+    keys, pages, after = list[str](), 0, ""
+    while True:
+        page = await desk.shard.list_unique_keys(QUEUE, made_by_ms, 500, after)
+        keys += page.keys
+        pages += 1
+        if page.after is None:
+            break
+        assert len(page.keys) <= 1_000
+        after = page.after
+        await desk.shard.cancel_jobs([JobKey(QUEUE, 1, job.id) for job in freed[:10]], desk.now)
+        del freed[:10]
+        await desk.insert(*(desk.job(unique=unique(f"new{pages}-{number}")) for number in range(100)))
+
+    assert 3 <= pages <= 15
+    assert held <= set(keys) <= held | {f"f{number}" for number in range(50)}
 
 
 async def test_a_shard_remembers_since_when_the_shard_map_is_as_it_is(desk: Desk) -> None:

@@ -105,10 +105,10 @@ def values(ids: list[int]) -> dict[str, Any]:
     return {
         "address": "a",
         "ahead_ms": 3,
+        "after": f"key{BASE + 2_000}",
         "after_id": BASE + 2_000,
         "after_ms": 2_000,
         "before_ms": BASE + 5,
-        "below_id": BASE + 30,
         "deleted_ms": BASE + 5,
         "body": Sql(b"NULL"),
         "by_ms": 500,

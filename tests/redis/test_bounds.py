@@ -22,8 +22,9 @@ from pinlater.server.storage.values import (
     Requeue,
     TimeToLive,
 )
-from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk
-from tests.redis.rig import FRONT, Rig
+from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk, unique
+from tests.databases.redis import RedisServer
+from tests.redis.rig import FRONT, Rig, rig_on
 
 # Of one script; a command that takes many values at once counts as one.
 _COMMANDS_MAX = 2_500
@@ -149,6 +150,23 @@ async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..
         await desk.shard.count_jobs([QUEUE])
         costs.append(watch.commands["count_jobs"])
     assert costs[0] == costs[1] < 20
+
+
+async def test_a_restart_between_two_pages_of_unique_keys_loses_no_key(start_redis: Callable[..., RedisServer]) -> None:
+    """The new process has another hash function, so that a cursor of the old one would pass over keys."""
+    held = {f"k{number}" for number in range(2_500)}
+    async with rig_on(start_redis()) as rig:
+        desk = await rig.desk()
+        await desk.insert(*(desk.job(unique=unique(key)) for key in held))
+        page = await desk.shard.list_unique_keys(QUEUE, desk.now + 5, 500)
+        assert page.after is not None
+        rig.server.kill()
+        rig.server.start()
+        keys = set(page.keys)
+        while page.after is not None:
+            page = await desk.shard.list_unique_keys(QUEUE, desk.now + 5, 500, page.after)
+            keys |= set(page.keys)
+    assert keys == held
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["refused", "unknown"])

@@ -315,11 +315,54 @@ async def test_after_a_change_of_the_map_an_unreachable_shard_blocks_only_the_ke
 
 
 @on_farm(shards=("1", "2"))
-async def test_of_too_many_old_keys_each_key_of_their_queue_is_asked_for(farm: Farm) -> None:
-    with patch("pinlater.server.sharding.unique_places._OLD_KEYS_MAX", 3):
+async def test_of_many_old_keys_only_those_that_moved_are_counted_and_blocked(farm: Farm) -> None:
+    """A queue may have any number of keys that are where they belong."""
+    keys = [f"k{number}" for number in range(8_000)]
+    moving = [key for key in keys if _moves(farm, key)][:20]
+    staying = [key for key in keys if rendezvous_home(key, ["1", "2", "3"]) != "3"][:4_980]
+    for start in range(0, 5_000, 1_000):
+        part = [*staying, *moving][start : start + 1_000]
+        await farm.enqueue(*[b"x"] * len(part), unique=part)
+    with patch("pinlater.server.sharding.misplaced_keys._MISPLACED_MAX", 100):
+        await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+        await farm.learn(after_s=61)
+    farm.store("1").dead = "gone"
+    await farm.core.shard_monitor.ping_all()
+    for key in moving:
+        with pytest.raises(ShardConnectionFailed, match="it is unknown whether"):
+            await farm.enqueue(b"x", unique=key)
+    new = [key for key in (f"new{number}" for number in range(40)) if farm.shards.home_of(key).name != "1"]
+    for key in new:
+        await farm.enqueue(b"x", unique=key)
+
+
+@on_farm(shards=("1", "2"))
+async def test_many_old_keys_are_read_in_several_turns(farm: Farm) -> None:
+    """A server has other periodic work. Until all are read, any key may be on the shard."""
+    first = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(40)}
+    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    moved = next(key for key in first if _moves(farm, key))
+    new = await key_for(farm, "3", "new")
+    with patch.multiple("pinlater.server.sharding.misplaced_keys", _TURN_S=0.0, _PAGE=10):
+        await farm.learn(after_s=61)
+        asked = farm.store("1").calls["find_unique"]
+        await farm.enqueue(b"x", unique=new)
+        assert farm.store("1").calls["find_unique"] > asked
+        for _ in range(4):
+            await farm.learn()
+    asked = farm.store("1").calls["find_unique"]
+    await farm.enqueue(b"x", unique=f"{new}, another")
+    assert farm.store("1").calls["find_unique"] == asked
+    assert (await farm.enqueue(b"y", unique=moved)).descriptors == first[moved].descriptors
+
+
+@on_farm(shards=("1", "2"))
+async def test_of_too_many_misplaced_keys_each_key_of_their_queue_is_asked_for(farm: Farm) -> None:
+    with patch("pinlater.server.sharding.misplaced_keys._MISPLACED_MAX", 1):
         first = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(30)}
         await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
         await farm.learn(after_s=61)
+    assert sum(_moves(farm, key) for key in first) > 1
     for key, enqueued in first.items():
         assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
     farm.store("1").dead = "gone"

@@ -316,9 +316,10 @@ async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_
     gate = Gate("dequeue")
     desk.operations.before = gate
     client = await desk.connect()
-    for seqid in range(131):
-        client.send("dequeueJobs", seqid, request=LONG_POLL)
+    client.send("dequeueJobs", 0, request=LONG_POLL)
     await gate.arrived.wait()
+    for seqid in range(1, 131):
+        client.send("dequeueJobs", seqid, request=LONG_POLL)
     (connection,) = desk.server._connections
     await desk.until(lambda: connection._reading_paused)
     client.close()

@@ -24,6 +24,7 @@ from pinlater.testing import InProcessService
 from pinlater.worker import (
     JsonCodec,
     MessagePackCodec,
+    Middleware,
     Reject,
     Retry,
     Snooze,
@@ -68,6 +69,10 @@ def task_of(**options: Any) -> Task[..., Any]:
             "task send: log_level must be one of 'debug', 'info', 'warning', 'error', not",
         ),
         ({"time_limit": -1}, ValueError, "task send: time_limit must not be negative"),
+        ({"codec": 3}, TypeError, "task send: codec must be a codec such as JsonCodec(), with a content_type, not 3"),
+        ({"codec": JsonCodec}, TypeError, "task send: codec must be a codec such as JsonCodec(), with a content_type"),
+        ({"name": 5}, TypeError, "a task's name must be a text that is not empty, not 5"),
+        ({"name": ""}, TypeError, "a task's name must be a text that is not empty, not ''"),
     ],
 )
 def test_options_of_a_task_are_checked_at_registration(
@@ -358,8 +363,11 @@ def test_a_handler_without_its_queue_says_so() -> None:
         ({"delay": [5]}, TypeError, "task send: delay must be seconds, a timedelta or text such as '5m', not list"),
         ({"expires_in": float("inf")}, ValueError, "task send: expires_in must not be negative or endless"),
         ({"at": timedelta(1)}, TypeError, "task send: at must be a datetime or milliseconds"),
+        ({"at": 60}, ValueError, "task send: at: 60 milliseconds since the epoch are before 1974; for a duration use"),
+        ({"at": 1_795_463_401}, ValueError, "task send: at: 1795463401 milliseconds since the epoch are before 1974"),
+        ({"headers": 5}, TypeError, "task send: headers must be a mapping of texts by names, not int"),
         ({"at": datetime(2026, 1, 1)}, ValueError, "task send: at: 2026-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
-        ({"at": 1, "delay": 1}, ValueError, "task send: say either delay or at"),
+        ({"at": 0, "delay": 1}, ValueError, "task send: say either delay or at"),
         ({"unique": 7}, TypeError, "task send: unique must be a str or a UniqueKey, not int"),
         ({"unique": UniqueKey("k", UniqueScope.TIME)}, ValueError, "task send: unique of scope TIME needs for_ms"),
         ({"headers": {"a": 1}}, TypeError, "task send: headers must be texts by names"),
@@ -399,8 +407,9 @@ def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_
 
     with InProcessService() as service, service.serving(worker):
         told = re.escape("Priority 9 is not supported: priorities run from 1 to 3 (task send: priority=9)")
-        with pytest.raises(PriorityNotSupported, match=told):
+        with pytest.raises(PriorityNotSupported, match=told) as caught:
             send.using(priority=9).enqueue()
+        assert isinstance(caught.value, ValueError)
         with pytest.raises(PriorityNotSupported, match=told):
             asyncio.run(send.using(priority=9).enqueue_async())
         jobs = [send.job(), send_loud.job(), send.job()]
@@ -412,6 +421,20 @@ def test_a_priority_that_the_server_lacks_is_refused_with_the_names_of_task_and_
             send.enqueue_many([send.job(), Job(b"", priority=5)])
         with pytest.raises(PriorityNotSupported, match=re.escape("(a job for queue q: priority=0)")):
             send.enqueue_many([Job(b"", priority=3), Job(b"", priority=0)])
+
+
+@pytest.mark.parametrize("middleware", [[5], 5, Middleware, Middleware(), [Middleware]])
+def test_middleware_of_another_type_is_refused(middleware: Any) -> None:
+    with pytest.raises(TypeError, match=r"Worker\(\): middleware must be"):
+        Worker(middleware=middleware)
+
+
+def test_a_number_that_json_does_not_have_is_refused_by_enqueue() -> None:
+    """It would be stored as null, and each attempt would fail."""
+    for number in (float("nan"), float("inf"), [{"a": -float("inf")}]):
+        with pytest.raises(ValueError, match="task send: argument 'to' can't be encoded: JSON has neither NaN nor"):
+            task_of().job(number)
+    assert task_of().job([None, "null", 1.5]).body == b'{"to":[null,"null",1.5]}'
 
 
 def test_an_argument_that_cant_be_encoded_is_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -350,8 +351,33 @@ def test_times_are_taken_in_three_forms() -> None:
     for at in (NOON, round(NOON.timestamp() * 1000)):
         here.reschedule(at)
         assert here.rescheduling == (round(NOON.timestamp() * 1000), None)
-    with pytest.raises(ValueError, match="time zone"):
-        here.reschedule(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+    for duration in ("5m", timedelta(minutes=5)):
+        here.reschedule(duration)
+        assert here.rescheduling == (301_000, None)
+    here.reschedule(0)
+    assert here.rescheduling == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("at", "kind", "text"),
+    [
+        (datetime(2026, 1, 1), ValueError, "at: 2026-01-01 00:00:00 has no time zone"),  # noqa: DTZ001 - that is the point
+        ("soon", ValueError, "at: 'soon' is not a duration such as"),
+        (
+            60.0,
+            TypeError,
+            "at must be a datetime or milliseconds since the epoch, not float; a duration is a timedelta",
+        ),
+        (60, ValueError, "at: 60 milliseconds since the epoch are before 1974; a duration is a timedelta or text"),
+        (timedelta(seconds=-1), ValueError, "at must not be negative"),
+        (None, TypeError, "at must be a datetime or milliseconds"),
+    ],
+)
+def test_what_is_no_time_reschedules_nothing(at: Any, kind: type[Exception], text: str) -> None:
+    here = context()
+    with pytest.raises(kind, match=re.escape(f"task task: reschedule: {text}")):
+        here.reschedule(at)
+    assert here.rescheduling is None
 
 
 def test_a_checkpoint_of_a_lost_claim_raises_claim_lost() -> None:

@@ -99,6 +99,7 @@ def job_info(info: types.PinLaterJobInfo) -> values.JobInfo:
         attempts=tuple(_attempt(attempt) for attempt in info.attempts or ()),
         finished_at_ms=info.finishedAtTimestampMillis,
         expires_at_ms=info.expiresAtMillis,
+        progress=info.progress or "",
     )
 
 

@@ -24,7 +24,6 @@ from pinlater.domain.calls import JobCount as JobCount
 from pinlater.domain.calls import ServerInfo as ServerInfo
 from pinlater.domain.calls import SettingsInForce as SettingsInForce
 from pinlater.domain.calls import WaitingDequeues as WaitingDequeues
-from pinlater.domain.job import PROGRESS_MARK
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome
@@ -60,7 +59,8 @@ class Dequeued(NamedTuple):
 
 
 class JobInfo(NamedTuple):
-    """All that a server tells of a job. `body` is None unless it was asked for."""
+    """All that a server tells of a job. `body` is None unless it was asked for. `progress`: what the job said last of how far it is
+    (`40 % row 2`); '' if it said nothing."""
 
     descriptor: str
     state: JobState
@@ -80,12 +80,7 @@ class JobInfo(NamedTuple):
     attempts: Sequence[Attempt] = ()
     finished_at_ms: int | None = None
     expires_at_ms: int | None = None
-
-    @property
-    def progress(self) -> str:
-        """What the job said last of how far it is (`40 % row 2`); '' if it said nothing."""
-        lines = self.custom_status.splitlines()
-        return next((line.removeprefix(PROGRESS_MARK) for line in lines if line.startswith(PROGRESS_MARK)), "")
+    progress: str = ""
 
 
 class Scanned(NamedTuple):

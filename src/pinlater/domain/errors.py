@@ -187,7 +187,7 @@ class PasswordInvalid(CallerError):
         )
 
 
-class PriorityNotSupported(CallerError):
+class PriorityNotSupported(CallerError, ValueError):
     """Priorities run from 1 (highest) to the server's number of levels."""
 
     code = ErrorCode.PRIORITY_NOT_SUPPORTED

@@ -43,6 +43,14 @@ PROGRESS_MARK = "[progress] "
 UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
 
 
+def progress_of(custom_status: str) -> str:
+    """What the job said last of how far it is (`40 % row 2`); '' if it said nothing."""
+    if PROGRESS_MARK not in custom_status:
+        return ""
+    lines = custom_status.splitlines()
+    return next((line.removeprefix(PROGRESS_MARK) for line in lines if line.startswith(PROGRESS_MARK)), "")
+
+
 class UniqueKey(NamedTuple):
     """A job's unique key: per queue, across priorities. `for_ms` counts from the enqueue and is used by scope TIME only."""
 

@@ -256,6 +256,8 @@ struct PinLaterJobInfo {
   106: optional i64 finishedAtTimestampMillis
   // Past this time a waiting job becomes FAILED, and a FAILED one is not retried.
   107: optional i64 expiresAtMillis
+  // What the job said last of how far it is: the text of the line of `customStatus` that begins with `[progress] `.
+  108: optional string progress
 }
 
 struct PinLaterGetJobCountRequest {

@@ -5,7 +5,9 @@ A body decodes to values of the declared types only, whatever client enqueued it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Protocol
 
 import msgspec
@@ -36,6 +38,15 @@ def _from_builtin(into: type, value: Any) -> Any:
     raise NotImplementedError(f"can't decode a value of type {into.__qualname__}")
 
 
+def _has_no_number(value: Any) -> bool:
+    """Whether NaN or an infinity is in a value of builtin types."""
+    if isinstance(value, Mapping):
+        return any(map(_has_no_number, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_no_number, value))
+    return isinstance(value, float) and not isfinite(value)
+
+
 class _MsgspecCodec:
     """Keeps a decoder for each type."""
 
@@ -57,6 +68,13 @@ class JsonCodec(_MsgspecCodec):
 
     def __init__(self) -> None:
         super().__init__("application/json", msgspec.json.Encoder, msgspec.json.Decoder)
+
+    def encode(self, value: Any) -> bytes:
+        """Raises ValueError for a number that JSON does not have: it would be written as null."""
+        encoded = super().encode(value)
+        if b"null" in encoded and _has_no_number(msgspec.to_builtins(value, enc_hook=_to_builtin)):
+            raise ValueError("JSON has neither NaN nor infinity")
+        return encoded
 
 
 class MessagePackCodec(_MsgspecCodec):

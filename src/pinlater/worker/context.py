@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pinlater.client.errors import PinLaterError
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob
 from pinlater.domain.job import PROGRESS_MARK, Outcome
+from pinlater.worker.durations import as_duration_ms, as_time_ms
 from pinlater.worker.errors import ClaimLost
 
 # Makes the body of the next attempt of a value, for the method of that name. Raises TypeError if the task can't be called with it.
@@ -107,13 +108,20 @@ class JobContext:
         """`progress`, for coroutines."""
         await self._send_async(Checkpoint(self.descriptor, self.job.token, prepend_status=_status(done, note)))
 
-    def reschedule(self, at: datetime | timedelta | int, body: Any = None) -> None:
-        """Runs the job again at a time (datetime or milliseconds since the epoch) or after a timedelta; it keeps its attempts.
+    def reschedule(self, at: datetime | timedelta | str | int, body: Any = None) -> None:
+        """Runs the job again at a time (datetime or milliseconds since the epoch) or after a duration (timedelta or text such as `5m`);
+        it keeps its attempts.
 
-        Takes effect when the function returns; if it raises, the attempt fails as usual. Raises TypeError like `checkpoint`.
+        Takes effect when the function returns; if it raises, the attempt fails as usual. Raises TypeError like `checkpoint`, and TypeError
+        or ValueError for what is no time.
         """
         new_body = self._as_body(body, "reschedule")
-        self.rescheduling = Rescheduling(as_time_ms(at, self._server.now_ms()), new_body)
+        argument = f"task {self.task}: reschedule: at"
+        if isinstance(at, timedelta | str):
+            at_ms = self._server.now_ms() + as_duration_ms(at, argument)
+        else:
+            at_ms = as_time_ms(at, argument, "a duration is a timedelta or text such as '5m'")
+        self.rescheduling = Rescheduling(at_ms, new_body)
 
     def _as_body(self, body: Any, method: str) -> bytes | None:
         return None if body is None else self._next_body(body, method)
@@ -162,17 +170,6 @@ def _status(done: float, note: str) -> str:
 def attempt_number(job: ClaimedJob) -> int:
     """The number of this attempt, from 1. An original server tells only how many attempts remain."""
     return max(1, job.attempt or job.attempts_allowed - job.attempts_remaining + 1)
-
-
-def as_time_ms(at: datetime | timedelta | int, now_ms: int) -> int:
-    """Milliseconds since the epoch. Raises ValueError for a datetime without a time zone."""
-    if isinstance(at, timedelta):
-        return now_ms + round(at.total_seconds() * 1000)
-    if isinstance(at, datetime):
-        if at.tzinfo is None:
-            raise ValueError(f"{at} has no time zone; use datetime.now(timezone.utc) and the like")
-        return round(at.timestamp() * 1000)
-    return at
 
 
 _CURRENT: ContextVar[JobContext] = ContextVar("pinlater_current_job")

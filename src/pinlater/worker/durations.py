@@ -1,12 +1,14 @@
-"""Durations as users of tasks give them: seconds, a timedelta, or text such as `5m`."""
+"""Durations as users of tasks give them (seconds, a timedelta, or text such as `5m`), and times."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pinlater.domain.durations import duration_ms
 
 Duration = float | timedelta | str
+# In 1973. A smaller number was meant as seconds, or as a duration; 0 is "at once".
+_TIME_MS_MIN = 10**11
 
 
 def as_duration_ms(value: Duration, argument: str) -> int:
@@ -22,3 +24,18 @@ def as_duration_ms(value: Duration, argument: str) -> int:
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"{argument} must not be negative or endless: {value}")
     return round(seconds * 1000)
+
+
+def as_time_ms(at: object, argument: str, hint: str) -> int:
+    """Milliseconds since the epoch. Raises `TypeError` or `ValueError` that begins with `argument`. `hint`: how to give a duration."""
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ValueError(f"{argument}: {at} has no time zone; use datetime.now(timezone.utc) and the like")
+        return round(at.timestamp() * 1000)
+    if isinstance(at, bool) or not isinstance(at, int):
+        raise TypeError(
+            f"{argument} must be a datetime or milliseconds since the epoch, not {type(at).__name__}; {hint}"
+        )
+    if at != 0 and at < _TIME_MS_MIN:
+        raise ValueError(f"{argument}: {at} milliseconds since the epoch are before 1974; {hint}")
+    return at

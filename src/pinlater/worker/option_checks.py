@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pinlater.client._servers import check_servers
 from pinlater.client.async_client import AsyncClient
@@ -13,8 +12,8 @@ from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
-from pinlater.worker.context import as_time_ms
-from pinlater.worker.durations import Duration, as_duration_ms
+from pinlater.worker.durations import Duration, as_duration_ms, as_time_ms
+from pinlater.worker.middleware import Middleware
 
 if TYPE_CHECKING:
     from pinlater.worker.tasks import JobOptions
@@ -71,6 +70,27 @@ def _check_integer(task: str, argument: str, value: object, most: int, hint: str
         raise TypeError(f"task {task}: {argument} must be an integer, not {type(value).__name__}")
     if not 1 <= value <= most:
         raise ValueError(f"task {task}: {argument} must be at least 1 and at most {most}, not {value}; {hint}")
+
+
+def check_name(name: object) -> None:
+    """None: the function's name is the task's."""
+    if name is not None and (not isinstance(name, str) or not name):
+        raise TypeError(f"a task's name must be a text that is not empty, not {name!r}")
+
+
+def check_codec(what: str, codec: object) -> None:
+    """None: the worker's, or JSON."""
+    if codec is not None and (isinstance(codec, type) or not isinstance(getattr(codec, "content_type", None), str)):
+        raise TypeError(f"{what} must be a codec such as JsonCodec(), with a content_type, not {codec!r}")
+
+
+def check_middleware(middleware: object) -> None:
+    """Raises TypeError if these are not objects of `Middleware`."""
+    if isinstance(middleware, Middleware) or not isinstance(middleware, Iterable):
+        raise TypeError(f"Worker(): middleware must be a list of Middleware objects, not {middleware!r}")
+    for each in middleware:
+        if not isinstance(each, Middleware):
+            raise TypeError(f"Worker(): middleware must be objects of subclasses of Middleware, not {each!r}")
 
 
 def log_level_of(task: str, level: object) -> int:
@@ -134,21 +154,13 @@ def _check_unique(task: str, unique: object) -> None:
         raise ValueError(f"task {task}: unique of scope TIME needs for_ms, the milliseconds for which it holds")
 
 
-def _check_headers(task: str, headers: Mapping[Any, Any]) -> None:
+def _check_headers(task: str, headers: object) -> None:
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"task {task}: headers must be a mapping of texts by names, not {type(headers).__name__}")
     for key, value in headers.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"task {task}: headers must be texts by names, not {key!r}: {type(value).__name__}")
 
 
 def _at_ms(task: str, at: object) -> int | None:
-    if at is None:
-        return None
-    if isinstance(at, bool) or not isinstance(at, datetime | int):
-        raise TypeError(
-            f"task {task}: at must be a datetime or milliseconds since the epoch, not {type(at).__name__}; "
-            "for a duration use delay"
-        )
-    try:
-        return as_time_ms(at, 0)
-    except ValueError as error:
-        raise ValueError(f"task {task}: at: {error}") from None
+    return None if at is None else as_time_ms(at, f"task {task}: at", "for a duration use delay")

@@ -55,6 +55,9 @@ from pinlater.worker.middleware import Middleware
 from pinlater.worker.option_checks import (
     check_attempts,
     check_client,
+    check_codec,
+    check_middleware,
+    check_name,
     check_priority,
     check_queue,
     log_level_of,
@@ -100,10 +103,12 @@ class Worker:
         if concurrency is not None:
             self._settings = replace(self._settings, concurrency=concurrency)
         self._source = source
+        check_codec("Worker(): codec", codec)
         self._codec = codec or JsonCodec()
         if retry is not None:
             check_retry("Worker(): retry", retry)
         self._retry = retry
+        check_middleware(middleware)
         self._middleware = tuple(middleware)
         self._child_setup = child_setup
         self._clock = clock or WallClock()
@@ -180,6 +185,7 @@ class Worker:
         ValueError that names task and argument if an option is invalid.
         """
         check_queue(queue)
+        check_name(name)
         if concurrency is not None:
             self.queue(queue, concurrency=concurrency, weight=self._registry.queue(queue).weight)
 
@@ -189,6 +195,7 @@ class Worker:
                 raise TypeError(f"task {called}: @worker.task() has no option {option!r}{task_option_hint(option)}")
             check_attempts(called, attempts)
             check_priority(called, priority)
+            check_codec(f"task {called}: codec", codec)
             if retry is not None:
                 check_retry(f"task {called}: retry", retry)
             options = TaskOptions(

@@ -33,6 +33,7 @@ from pinlater.worker import (
     current_job,
     never,
 )
+from pinlater.worker._attempts.endings import Kind
 from tests.worker import process_tasks
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running, state_of
@@ -561,6 +562,27 @@ async def test_a_job_is_given_up_after_it_killed_three_processes(
     assert [attempt.error_type for attempt in info.attempts] == ["pinlater.worker.ProcessDied"] * 3
     assert said in info.error_text
     assert "given up" in info.error_text
+
+
+async def test_a_job_given_up_after_crashes_counts_once(client: AsyncClient) -> None:
+    """The last crash counts as given up and not also as failed; the queue has one failed job."""
+    async with running_processes(client) as worker:
+        placed = await process_tasks.die.enqueue_async("exit")
+        await ended(client, placed.descriptor, JobState.FAILED)
+    [(_, task_counts)] = worker.counts.by_task.items()
+    assert task_counts.ended == {Kind.FAILED: 2, Kind.GIVEN_UP: 1}
+    assert sum(task_counts.durations) == worker.counts.failed == worker.counts.claimed == 3
+    [stats] = await client.queue_stats("p")
+    counted = (
+        "failed",
+        "failed_total",
+        "retried_total",
+        "claimed_total",
+        "enqueued_total",
+        "succeeded_total",
+        "pending",
+    )
+    assert [stats.total(name) for name in counted] == [1, 1, 2, 3, 1, 0, 0]
 
 
 async def test_a_process_over_its_time_limit_is_killed(client: AsyncClient) -> None:

@@ -11,10 +11,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pinlater.client import AsyncClient
+from pinlater.domain.clock import SystemClock
 from pinlater.supervision.logs import count_repeats
 from pinlater.worker import Worker
-from pinlater.worker._leases import blocked_loop
+from pinlater.worker._leases import blocked_loop, unstarted_jobs
 from pinlater.worker._leases.blocked_loop import BlockedLoopWarnings
+from pinlater.worker._leases.leases import Leases
+from pinlater.worker._leases.loop_watchdog import LoopWatchdog
+from pinlater.worker._leases.renewals import Renewals
+from pinlater.worker._leases.unstarted_jobs import UnstartedJobs
 from tests.worker.attempts.test_attempts import FAST
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
@@ -136,6 +141,41 @@ def test_one_block_is_told_as_it_grows_and_blocks_of_a_stopped_process_are_not(
     for tenths in range(0, 4_000, 3):
         look(told, tenths / 10)
     assert [record.getMessage().split(" for ")[1].split(",")[0] for record in warnings(caplog)] == ["3s", "30s", "5m"]
+
+
+def test_an_event_loop_that_has_closed_is_not_told_as_blocked(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker was abandoned; heartbeats go on."""
+    loop = asyncio.new_event_loop()
+    now_s = 0.0
+    watchdog = LoopWatchdog(loop, threading.Lock(), lambda: now_s)
+    assert watchdog.blocked_s() == 0
+    loop.close()
+    monkeypatch.setattr(unstarted_jobs, "CHECK_S", 0.001)
+    looks = 0
+
+    def unread() -> list[object]:
+        nonlocal now_s, looks
+        now_s, looks = now_s + 100, looks + 1
+        return []
+
+    async def watch() -> None:
+        clock = SystemClock()
+        leases = Leases(clock)
+        async with AsyncClient("127.0.0.1:1") as client:
+            watching = asyncio.ensure_future(
+                UnstartedJobs(leases, Renewals(leases, clock), watchdog, unread).give_back_until_cancelled(client)
+            )
+            await eventually(lambda: looks > 10)
+            watching.cancel()
+
+    now_s = 100.0
+    asyncio.run(watch())
+    for thread in threading.enumerate():
+        if thread.name == blocked_loop.THREAD_NAME:
+            thread.join(PATIENCE_S)
+    assert warnings(caplog) == []
 
 
 def test_a_log_handler_that_blocks_the_event_loop_does_not_keep_the_heartbeats_waiting() -> None:

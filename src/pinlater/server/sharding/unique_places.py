@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.ids import made_at_ms
-from pinlater.server.sharding.rendezvous import rendezvous_home
+from pinlater.server.sharding.misplaced_keys import KeyScan
 from pinlater.server.sharding.shard_lanes import ShardLanes
 
 T = TypeVar("T")
@@ -26,22 +25,20 @@ T = TypeVar("T")
 # So long after a change of the map other servers may still go by the old one, and clocks differ.
 _MARGIN_MS = 60_000
 _LEARN_AGAIN_MS = 60_000
-# Of one shard; they are kept in memory. A queue that would have more is asked for each of its keys.
-_OLD_KEYS_MAX = 10_000
-# Each shard is weighed for each key, which takes half a microsecond.
-_HOMES_A_TURN = 10_000
+# A scan of many keys comes less often, so that at most this part of the time goes into scans of one shard.
+_SCANNING_PART = 1 / 50
 
 
 class Held(NamedTuple):
     """What a shard said when it was asked last.
 
-    `misplaced`: by queue, its unique keys there that have another home; None for a queue that has too many old keys to list. `until_ms`:
-    those of jobs that were made until then.
+    `misplaced`: by queue, its unique keys there that have another home; None for a queue that has too many of them. `until_ms`:
+    those of jobs that were made until then. `again_ms`: when to ask next.
     """
 
     misplaced: Mapping[str, Set[str] | None]
     until_ms: int
-    learned_ms: int
+    again_ms: int
 
 
 class Epoch:
@@ -60,6 +57,7 @@ class UniquePlaces:
         self._clock = clock
         self._since_ms: dict[str, int] = {}
         self._held: dict[str, Held] = {}
+        self._scans: dict[str, KeyScan] = {}  # those that have not read all yet
         self._epoch = Epoch()
         self._former: list[Epoch] = []
         self.settled = False
@@ -95,6 +93,7 @@ class UniquePlaces:
         self.settled = False
         self._since_ms = {}
         self._held = {}
+        self._scans = {}
         if self._epoch.under_way:
             self._former.append(self._epoch)
         self._epoch = Epoch()
@@ -102,7 +101,7 @@ class UniquePlaces:
     async def learn(self, shards: Sequence[ShardLanes]) -> None:
         """Asks the shards in reach what they hold; those that fail stay unknown. To be called every few seconds: it asks when it is time.
 
-        One shard alone is told the map all the same, for when others come.
+        Reads keys for about a second; the next calls read the rest. One shard alone is told the map all the same, for when others come.
         """
         if self.settled:
             return
@@ -119,10 +118,15 @@ class UniquePlaces:
         until_ms = self._until_ms
         if now_ms >= until_ms:  # else more may come
             answered = [shard for shard in wanted if shard.name in since_ms]
-            misplaced = await _of_each(answered, lambda shard: _misplaced(shard, homes, until_ms))
+            scans = {shard.name: self._scan(shard, homes, until_ms) for shard in answered}
+            ended = await _of_each(answered, lambda shard: scans[shard.name].go_on())
             if self._epoch is not epoch:
                 return
-            self._held.update((name, Held(keys, until_ms, now_ms)) for name, keys in misplaced.items())
+            for name, is_complete in ended.items():
+                if is_complete:
+                    self._held[name] = self._result(scans[name])
+                else:
+                    self._scans[name] = scans[name]
         self.settled = len(shards) == 1 or all(
             self._knows(shard.name) and not self._held[shard.name].misplaced for shard in shards
         )
@@ -132,7 +136,18 @@ class UniquePlaces:
             return True
         if not self._knows(shard):
             return now_ms >= self._until_ms
-        return now_ms >= self._held[shard].learned_ms + _LEARN_AGAIN_MS
+        return now_ms >= self._held[shard].again_ms
+
+    def _scan(self, shard: ShardLanes, homes: Sequence[str], until_ms: int) -> KeyScan:
+        """The scan that was begun, to go on with, or a new one. After an error it begins again."""
+        begun = self._scans.pop(shard.name, None)
+        if begun is not None and begun.shard is shard and begun.until_ms >= until_ms:
+            return begun
+        return KeyScan(shard, homes, until_ms, self._clock)
+
+    def _result(self, scan: KeyScan) -> Held:
+        pause_ms = max(_LEARN_AGAIN_MS, round(1000 * scan.spent_s / _SCANNING_PART))
+        return Held(scan.misplaced, scan.until_ms, self._clock.now_ms() + pause_ms)
 
     # --- enqueues under way -----------------------------------------------------------------------------------------------
 
@@ -165,30 +180,3 @@ async def _of_each(shards: Sequence[ShardLanes], ask: Callable[[ShardLanes], Cor
         elif not isinstance(answer, PinLaterError):
             raise answer
     return found
-
-
-async def _misplaced(shard: ShardLanes, homes: Sequence[str], until_ms: int) -> dict[str, Set[str] | None]:
-    """`Held.misplaced`, of the queues that have any."""
-    misplaced: dict[str, Set[str] | None] = {}
-    left = _OLD_KEYS_MAX
-    for row in await shard.store.list_unique_queues():
-        if made_at_ms(row.oldest_id) > until_ms:
-            continue
-        keys = await shard.store.list_unique_keys(row.queue, until_ms, left)
-        left -= len(keys or ())
-        elsewhere = None if keys is None else await _elsewhere(keys, shard.name, homes)
-        if elsewhere is None or elsewhere:
-            misplaced[row.queue] = elsewhere
-    return misplaced
-
-
-async def _elsewhere(keys: Sequence[str], shard: str, homes: Sequence[str]) -> Set[str]:
-    """Those of the keys that have another home. In pieces, with a turn of the event loop between two."""
-    elsewhere: set[str] = set()
-    piece = max(1, _HOMES_A_TURN // max(1, len(homes)))
-    for start in range(0, len(keys), piece):
-        await asyncio.sleep(0)
-        elsewhere.update(
-            key for key in keys[start : start + piece] if not homes or rendezvous_home(key, homes) != shard
-        )
-    return elsewhere

@@ -45,6 +45,7 @@ from pinlater.server.storage.values import (
     TimedKeys,
     TimeToLive,
     UniqueHeld,
+    UniqueKeyPage,
     UniqueRef,
 )
 
@@ -197,10 +198,11 @@ class KeyLookup(Protocol):
         """
         ...
 
-    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
-        """The unique keys of a queue that jobs hold here which were made by that time; keys that time has freed may still count.
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
+        """A page of the unique keys of a queue that jobs hold here which were made by that time; keys that time has freed may still count.
 
-        None if there are more than `limit`, or if the store would have to look at too many keys. As `list_unique_queues`.
+        Reads about `limit` keys, so that a page may have none although more follow. `after` is that of the page before. A key that is
+        held during all calls comes at least once. Asked as often as `list_unique_queues`.
         """
         ...
 

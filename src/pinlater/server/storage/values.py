@@ -106,6 +106,13 @@ class UniqueHeld(NamedTuple):
     oldest_id: int
 
 
+class UniqueKeyPage(NamedTuple):
+    """Some unique keys of a queue. `after`: where the next page begins; None if this is the last."""
+
+    keys: Sequence[str]
+    after: str | None
+
+
 class TimedKeys(NamedTuple):
     """Unique keys that time alone will free (scope TIME) and that still count: how many, at most `TIMED_KEYS_COUNTED`, and when the
     last of them ends."""

@@ -16,7 +16,7 @@ from pinlater.domain.calls import (
     WaitingDequeues,
 )
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import Attempt, Outcome, StoredJob
+from pinlater.domain.job import Attempt, Outcome, StoredJob, progress_of
 from pinlater.domain.queue import Queue, QueueConfig
 from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
 from pinlater.server.thrift.failures import code_of
@@ -123,6 +123,7 @@ def job_info(descriptor: str, job: StoredJob) -> types.PinLaterJobInfo:
         attempts=[_attempt(attempt) for attempt in job.attempts] or None,
         finishedAtTimestampMillis=job.finished_at_ms,
         expiresAtMillis=job.expires_at_ms,
+        progress=progress_of(job.custom_status) or None,
     )
 
 

@@ -154,6 +154,7 @@ class PinLaterJobInfo:
     attempts: list[Attempt] | None = None
     finishedAtTimestampMillis: int | None = None
     expiresAtMillis: int | None = None
+    progress: str | None = None
 
 
 class PinLaterGetJobCountRequest:

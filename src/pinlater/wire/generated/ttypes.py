@@ -590,6 +590,7 @@ class PinLaterJobInfo(TBase):
      - attempts
      - finishedAtTimestampMillis
      - expiresAtMillis
+     - progress
 
     """
 
@@ -612,10 +613,11 @@ class PinLaterJobInfo(TBase):
         'attempts',
         'finishedAtTimestampMillis',
         'expiresAtMillis',
+        'progress',
     )
 
 
-    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None, expiresAtMillis=None,):
+    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None, expiresAtMillis=None, progress=None,):
         self.jobDescriptor = jobDescriptor
         self.jobState = jobState
         self.attemptsAllowed = attemptsAllowed
@@ -634,6 +636,7 @@ class PinLaterJobInfo(TBase):
         self.attempts = attempts
         self.finishedAtTimestampMillis = finishedAtTimestampMillis
         self.expiresAtMillis = expiresAtMillis
+        self.progress = progress
 
 
 class PinLaterGetJobCountRequest(TBase):
@@ -2567,6 +2570,7 @@ PinLaterJobInfo.thrift_spec = (
     (105, TType.LIST, 'attempts', (TType.STRUCT, [Attempt, None], False), None, ),  # 105
     (106, TType.I64, 'finishedAtTimestampMillis', None, None, ),  # 106
     (107, TType.I64, 'expiresAtMillis', None, None, ),  # 107
+    (108, TType.STRING, 'progress', 'UTF8', None, ),  # 108
 )
 all_structs.append(PinLaterGetJobCountRequest)
 PinLaterGetJobCountRequest.thrift_spec = (

@@ -38,6 +38,11 @@ class LoopWatchdog:
             self._waiting_since = None
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the loop has ended for good; a callback that waited then never runs."""
+        return self._loop.is_closed()
+
+    @property
     def still_waiting(self) -> bool:
         """Whether the callback has not run yet. The caller holds the lock, so it can't run meanwhile."""
         return self._waiting_since is not None

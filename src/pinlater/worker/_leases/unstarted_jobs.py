@@ -51,7 +51,7 @@ class UnstartedJobs:
             await asyncio.sleep(CHECK_S)
             try:
                 blocked_s = self._watchdog.blocked_s()
-                self._blocked_loop.looked(blocked_s)
+                self._blocked_loop.looked(0 if self._watchdog.is_closed else blocked_s)
                 if blocked_s >= _BLOCKED_S:
                     self._take()
                 await self._send(client)

@@ -6,6 +6,7 @@ No method waits for anything, so each is one step for everyone else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import made_at_ms
@@ -41,6 +42,7 @@ from pinlater.server.storage.values import (
     TimedKeys,
     TimeToLive,
     UniqueHeld,
+    UniqueKeyPage,
     UniqueRef,
 )
 
@@ -185,10 +187,11 @@ class MemoryShard:
             if queue.unique_keys
         ]
 
-    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
         held = self._queues[queue].unique_keys if queue in self._queues else {}
-        keys = [key for key, hold in held.items() if made_at_ms(hold.job_id) <= made_by_ms]
-        return keys if len(keys) <= limit else None
+        page = nsmallest(limit, (key for key in held if key > after))
+        keys = [key for key in page if made_at_ms(held[key].job_id) <= made_by_ms]
+        return UniqueKeyPage(keys, page[-1] if len(page) == limit else None)
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         ends = [

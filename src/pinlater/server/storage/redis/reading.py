@@ -42,6 +42,7 @@ from pinlater.server.storage.values import (
     RequestRef,
     TimedKeys,
     UniqueHeld,
+    UniqueKeyPage,
     UniqueRef,
 )
 
@@ -284,10 +285,11 @@ async def list_unique_queues(readers: Readers) -> list[UniqueHeld]:
     return sorted(held)
 
 
-async def list_unique_keys(readers: Readers, queue: str, made_by_ms: int, limit: int) -> list[str] | None:
-    """Of jobs that were made by that time; None if there are more than `limit`, or too many to look at."""
-    too_many, keys = await readers.run("list_unique_keys", queue, packed_id(first_id_at(made_by_ms + 1)), limit)
-    return None if too_many else [key.decode() for key in keys]
+async def list_unique_keys(readers: Readers, queue: str, made_by_ms: int, limit: int, after: str) -> UniqueKeyPage:
+    """Of jobs that were made by that time."""
+    below_id = packed_id(first_id_at(made_by_ms + 1))
+    keys, end = await readers.run("list_unique_keys", queue, below_id, limit, after)
+    return UniqueKeyPage([key.decode() for key in keys], end.decode() or None)
 
 
 async def timed_keys(readers: Readers, now_ms: int) -> TimedKeys:

@@ -64,6 +64,7 @@ from pinlater.server.storage.values import (
     TimedKeys,
     TimeToLive,
     UniqueHeld,
+    UniqueKeyPage,
     UniqueRef,
 )
 
@@ -313,8 +314,8 @@ class RedisShard:
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await reading.list_unique_queues(self._opened.readers)
 
-    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
-        return await reading.list_unique_keys(self._opened.readers, queue, made_by_ms, limit)
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
+        return await reading.list_unique_keys(self._opened.readers, queue, made_by_ms, limit, after)
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await reading.timed_keys(self._opened.readers, now_ms)

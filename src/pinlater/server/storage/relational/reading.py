@@ -17,6 +17,7 @@ from pinlater.server.storage.values import (
     RequestRef,
     TimedKeys,
     UniqueHeld,
+    UniqueKeyPage,
     UniqueRef,
 )
 
@@ -69,14 +70,15 @@ async def list_unique_queues(reader: Reader) -> list[UniqueHeld]:
     return sorted(UniqueHeld(_text(name), oldest) for name, oldest in rows)
 
 
-async def list_unique_keys(reader: Reader, queue: str, made_by_ms: int, limit: int) -> list[str] | None:
-    """Of jobs that were made by that time; None if there are more than `limit`."""
+async def list_unique_keys(reader: Reader, queue: str, made_by_ms: int, limit: int, after: str) -> UniqueKeyPage:
+    """Reads `limit` keys from `after` on, and answers those of jobs that were made by that time."""
     queue_id = await queue_id_of(reader, queue)
     if queue_id is None:
-        return []
+        return UniqueKeyPage([], None)
     below_id = first_id_at(made_by_ms + 1)
-    rows = await reader.select("list_unique_keys", queue_id=queue_id, below_id=below_id, limit=limit + 1)
-    return [_text(key) for (key,) in rows] if len(rows) <= limit else None
+    rows = await reader.select("list_unique_keys", queue_id=queue_id, after=after, limit=limit)
+    keys = [_text(key) for key, job_id in rows if job_id < below_id]
+    return UniqueKeyPage(keys, _text(rows[-1][0]) if len(rows) == limit else None)
 
 
 def _text(value: str | bytes) -> str:

@@ -26,6 +26,7 @@ from pinlater.server.storage.values import (
     RunOrder,
     TimedKeys,
     UniqueHeld,
+    UniqueKeyPage,
     UniqueRef,
 )
 
@@ -67,8 +68,8 @@ class RelationalShard(ABC):
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return await self._walk(reading.list_unique_queues)
 
-    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int) -> Sequence[str] | None:
-        return await self._walk(reading.list_unique_keys, queue, made_by_ms, limit)
+    async def list_unique_keys(self, queue: str, made_by_ms: int, limit: int, after: str = "") -> UniqueKeyPage:
+        return await self._walk(reading.list_unique_keys, queue, made_by_ms, limit, after)
 
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await self._walk(reading.timed_keys, now_ms)

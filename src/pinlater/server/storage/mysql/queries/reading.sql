@@ -72,6 +72,6 @@ SELECT
 SELECT queues.name, min(unique_keys.id) FROM unique_keys JOIN queues ON queues.queue_id = unique_keys.queue_id
 GROUP BY queues.name ORDER BY queues.name;
 
--- name: list_unique_keys(queue_id, below_id, limit)
--- Unique keys of a queue that jobs of lower ids than :below_id hold.
-SELECT unique_key FROM unique_keys WHERE queue_id = :queue_id AND id < :below_id LIMIT :limit;
+-- name: list_unique_keys(queue_id, after, limit)
+-- The unique keys of a queue after :after, with the ids of the jobs that hold them.
+SELECT unique_key, id FROM unique_keys WHERE queue_id = :queue_id AND unique_key > :after ORDER BY unique_key LIMIT :limit;
