@@ -38,7 +38,7 @@ class Server:
     ) -> None:
         self._command = list(command)
         self._log = log
-        self._env = {**os.environ, **(env or {})}
+        self._env = {"PINLATER_CONSOLE": "false", **os.environ, **(env or {})}
         self._with_http = with_http
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0

@@ -20,6 +20,8 @@ def pytest_configure() -> None:
     """A run started in the background inherits an ignored SIGINT, and so would every process that a test starts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # No console beside each server that a test starts. Its own tests want one.
+    os.environ["PINLATER_CONSOLE"] = "false"
     # Otherwise pytest-asyncio makes an event loop to put back after the first test, and no code closes it.
     asyncio.set_event_loop(None)
     _name_the_test_that_opens_a_connection()

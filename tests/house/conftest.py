@@ -27,6 +27,11 @@ def tracked_files(repository: Path) -> list[Path]:
 
 def need_thrift_compiler() -> None:
     """Skips where there is no `thrift`; CI must have one."""
-    if shutil.which("thrift") is None:
-        message = "no thrift compiler (Debian: thrift-compiler)"
+    need_program("thrift", "thrift-compiler")
+
+
+def need_program(name: str, package: str) -> None:
+    """Skips where the program is missing; CI must have it. `package`: of Debian."""
+    if shutil.which(name) is None:
+        message = f"no {name} (Debian: {package})"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)

@@ -20,17 +20,18 @@ BLOCK_TIMEOUT_S = 60
 
 
 class Reader:
-    """Follows a page in a folder. `9010`, `9999` and `8081` in the commands become free ports."""
+    """Follows a page in a folder. `9010`, `9998`, `9999` and `8081` in the commands become free ports."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ports = {"9010": free_port(), "9999": free_port(), "8081": free_port()}
+        self.ports = {"9010": free_port(), "9998": free_port(), "9999": free_port(), "8081": free_port()}
         binaries = str(Path(sys.executable).parent)
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PINLATER_")} | {
             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
             "PINLATER_SERVERS": f"127.0.0.1:{self.ports['9010']}",
             "PINLATER_THRIFT_PORT": str(self.ports["9010"]),
             "PINLATER_HTTP_PORT": str(self.ports["9999"]),
+            "PINLATER_CONSOLE": "false",
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "200",
         }

@@ -57,17 +57,19 @@ def test_the_wheel_carries_types_statements_and_the_idl(wheel: Path) -> None:
     assert not any(name.startswith(("tests/", "bench/", "docs/")) for name in names)
 
 
-def test_an_extra_is_offered_for_each_part_of_the_server(wheel: Path) -> None:
+def test_an_extra_is_offered_for_each_part_of_the_server_and_the_console(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"pinlater-{__version__}.dist-info/METADATA").decode()
-    assert {"server", "mysql", "redis", "otel"} == {
+    assert {"server", "mysql", "redis", "otel", "console"} == {
         line.removeprefix("Provides-Extra: ") for line in metadata.splitlines() if line.startswith("Provides-Extra: ")
     }
 
 
 def test_the_base_installs_no_part_of_the_server(installed: Path) -> None:
     listed = run(installed.with_name("python"), "-m", "pip", "list", "--format=freeze").stdout.lower()
-    assert [name for name in ("uvloop", "prometheus", "re2", "mysql", "redis") if name in listed] == []
+    assert [
+        name for name in ("uvloop", "prometheus", "re2", "mysql", "redis", "starlette", "uvicorn") if name in listed
+    ] == []
 
 
 def test_the_base_runs_its_commands(installed: Path) -> None:

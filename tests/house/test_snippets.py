@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.conftest import REPOSITORY, need_thrift_compiler
+from tests.house.conftest import REPOSITORY, need_program, need_thrift_compiler
 from tests.house.reader import Reader
 from tests.house.snippets import Block, blocks, missing_line, needs_server
 from tests.house.typing_check import assert_types_hold
@@ -29,6 +29,8 @@ def test_a_reader_who_does_what_the_page_says_gets_what_it_says(page: str, tmp_p
     text = (DOCS / page).read_text()
     if re.search(r"^thrift ", text, re.MULTILINE):
         need_thrift_compiler()
+    if re.search(r"^node ", text, re.MULTILINE):
+        need_program("node", "nodejs")
     reader = Reader(tmp_path)
     with ExitStack() as running:
         if needs_server(text):

@@ -30,9 +30,9 @@ PATIENCE_S = 30.0
 class Many:
     """A supervisor of fake processes. Their orders and starts are files in `folder`."""
 
-    def __init__(self, folder: Path, processes: int, timeouts: Timeouts) -> None:
+    def __init__(self, folder: Path, processes: int, timeouts: Timeouts, *, console: bool = False) -> None:
         self.folder = folder
-        settings = Settings(thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
+        settings = Settings(console=console, console_port=0, thrift=ThriftSettings(port=0), http=HttpSettings(port=0))
         command = [sys.executable, str(FAKE), str(folder)]
         self.supervisor = ServerSupervisor(replace(settings, processes=processes), command, timeouts)
         self.running: asyncio.Task[int] | None = None
@@ -116,10 +116,12 @@ async def many(tmp_path: Path) -> AsyncIterator[Callable[..., Many]]:
     """Makes supervisors; they end with the test."""
     made: list[Many] = []
 
-    def make(processes: int = 2, *, answer_s: float = PATIENCE_S, stuck_s: float = 600.0) -> Many:
+    def make(
+        processes: int = 2, *, answer_s: float = PATIENCE_S, stuck_s: float = 600.0, console: bool = False
+    ) -> Many:
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        made.append(Many(folder, processes, Timeouts(answer_s, stuck_s)))
+        made.append(Many(folder, processes, Timeouts(answer_s, stuck_s), console=console))
         return made[-1]
 
     yield make

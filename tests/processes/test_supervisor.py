@@ -192,3 +192,12 @@ def test_a_port_that_another_server_shares_with_its_processes_is_taken() -> None
 def test_all_addresses_of_a_host_get_the_same_port() -> None:
     with reserved("localhost", 0) as port:
         assert port > 0
+
+
+async def test_one_console_runs_beside_all(many: Make, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    one = await many(2, console=True).start()
+    await one.until(lambda: "the console is ready" in caplog.messages)
+    one.supervisor._processes.stop()
+    assert one.running is not None
+    assert await one.running == 0

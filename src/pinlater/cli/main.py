@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "worker": RUNNING,
     "workers": RUNNING,
     "cron": RUNNING,
+    "console": RUNNING,
     "demo": TRYING,
     "queue": QUEUES,
     "enqueue": JOBS,
@@ -59,6 +60,8 @@ COMMANDS: dict[str, str] = {
 }
 
 
+# The extra that a command needs, if it is not `server` or the one of a store.
+EXTRAS = {"console": "console"}
 # Commands of a group that are looked for at the top.
 _OF_GROUPS = {name: f"queue {name}" for name in ("stats", "create", "pause", "resume", "config", "list", "delete")}
 
@@ -120,7 +123,7 @@ def _missing(name: str, error: ImportError) -> Callable[[], None]:
     def unavailable() -> None:
         _say_missing(name, error)
 
-    unavailable.__doc__ = "Not installed: needs the extra `server`."
+    unavailable.__doc__ = f"Not installed: needs the extra `{EXTRAS.get(name, 'server')}`."
     unavailable.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}  # type: ignore[attr-defined]
     return unavailable
 
@@ -132,7 +135,8 @@ def _say_missing(name: str, error: ImportError) -> NoReturn:
     if exits.tracebacks():
         traceback.print_exception(error)
     module = error.name or ""
-    extra = next((name for name, kind in SHARDED.items() if module in kind.driver.modules), "server")
+    of_a_store = (store for store, kind in SHARDED.items() if module in kind.driver.modules)
+    extra = EXTRAS.get(name) or next(of_a_store, "server")
     exits.fail(f"`pinlater {name}` needs {module or 'more than is installed'}: {install_line(extra)}", exits.REFUSED)
 
 

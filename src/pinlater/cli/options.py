@@ -34,6 +34,17 @@ Server = Annotated[
         "--server", "-s", envvar=SERVERS_VARIABLE, metavar="HOST:PORT", help="Server, or several with commas between."
     ),
 ]
+
+
+class LogForm(str, Enum):  # noqa: UP042 - the option's words
+    """Forms of log lines."""
+
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+
+
+LogFormat = Annotated[LogForm, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")]
 _TIMEOUT_S_MIN = 0.001
 
 

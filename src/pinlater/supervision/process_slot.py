@@ -15,8 +15,8 @@ import signal
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -31,10 +31,12 @@ _LAST_MESSAGES_S = 1.0
 class ProcessSlot(ABC, Generic[A]):
     """Slot `number`. `stopping` ends all slots. A subclass knows the messages of its processes and when to restart them.
 
-    `serves`: the process runs and has said so. `settled` is set when the first process serves or has ended.
+    `serves`: the process runs and has said so. `settled` is set when the first process serves or has ended. `started_by`: the option
+    that keeps the process from the signals of the terminal.
     """
 
     kind = "process"
+    started_by: Mapping[str, Any] = {"process_group": 0}
 
     def __init__(self, number: int, command: Sequence[str], stopping: asyncio.Event, answer_timeout_s: float) -> None:
         self.number = number
@@ -135,7 +137,7 @@ class ProcessSlot(ABC, Generic[A]):
             end = theirs.fileno()
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, "--control-channel", self._channel_option(end),
-                stdin=asyncio.subprocess.DEVNULL, pass_fds=(end,), process_group=0,
+                stdin=asyncio.subprocess.DEVNULL, pass_fds=(end,), **self.started_by,
             )  # fmt: skip
             unstarted.pop_all()
         self.starts += 1

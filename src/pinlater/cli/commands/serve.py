@@ -31,6 +31,13 @@ def serve(
             help="Run this many server processes on these ports, as one server. Not for sqlite: and memory:.",
         ),
     ] = None,
+    console: Annotated[
+        bool | None,
+        typer.Option(
+            "--console/--no-console",
+            help="Run `pinlater console` beside the server, if its extra is installed; --no-console runs none.",
+        ),
+    ] = None,
     set_: MoreSettings = None,
     stop_with_stdin: Annotated[
         bool,
@@ -62,6 +69,7 @@ def serve(
         "thrift.port": thrift_port,
         "http.port": http_port,
         "processes": processes,
+        "console": console,
     }
     loaded = load_settings(config, set_, named)
     telemetry = loaded.settings.telemetry

@@ -7,7 +7,6 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,15 +19,6 @@ from pinlater.cli.worker_module import find_worker, split_name
 from pinlater.worker import Worker
 from pinlater.worker._process.control_channel import ControlChannel
 from pinlater.worker._process.event_loop import run
-
-
-class Format(str, Enum):  # noqa: UP042 - the option's words
-    """Forms of log lines."""
-
-    AUTO = "auto"
-    JSON = "json"
-    TEXT = "text"
-
 
 Application = Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the Worker is: jobs:worker")]
 Queues = Annotated[
@@ -60,7 +50,6 @@ CreateQueues = Annotated[
     bool, typer.Option("--create-queues", help="Create the queues of the tasks that don't exist, at the start.")
 ]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
-LogFormat = Annotated[Format, typer.Option("--log-format", help="json, text, or auto: text on a terminal.")]
 OtherServer = Annotated[
     str | None,
     typer.Option(
@@ -88,7 +77,7 @@ def worker(
     health_host: HealthHost = None,
     create_queues: CreateQueues = False,
     log_level: LogLevel = "info",
-    log_format: LogFormat = Format.AUTO,
+    log_format: options.LogFormat = options.LogForm.AUTO,
     server: OtherServer = None,
     control_channel: ChannelToSupervisor = None,
 ) -> None:
@@ -100,7 +89,7 @@ def worker(
     control = _control(control_channel)
     set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if control is None else control.number)
     set_up_logs()
-    exits.print_errors_as_json(log_format is Format.JSON)
+    exits.print_errors_as_json(log_format is options.LogForm.JSON)
     changes: dict[str, Any] = {
         "concurrency": concurrency,
         "grace_ms": options.span_ms(grace, "--grace"),

@@ -28,7 +28,7 @@ from pinlater.server.thrift.settings import ThriftSettings
 DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
 
 
-FLAGS = ("store", "host", "thrift.port", "http.port", "processes")
+FLAGS = ("store", "host", "thrift.port", "http.port", "processes", "console")
 """Keys that have a flag of their own; all others are set by `--set KEY=VALUE`."""
 
 INHERITED = {
@@ -49,6 +49,7 @@ _TEN_YEARS_S = 10 * 366 * 86_400
 
 RANGES: Mapping[str, tuple[float, float]] = {
     "processes": (1, 256),
+    "console_port": (0, 65_535),
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
@@ -89,6 +90,11 @@ class Settings:
 
     processes: int = 1
     """Server processes on the same ports, as one server, for a store that several servers can use. Bounds hold for each of them."""
+
+    console: bool = True
+    """Runs `pinlater console` beside the server, on loopback, if its extra is installed."""
+    console_port: int = 9998
+    """Where that console listens; 0 takes any free port."""
 
     drain_timeout_s: float = 30.0
     """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""

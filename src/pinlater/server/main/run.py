@@ -9,11 +9,9 @@ server holds the other end of that pipe, and however it dies, no server stays be
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -22,6 +20,8 @@ import uvloop
 
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.app import App
+from pinlater.server.main.console_process import ConsoleProcess
+from pinlater.supervision.open_files import raise_open_files
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +58,11 @@ class StopSignals:
 
 async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
     app, stops = App(settings), StopSignals()
+    console = ConsoleProcess(settings, stops.stop)
     if stop_with_stdin:
         at_end_of_stdin(lambda: stops.signalled("SIGTERM"))
-    await run_until_stopped(app, stops)
+    await run_until_stopped(app, stops, lambda: console.start(app.thrift.port))
+    await console.end()
     return 0
 
 
@@ -111,7 +113,4 @@ def tune() -> None:
     """What of the interpreter and the process's limits a server wants otherwise."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.set_threshold(*_GC_THRESHOLDS)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_open_files()

@@ -27,7 +27,7 @@ class DemoServer:
     def __init__(self, path: Path) -> None:
         self._command = [
             *(sys.executable, "-m", "pinlater", "serve", "--store", f"sqlite:{path}"),
-            *("--thrift-port", "0", "--http-port", "0", "--set", "telemetry.log_format=json"),
+            *("--thrift-port", "0", "--http-port", "0", "--no-console", "--set", "telemetry.log_format=json"),
             "--stop-with-stdin",  # a demo that is killed can't stop it, but its end of the pipe goes with it
         ]
         self._process: asyncio.subprocess.Process | None = None

@@ -11,15 +11,14 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import os
 import signal
-import sys
 from collections.abc import Sequence
 
 from pinlater.domain.clock import SystemClock
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.server import HttpServer
 from pinlater.server.main.app import listening
+from pinlater.server.main.console_process import ConsoleProcess, this_program
 from pinlater.server.main.processes.combined_pages import Joined
 from pinlater.server.main.processes.control_channel import ProcessPlan, plan_frame
 from pinlater.server.main.processes.ports import reserved
@@ -50,6 +49,7 @@ class ServerSupervisor:
         self._stopping = asyncio.Event()
         self._code = 0
         self._failure: str | None = None
+        self._console = ConsoleProcess(settings, self._stopping)
         self._processes = ProcessGroup(self._slots, self._stopping, lambda: settings.drain_timeout_s + _EXTRA_S)
         self._pages = Joined(self._slots, self._metrics, self._clock, self._state)
         self._http = HttpServer(
@@ -96,6 +96,7 @@ class ServerSupervisor:
         finally:
             for task in background:
                 task.cancel()
+            await self._console.end()
 
     def _gave_up(self, slot: ServerSlot, code: int) -> None:
         self._code = code if code >= 0 else _FAILED
@@ -117,6 +118,7 @@ class ServerSupervisor:
                 "http_port": self._http.port,
             },
         )
+        self._console.start(port)
 
     async def _watch(self) -> None:
         while True:
@@ -135,6 +137,4 @@ def serve(settings: Settings, *, stop_with_stdin: bool = False) -> int:
 
 
 def _command() -> list[str]:
-    """This program again. Imports from the working directory only if this process does."""
-    safely = [] if sys.path[:1] in ([""], [os.getcwd()]) else ["-P"]  # noqa: PTH109 - sys.path holds strings
-    return [sys.executable, *safely, "-m", "pinlater", "serve"]
+    return [*this_program(), "serve"]

@@ -1,0 +1,81 @@
+"""`pinlater console`: the HTTP API."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import exits, options
+from pinlater.supervision.logs import setup
+
+_log = logging.getLogger("pinlater.console")
+PORT = 9998
+
+
+class Level(str, Enum):  # noqa: UP042 - the option's words
+    """From which level on lines are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 takes a free one.")]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Allow another address than loopback. Every program that reaches it can read, enqueue and delete jobs.",
+    ),
+]
+LogLevel = Annotated[Level, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
+ChannelToServer = Annotated[int | None, typer.Option("--control-channel", hidden=True)]
+
+
+def console(
+    host: Host = "127.0.0.1",
+    port: Port = PORT,
+    insecure: Insecure = False,
+    log_level: LogLevel = Level.INFO,
+    log_format: options.LogFormat = options.LogForm.AUTO,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    control_channel: ChannelToServer = None,
+) -> None:
+    """Serve the HTTP API below /v1 until SIGTERM or SIGINT, then finish what is in flight. It calls the servers as any client does.
+
+    Example: pinlater console --server db1:9010,db2:9010 --port 9998
+    """
+    from pinlater.console.run import address_of, is_loopback, listening, serve
+    from pinlater.console.server_channel import ServerChannel
+
+    loopback = is_loopback(host)
+    if not loopback and not insecure:
+        raise typer.BadParameter(
+            f"{host} is no loopback address, and the console has no access control; --insecure allows it",
+            param_hint="--host",
+        )
+    client = options.client_for(server, timeout, connections=2)
+    setup(log_format.value, log_level.value)
+    channel = None if control_channel is None else ServerChannel(control_channel)
+    try:
+        listener = listening(host, port)
+    except OSError as error:
+        reason = f"can't listen on {host}:{port}: {error.strerror or error}"
+        if channel is not None:
+            channel.failed(reason)
+            raise typer.Exit(exits.REFUSED) from None
+        exits.fail(reason, exits.REFUSED)
+    if channel is None:  # else the server says so
+        address = address_of(listener)
+        _log.info("ready", extra={"address": address, "openapi": f"{address}/v1/openapi.json"})
+    if not loopback:
+        _log.warning(
+            "there is no access control: every program that reaches this address can read, enqueue and delete jobs"
+        )
+    serve(client, listener, loopback=loopback, channel=channel)

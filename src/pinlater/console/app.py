@@ -1,0 +1,182 @@
+"""The ASGI application: finds the endpoint of a request, reads the request, calls the endpoint, writes the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from msgspec import json
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pinlater.client import AsyncClient
+from pinlater.client.errors import PinLaterError
+from pinlater.console import problems
+from pinlater.console.browser_guard import BrowserGuard
+from pinlater.console.counted_response import CountedResponse
+from pinlater.console.endpoint import ApiCall, Content, Endpoint
+from pinlater.console.openapi import document
+from pinlater.console.poll_limit import PollLimit
+from pinlater.console.problems import RequestRefused, no_memory
+from pinlater.console.reading import BYTES, JSON, body_of, content_of, decoded, header_of, query_of
+from pinlater.console.routes import ENDPOINTS
+from pinlater.domain.byte_budget import ByteBudget
+
+T = TypeVar("T")
+_BYTES_MAX = 256 * 1024 * 1024
+OPENAPI_PATH = "/v1/openapi.json"
+_GONE = 499  # the status for a caller that does not read the answer
+
+
+class Console:
+    """The application with what its requests share. `client` is opened and closed with the application.
+
+    `now_ms`: this machine's clock, for spans from now. `hosts`: the names that callers use for this console; None accepts all.
+    `budget`: of the bodies of all requests in flight, of their answers, and of lists under way.
+    """
+
+    def __init__(self, client: AsyncClient, now_ms: Callable[[], int], hosts: Collection[str] | None) -> None:
+        self._client = client
+        self._now_ms = now_ms
+        self.budget = ByteBudget(_BYTES_MAX)
+        self.poll_limit = PollLimit()
+        self._stopping = False
+        starlette = Starlette(
+            routes=[*self._routes(), Route(OPENAPI_PATH, _openapi)],
+            exception_handlers={HTTPException: _not_routed, Exception: _failed},
+            lifespan=self._lifespan,
+        )
+        starlette.router.redirect_slashes = False  # another path is a 404 as in the document
+        self.app = BrowserGuard(starlette, hosts)
+
+    def stop(self) -> None:
+        """Ends long polls, with the jobs that the servers have answered or without jobs. Other requests continue."""
+        self._stopping = True
+        self._client.hang_up()
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        async with self._client:
+            yield
+
+    def _routes(self) -> list[Route]:
+        """One for each path, so that another method on it is a 405 with all that are allowed. Fixed paths come before patterns."""
+        by_path = groupby(sorted(ENDPOINTS, key=lambda one: ("{" in one.path, one.path)), key=attrgetter("path"))
+        return [self._route(path, list(endpoints)) for path, endpoints in by_path]
+
+    def _route(self, path: str, endpoints: Sequence[Endpoint[Any, Any, Any]]) -> Route:
+        by_method = {endpoint.method: endpoint for endpoint in endpoints}
+
+        async def answer(request: Request) -> Response:
+            return await self._answer(by_method["GET" if request.method == "HEAD" else request.method], request)
+
+        return Route(path, answer, methods=list(by_method))
+
+    async def _answer(self, endpoint: Endpoint[Any, Any, Any], request: Request) -> Response:
+        try:
+            query = query_of(request, endpoint.query)
+            header = header_of(request, endpoint.header)
+            async with body_of(request, self.budget) as data:
+                content = endpoint.body is Content
+                body = content_of(request, data) if content else decoded(request, data, endpoint.body)
+                call = self._call(request, header, query, body)
+                with self._reserved(endpoint, call):
+                    result = await self._result(endpoint, request, call)
+                    response = _response(endpoint, result, self.budget)
+                if response.fits or not endpoint.changes_nothing:
+                    return response
+                if endpoint.give_back is not None:
+                    await endpoint.give_back(call, result)
+                raise no_memory("the answer")
+        except RequestRefused as error:
+            return problems.response_of(error.problem)
+        except PinLaterError as error:
+            return problems.response_of(problems.problem_of(error))
+        except ClientDisconnect:
+            return Response(status_code=_GONE)
+
+    def _call(self, request: Request, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
+        names = request.path_params
+        return ApiCall(
+            self._client,
+            self._now_ms,
+            lambda: self._stopping,
+            self.poll_limit,
+            queue=names.get("queue", ""),
+            descriptor=names.get("descriptor", ""),
+            header=header,
+            query=query,
+            body=body,
+        )
+
+    @contextmanager
+    def _reserved(self, endpoint: Endpoint[Any, Any, Any], call: ApiCall[Any, Any]) -> Iterator[None]:
+        """Holds the memory that the call may need. Raises RequestRefused if there is not enough."""
+        wanted = 0 if endpoint.cost is None else endpoint.cost(call)
+        held = self.budget.reserve_scan(wanted) if wanted else 0
+        if wanted and not held:
+            raise no_memory("the answer")
+        try:
+            yield
+        finally:
+            self.budget.free_scan(held)
+
+    async def _result(self, endpoint: Endpoint[Any, Any, T], request: Request, call: ApiCall[Any, Any]) -> T:
+        if endpoint.give_back is None:
+            return await endpoint.act(call)
+        acting = asyncio.create_task(endpoint.act(call))
+        gone = asyncio.create_task(_disconnected(request))
+        try:
+            await asyncio.wait({acting, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not gone.done():
+                return acting.result()
+            if acting.done() and acting.exception() is None:
+                await endpoint.give_back(call, acting.result())
+            raise ClientDisconnect
+        finally:
+            await _cancel(acting, gone)
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _openapi(_request: Request) -> Response:
+    return Response(json.encode(document()), media_type=JSON)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _response(endpoint: Endpoint[Any, Any, Any], result: Any, budget: ByteBudget) -> CountedResponse:
+    if isinstance(result, Content):
+        response = CountedResponse(budget, result.data, endpoint.status, BYTES)
+        response.headers["Content-Disposition"] = "attachment"
+        return response
+    data = b"" if result is None else json.encode(result)
+    return CountedResponse(budget, data, endpoint.status, None if result is None else JSON)
+
+
+async def _not_routed(_request: Request, error: Exception) -> Response:
+    """No endpoint has the path, or none on it has the method."""
+    status = getattr(error, "status_code", HTTPStatus.NOT_FOUND)
+    response = problems.response_of(problems.problem_of_status(status))
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    """An error of the console itself, which uvicorn logs."""
+    return problems.response_of(problems.problem_of_status(500, "The console failed; its log says why."))

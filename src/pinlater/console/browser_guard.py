@@ -1,0 +1,77 @@
+"""Refuses what a page of another site makes a browser send.
+
+A browser on the same machine reaches loopback, and there is no access control: without this, any page that an operator opens could
+enqueue, delete and read jobs. Two checks are enough. The `Host` of a request must be a name of this machine, or a site whose name
+resolves to loopback would be of the same origin. And the `Origin`, which browsers send with every request that changes something, must be
+that host. Headers of each answer tell a browser to treat it as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pinlater.console.problems import RequestRefused, refused, response_of
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# An answer is data: no browser keeps it, guesses its type, or runs what it holds.
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+_SAME_SITE = ("same-origin", "none")
+
+
+class BrowserGuard:
+    """`hosts`: the names in `Host` that are accepted; None accepts all."""
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] | None) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_as_data(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        app: ASGIApp = self._app
+        try:
+            check_sender(Headers(scope=scope), self._hosts)
+        except RequestRefused as error:
+            app = response_of(error.problem)
+        await app(scope, receive, send_as_data)
+
+
+def check_sender(headers: Headers, hosts: Collection[str] | None) -> None:
+    """Raises RequestRefused for a request that another site's page made, or that names a host which is not ours."""
+    host = headers.get("host", "")
+    if hosts is not None and _name_of(f"//{host}") not in hosts:
+        raise refused(
+            HTTPStatus.MISDIRECTED_REQUEST, "HOST_REFUSED", f"This console is not {host[:200]!r}", field="Host"
+        )
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise _of_another_site("Origin")
+    if headers.get("sec-fetch-site", "none") not in _SAME_SITE:
+        raise _of_another_site("Sec-Fetch-Site")
+
+
+def _of_another_site(header: str) -> RequestRefused:
+    return refused(HTTPStatus.FORBIDDEN, "CROSS_SITE_REQUEST", "A page of another site made this request", field=header)
+
+
+def _name_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,31 @@
+"""How much memory a request may need before its answer is on its way: an estimate, which the console reserves before it calls a server.
+
+Only lists of jobs have one, as in a server. A job is taken to be as long as a body may be by default, and all jobs together to be no
+larger than an answer of a server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.console.endpoint import ApiCall
+from pinlater.console.shapes.jobs import LookupRequest, ScanQuery
+from pinlater.wire.limits import FRAME_BYTES_MAX
+
+JOB_BYTES = 4 * 1024  # of a job without its body
+BODY_BYTES = 1024 * 1024
+
+
+def lookup(call: ApiCall[Any, LookupRequest]) -> int:
+    """Of jobs by descriptor."""
+    return _shown(len(call.body.descriptors), bodies=call.body.bodies)
+
+
+def scan(call: ApiCall[ScanQuery, Any]) -> int:
+    """Of a page of jobs."""
+    return _shown(call.query.limit, bodies=call.query.bodies)
+
+
+def _shown(jobs: int, *, bodies: bool) -> int:
+    """The jobs and their JSON exist at the same time."""
+    return 2 * min(jobs * (JOB_BYTES + BODY_BYTES if bodies else JOB_BYTES), FRAME_BYTES_MAX)

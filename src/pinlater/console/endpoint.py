@@ -1,0 +1,90 @@
+"""One row of the table of endpoints: which method and path, which function, and what it takes and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pinlater.client import AsyncClient
+from pinlater.console.poll_limit import PollLimit
+from pinlater.console.shapes.fields import RequestShape
+
+Query = TypeVar("Query", bound=RequestShape)
+Body = TypeVar("Body")
+Answer = TypeVar("Answer")
+
+
+class Content(NamedTuple):
+    """The body of a job as it came, or goes. `media_type` has no parameters; '' if the caller gave none."""
+
+    data: bytes
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall(Generic[Query, Body]):
+    """A request that was read and checked. `header`: the value of the endpoint's own header, '' if it was not given.
+
+    `stopping`: whether the console stops, so that an empty answer is better than none.
+    """
+
+    client: AsyncClient
+    now_ms: Callable[[], int]
+    stopping: Callable[[], bool]
+    poll_limit: PollLimit
+    queue: str
+    descriptor: str
+    header: str
+    query: Query
+    body: Body
+
+
+class HeaderParameter(NamedTuple):
+    """A header that an endpoint reads."""
+
+    name: str
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[Query, Body, Answer]):
+    """`act` carries out a request; its docstring is the description. `calls`: the methods of `AsyncClient` that it uses.
+
+    A `body` or `answer` of `Content` is the body of a job. An answer of `NoneType` is none. If the caller disconnects, a call with
+    `give_back` is cancelled; `give_back` undoes one that was ready at that moment, or whose answer the console has no memory for.
+    `cost`: the bytes that the console reserves before the call.
+    """
+
+    method: str
+    path: str
+    act: Callable[[ApiCall[Query, Body]], Coroutine[Any, Any, Answer]]
+    query: type[Query]
+    body: type[Body]
+    answer: type[Answer]
+    calls: str
+    status: int = 200
+    header: HeaderParameter | None = None
+    give_back: Callable[[ApiCall[Query, Body], Answer], Awaitable[None]] | None = None
+    cost: Callable[[ApiCall[Query, Body]], int] | None = None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether its call, or the call and `give_back` together, leave all as it was. Without an answer the caller has lost nothing."""
+        return self.method == "GET" or self.cost is not None or self.give_back is not None
+
+    @property
+    def name(self) -> str:
+        """The operation's id."""
+        return getattr(self.act, "__name__", "")
+
+    @property
+    def group(self) -> str:
+        """The subject, after the module of the function."""
+        return self.act.__module__.rpartition(".")[2]
+
+    @property
+    def description(self) -> str:
+        """What it does, in one paragraph."""
+        return " ".join((self.act.__doc__ or "").split())

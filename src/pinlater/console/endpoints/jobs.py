@@ -1,0 +1,204 @@
+"""Jobs: store, look up, list, count, cancel, run, retry, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+from pinlater.client import Job, UniqueKey, UniqueScope
+from pinlater.client.values import JobInfo
+from pinlater.console.endpoint import ApiCall, Content
+from pinlater.console.endpoints.forms import body_given, due_ms, job_shown, results_shown, state_of
+from pinlater.console.problems import invalid, refused
+from pinlater.console.shapes.claims import ResultsAnswer
+from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.jobs import (
+    BodiesQuery,
+    CountQuery,
+    DeleteJobsQuery,
+    DescriptorsRequest,
+    EnqueueBatchAnswer,
+    EnqueueBatchRequest,
+    EnqueuedItem,
+    EnqueueQuery,
+    JobCountAnswer,
+    JobItem,
+    LookupAnswer,
+    LookupRequest,
+    NewJobOptions,
+    RetryFailedRequest,
+    RunNowRequest,
+    ScanAnswer,
+    ScanQuery,
+)
+
+FIRST_PAGE, NO_MORE_PAGES = "0", "-1"
+
+
+async def enqueue(call: ApiCall[EnqueueQuery, Content]) -> EnqueuedItem:
+    """Stores a job. The body of the request is the body of the job, as text, JSON or bytes after its Content-Type; the options are
+    parameters of the URL. With an Idempotency-Key a repeat of the request, within two minutes, stores nothing and gets the first answer."""
+    job = _job(call.query, call.body.data, _headers(call.query.header), call.now_ms(), "")
+    return (await _stored(call, [job]))[0]
+
+
+async def enqueue_batch(call: ApiCall[Nothing, EnqueueBatchRequest]) -> EnqueueBatchAnswer:
+    """Stores several jobs. An Idempotency-Key works as for one job."""
+    now_ms = call.now_ms()
+    jobs = []
+    for index, item in enumerate(call.body.jobs):
+        where = f"jobs[{index}]"
+        body = body_given(item, where)
+        if body is None:
+            raise invalid(f"{where}.body", "a job needs body, body_json or body_base64")
+        jobs.append(_job(item, body, item.headers, now_ms, f"{where}."))
+    return EnqueueBatchAnswer(jobs=await _stored(call, jobs))
+
+
+async def _stored(
+    call: ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest], jobs: Sequence[Job]
+) -> Sequence[EnqueuedItem]:
+    # An HTTP caller that repeats a request does not say so: with a key, the servers look for the first one.
+    stored = await call.client.enqueue(call.queue, jobs, request_key=call.header or None, repeat=bool(call.header))
+    existing = set(stored.existing)
+    return [
+        EnqueuedItem(descriptor=descriptor, existing=index in existing)
+        for index, descriptor in enumerate(stored.descriptors)
+    ]
+
+
+def _job(options: NewJobOptions, body: bytes, headers: Mapping[str, str], now_ms: int, where: str) -> Job:
+    return Job(
+        body,
+        priority=options.priority,
+        run_after_ms=due_ms(options.run_after_ms, options.delay_ms, now_ms, f"{where}run_after_ms {where}delay_ms"),
+        attempts_allowed=options.attempts_allowed,
+        custom_status=options.custom_status,
+        headers=dict(headers) or None,
+        unique=_unique(options, where),
+        claim_timeout_ms=options.claim_timeout_ms,
+        expires_at_ms=due_ms(
+            options.expires_at_ms, options.expires_in_ms, now_ms, f"{where}expires_at_ms {where}expires_in_ms"
+        ),
+    )
+
+
+def _unique(options: NewJobOptions, where: str) -> UniqueKey | None:
+    scope = UniqueScope[options.unique_scope.upper()]
+    if options.unique_key is None:
+        if options.unique_for_ms is not None:
+            raise invalid(f"{where}unique_for_ms", "unique_for_ms needs unique_key")
+        return None
+    if (scope is UniqueScope.TIME) != bool(options.unique_for_ms):
+        raise invalid(f"{where}unique_for_ms", "unique_scope time and unique_for_ms need each other")
+    return UniqueKey(options.unique_key, scope, options.unique_for_ms or 0)
+
+
+def _headers(given: Sequence[str]) -> dict[str, str]:
+    headers = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise invalid("header", f"{text[:200]!r} is not NAME=VALUE")
+        headers[name] = value
+    return headers
+
+
+async def get_job(call: ApiCall[BodiesQuery, Nothing]) -> JobItem:
+    """Returns what is known of a job."""
+    return job_shown(await _found(call.descriptor, call, bodies=call.query.bodies))
+
+
+async def get_job_body(call: ApiCall[Nothing, Nothing]) -> Content:
+    """Returns the body of a job, byte for byte."""
+    return Content((await _found(call.descriptor, call, bodies=True)).body or b"")
+
+
+async def _found(
+    descriptor: str, call: ApiCall[BodiesQuery, Nothing] | ApiCall[Nothing, Nothing], *, bodies: bool
+) -> JobInfo:
+    jobs = await call.client.lookup([descriptor], bodies=bodies)
+    if descriptor not in jobs:
+        raise _no_such_job(descriptor)
+    return jobs[descriptor]
+
+
+def _no_such_job(descriptor: str) -> Exception:
+    return refused(HTTPStatus.NOT_FOUND, "JOB_NOT_FOUND", f"There is no job {descriptor[:200]}")
+
+
+async def lookup_jobs(call: ApiCall[Nothing, LookupRequest]) -> LookupAnswer:
+    """Returns what is known of several jobs, of any queues. Jobs that do not exist are left out."""
+    found = await call.client.lookup(call.body.descriptors, bodies=call.body.bodies)
+    return LookupAnswer(jobs=[job_shown(job) for job in found.values()])
+
+
+async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
+    """Lists jobs in a state, newest first, in pages."""
+    query = call.query
+    page = await call.client.scan(
+        call.queue,
+        state_of(query.state),
+        priority=query.priority,
+        future=query.future,
+        regex=query.regex,
+        limit=query.limit,
+        continuation=query.continuation or FIRST_PAGE,
+        paged=True,
+        bodies=query.bodies,
+    )
+    return ScanAnswer(
+        jobs=[job_shown(job) for job in page.jobs],
+        continuation=None if page.continuation == NO_MORE_PAGES else page.continuation,
+        incomplete=page.incomplete,
+    )
+
+
+async def count_jobs(call: ApiCall[CountQuery, Nothing]) -> JobCountAnswer:
+    """Counts jobs in a state."""
+    query = call.query
+    counted = await call.client.count_jobs(
+        call.queue, state_of(query.state), priority=query.priority, future=query.future, regex=query.regex
+    )
+    return JobCountAnswer(jobs=counted.jobs, incomplete=counted.incomplete)
+
+
+async def cancel_jobs(call: ApiCall[Nothing, DescriptorsRequest]) -> ResultsAnswer:
+    """Cancels waiting and running jobs: they become failed, with the status `cancelled`."""
+    return results_shown(await call.client.cancel(call.queue, call.body.descriptors))
+
+
+async def run_jobs_now(call: ApiCall[Nothing, RunNowRequest]) -> ResultsAnswer:
+    """Makes waiting jobs due, and returns failed jobs to the queue."""
+    body = call.body
+    run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
+    done = await call.client.run_jobs(call.queue, body.descriptors, attempts=body.attempts, run_after_ms=run_after_ms)
+    return results_shown(done)
+
+
+async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCountAnswer:
+    """Returns failed jobs to the queue, up to a limit. The answer has their number."""
+    body = call.body
+    done = await call.client.retry_failed(
+        call.queue,
+        priority=body.priority,
+        attempts=body.attempts,
+        run_after_ms=due_ms(body.run_after_ms, body.delay_ms, call.now_ms()),
+        limit=body.limit,
+        cancelled=body.cancelled,
+    )
+    return JobCountAnswer(jobs=done)
+
+
+async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> JobCountAnswer:
+    """Deletes jobs in a state, up to a limit. The answer has their number."""
+    query = call.query
+    done = await call.client.delete_jobs(
+        call.queue, state_of(query.state), priority=query.priority, regex=query.regex, limit=query.limit
+    )
+    return JobCountAnswer(jobs=done)
+
+
+async def delete_jobs_by_descriptor(call: ApiCall[Nothing, DescriptorsRequest]) -> JobCountAnswer:
+    """Deletes the named jobs in whatever state they are. The answer has their number."""
+    return JobCountAnswer(jobs=await call.client.delete_jobs_by_descriptor(call.queue, call.body.descriptors))

@@ -1,0 +1,131 @@
+"""Errors as RFC 9457 problems: one mapping from the client's errors to status and words, and the console's own refusals."""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+
+from msgspec import json
+from starlette.responses import Response
+
+from pinlater.client import errors
+from pinlater.console.shapes.problem import Problem
+from pinlater.domain.errors import UnknownMethod
+
+MEDIA_TYPE = "application/problem+json"
+_RETRY_LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_RETRY_AFTER_S = 1  # where the server gives no time
+
+# The first class that an error is an instance of.
+STATUSES: dict[type[errors.PinLaterError], HTTPStatus] = {
+    errors.QueueNotFound: HTTPStatus.NOT_FOUND,
+    errors.PasswordInvalid: HTTPStatus.FORBIDDEN,
+    errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.TooManyQueues: HTTPStatus.CONFLICT,
+    errors.RequestKeyConflict: HTTPStatus.UNPROCESSABLE_ENTITY,
+    UnknownMethod: HTTPStatus.NOT_IMPLEMENTED,
+    errors.DequeueRateLimited: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.StoreFull: HTTPStatus.INSUFFICIENT_STORAGE,
+    errors.OutcomeUnknown: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.ConnectionLost: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.DeadlineExceeded: HTTPStatus.GATEWAY_TIMEOUT,
+    errors.CallerError: HTTPStatus.BAD_REQUEST,
+}
+# No server answered, so there is no code; a program needs a word all the same.
+_REASONS: dict[type[errors.PinLaterError], str] = {
+    errors.ServerUnreachable: "SERVER_UNREACHABLE",
+    errors.ConnectionLost: "CONNECTION_LOST",
+    errors.DeadlineExceeded: "DEADLINE_EXCEEDED",
+}
+
+
+class RequestRefused(Exception):
+    """A request that the console itself refuses, with the problem that it answers."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def refused(
+    status: HTTPStatus, reason: str, detail: str, *, field: str | None = None, retryable: bool = False
+) -> RequestRefused:
+    """A refusal. `field`: the field, parameter or header that is wrong."""
+    return RequestRefused(_problem(status, reason, detail, retryable=retryable, field=field))
+
+
+def invalid(field: str, detail: str) -> RequestRefused:
+    """A refusal because of one field."""
+    return refused(HTTPStatus.BAD_REQUEST, errors.InvalidArgument.detail, detail, field=field)
+
+
+def no_memory(what: str) -> RequestRefused:
+    """A refusal because too many requests and answers are in flight."""
+    detail = f"The console has no memory free for {what}"
+    return refused(HTTPStatus.SERVICE_UNAVAILABLE, "TOO_MANY_WAITING", detail, retryable=True)
+
+
+def problem_of(error: errors.PinLaterError) -> Problem:
+    """The problem for what a call to a server raised."""
+    return _problem(
+        _status_of(error),
+        reason_of(error),
+        error.message,
+        code="" if error.code is None else error.code.name,
+        retryable=error.retryable,
+        retry_after_ms=error.retry_after_ms,
+    )
+
+
+def problem_of_status(status: int, detail: str = "") -> Problem:
+    """A problem that says no more than its status does."""
+    known = HTTPStatus(status)
+    return _problem(known, known.name, detail or f"{known.phrase}.", retryable=False)
+
+
+def response_of(problem: Problem) -> Response:
+    """The answer to the caller."""
+    headers = {}
+    if problem.retryable and (problem.retry_after_ms is not None or problem.status in _RETRY_LATER):
+        seconds = math.ceil((problem.retry_after_ms or 0) / 1000) or _RETRY_AFTER_S
+        headers["Retry-After"] = str(seconds)
+    return Response(json.encode(problem), problem.status, headers, MEDIA_TYPE)
+
+
+def reason_of(error: errors.PinLaterError) -> str:
+    """The word of the error for programs."""
+    if error.detail:
+        return error.detail
+    known = next((word for kind, word in _REASONS.items() if isinstance(error, kind)), "")
+    return known or ("UNKNOWN" if error.code is None else error.code.name)
+
+
+def _status_of(error: errors.PinLaterError) -> HTTPStatus:
+    if error.detail == "INTERNAL":
+        return HTTPStatus.INTERNAL_SERVER_ERROR
+    found = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), None)
+    return found or HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _problem(
+    status: HTTPStatus,
+    reason: str,
+    detail: str,
+    *,
+    code: str = "",
+    retryable: bool,
+    retry_after_ms: int | None = None,
+    field: str | None = None,
+) -> Problem:
+    return Problem(
+        type=f"urn:pinlater:error:{reason}",
+        title=status.phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        reason=reason,
+        retryable=retryable,
+        retry_after_ms=retry_after_ms,
+        field=field,
+    )

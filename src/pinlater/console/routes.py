@@ -1,0 +1,97 @@
+"""The table of endpoints: method, path, function, query, body, answer, and the client's methods behind them. There is no second list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from types import NoneType
+from typing import Any
+
+from pinlater.console import costs
+from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
+from pinlater.console.endpoints import claims, jobs, queues, servers
+from pinlater.console.shapes.claims import (
+    AckRequest,
+    CheckpointRequest,
+    ClaimedJobsAnswer,
+    DequeueRequest,
+    HeartbeatRequest,
+    ReleaseRequest,
+    ResultsAnswer,
+)
+from pinlater.console.shapes.fields import Nothing
+from pinlater.console.shapes.jobs import (
+    BodiesQuery,
+    CountQuery,
+    DeleteJobsQuery,
+    DescriptorsRequest,
+    EnqueueBatchAnswer,
+    EnqueueBatchRequest,
+    EnqueuedItem,
+    EnqueueQuery,
+    JobCountAnswer,
+    JobItem,
+    LookupAnswer,
+    LookupRequest,
+    RetryFailedRequest,
+    RunNowRequest,
+    ScanAnswer,
+    ScanQuery,
+)
+from pinlater.console.shapes.queues import (
+    ChangedSettings,
+    CreateQueueRequest,
+    PausedAnswer,
+    QueueItem,
+    QueuesAnswer,
+    SettingsAnswer,
+    SettingsValues,
+    StatsAnswer,
+    StatsItem,
+    StatsQuery,
+)
+from pinlater.console.shapes.servers import ClusterAnswer, ServerInfoAnswer, WaitingAnswer
+
+IDEMPOTENCY_KEY = HeaderParameter(
+    "Idempotency-Key", "The request key. Send a repeat at most 45 s after the first try, with the same content."
+)
+ADMIN_PASSWORD = HeaderParameter("PinLater-Admin-Password", "The admin password of the server.", required=True)
+
+_QUEUE, _JOBS, _JOB = "/v1/queues/{queue}", "/v1/queues/{queue}/jobs", "/v1/jobs/{descriptor}"
+_CREATED, _NO_CONTENT = HTTPStatus.CREATED, HTTPStatus.NO_CONTENT
+
+# ruff: noqa: E501 - a row of the table is a line
+# fmt: off
+ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
+    Endpoint("POST", _JOBS, jobs.enqueue, EnqueueQuery, Content, EnqueuedItem, "enqueue", _CREATED, IDEMPOTENCY_KEY),
+    Endpoint("POST", f"{_JOBS}/batch", jobs.enqueue_batch, Nothing, EnqueueBatchRequest, EnqueueBatchAnswer, "enqueue", _CREATED, IDEMPOTENCY_KEY),
+    Endpoint("POST", f"{_JOBS}/dequeue", claims.dequeue, Nothing, DequeueRequest, ClaimedJobsAnswer, "dequeue", give_back=claims.give_back),
+    Endpoint("POST", f"{_JOBS}/ack", claims.ack_jobs, Nothing, AckRequest, ResultsAnswer, "ack"),
+    Endpoint("POST", f"{_JOBS}/heartbeat", claims.heartbeat_jobs, Nothing, HeartbeatRequest, ResultsAnswer, "heartbeat"),
+    Endpoint("POST", f"{_JOBS}/checkpoint", claims.checkpoint_jobs, Nothing, CheckpointRequest, ResultsAnswer, "checkpoint"),
+    Endpoint("POST", f"{_JOBS}/release", claims.release_jobs, Nothing, ReleaseRequest, ResultsAnswer, "release"),
+    Endpoint("GET", _JOB, jobs.get_job, BodiesQuery, Nothing, JobItem, "lookup"),
+    Endpoint("GET", f"{_JOB}/body", jobs.get_job_body, Nothing, Nothing, Content, "lookup"),
+    Endpoint("POST", "/v1/jobs/lookup", jobs.lookup_jobs, Nothing, LookupRequest, LookupAnswer, "lookup", cost=costs.lookup),
+    Endpoint("GET", _JOBS, jobs.scan_jobs, ScanQuery, Nothing, ScanAnswer, "scan", cost=costs.scan),
+    Endpoint("GET", f"{_JOBS}/count", jobs.count_jobs, CountQuery, Nothing, JobCountAnswer, "count_jobs"),
+    Endpoint("POST", f"{_JOBS}/cancel", jobs.cancel_jobs, Nothing, DescriptorsRequest, ResultsAnswer, "cancel"),
+    Endpoint("POST", f"{_JOBS}/run-now", jobs.run_jobs_now, Nothing, RunNowRequest, ResultsAnswer, "run_jobs"),
+    Endpoint("POST", f"{_JOBS}/retry-failed", jobs.retry_failed_jobs, Nothing, RetryFailedRequest, JobCountAnswer, "retry_failed"),
+    Endpoint("DELETE", _JOBS, jobs.delete_jobs, DeleteJobsQuery, Nothing, JobCountAnswer, "delete_jobs"),
+    Endpoint("POST", f"{_JOBS}/delete", jobs.delete_jobs_by_descriptor, Nothing, DescriptorsRequest, JobCountAnswer, "delete_jobs_by_descriptor"),
+    Endpoint("GET", "/v1/queues", queues.list_queues, Nothing, Nothing, QueuesAnswer, "queue_names"),
+    Endpoint("POST", "/v1/queues", queues.create_queue, Nothing, CreateQueueRequest, QueueItem, "create_queue", _CREATED),
+    Endpoint("DELETE", _QUEUE, queues.delete_queue, Nothing, Nothing, NoneType, "delete_queue", _NO_CONTENT, ADMIN_PASSWORD),
+    Endpoint("GET", f"{_QUEUE}/settings", queues.get_settings, Nothing, Nothing, SettingsAnswer, "queue_config, settings_in_force"),
+    Endpoint("PUT", f"{_QUEUE}/settings", queues.replace_settings, Nothing, SettingsValues, SettingsAnswer, "configure_queue"),
+    Endpoint("PATCH", f"{_QUEUE}/settings", queues.change_settings, Nothing, ChangedSettings, SettingsAnswer, "queue_config, configure_queue"),
+    Endpoint("POST", f"{_QUEUE}/pause", queues.pause_queue, Nothing, Nothing, PausedAnswer, "pause_queue"),
+    Endpoint("POST", f"{_QUEUE}/resume", queues.resume_queue, Nothing, Nothing, PausedAnswer, "resume_queue"),
+    Endpoint("GET", f"{_QUEUE}/stats", queues.get_queue_stats, Nothing, Nothing, StatsItem, "queue_stats"),
+    Endpoint("GET", "/v1/stats", queues.get_stats, StatsQuery, Nothing, StatsAnswer, "queue_stats"),
+    Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),
+    Endpoint("GET", "/v1/cluster", servers.get_cluster, Nothing, Nothing, ClusterAnswer, "cluster"),
+    Endpoint("GET", "/v1/waiting-dequeues", servers.get_waiting_dequeues, Nothing, Nothing, WaitingAnswer, "waiting_dequeues"),
+)
+# fmt: on

@@ -1,0 +1,106 @@
+"""Runs the console under uvicorn until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from functools import partial
+from ipaddress import ip_address
+from typing import Literal
+
+import uvicorn
+
+from pinlater.client import AsyncClient
+from pinlater.console.app import Console
+from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
+from pinlater.console.server_channel import ServerChannel
+from pinlater.domain.clock import SystemClock
+from pinlater.supervision.open_files import raise_open_files
+
+LIMITS = ConnectionLimits()
+_OTHER_FILES = 64  # logs, the listener, calls to servers that are no long polls
+_BACKLOG = 1024
+_STOP_WITHIN_S = 20
+
+
+class ConsoleServer(uvicorn.Server):
+    """A uvicorn server that ends long polls before it waits for its requests. `channel`: to the server that runs it, if one does."""
+
+    def __init__(
+        self, console: Console, limits: ConnectionLimits = LIMITS, channel: ServerChannel | None = None
+    ) -> None:
+        self._channel = channel
+        self._obeying: asyncio.Task[None] | None = None
+        self.connections = OpenConnections(limits)
+        super().__init__(
+            uvicorn.Config(
+                console.app,
+                http=partial(BoundedConnection, self.connections),  # type: ignore[arg-type] # it is only called
+                ws="none",
+                lifespan="on",
+                log_config=None,  # the command sets up the logs
+                access_log=False,
+                proxy_headers=False,  # any caller could send them
+                server_header=False,
+                timeout_keep_alive=limits.idle_s,
+                timeout_graceful_shutdown=_STOP_WITHIN_S,
+            )
+        )
+        self._console = console
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._channel is not None and sockets:
+            self._obeying = asyncio.create_task(self._channel.obey(address_of(sockets[0]), self._stop))
+
+    def _stop(self, how: Literal["stop", "stop now"]) -> None:
+        self.should_exit = True
+        self.force_exit = self.force_exit or how == "stop now"
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._console.stop()
+        await super().shutdown(sockets)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes a free one. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+
+
+def address_of(listener: socket.socket) -> str:
+    """The URL at which it listens."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(
+    client: AsyncClient, listener: socket.socket, *, loopback: bool, channel: ServerChannel | None = None
+) -> None:
+    """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
+    machine's names as `Host`."""
+    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None)
+    # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stopped)
+    ConsoleServer(console, within(raise_open_files()), channel).run([listener])
+
+
+def within(open_files: int) -> ConnectionLimits:
+    """The limits for a process that may open this number of files: a long poll takes a second one, to the server."""
+    possible = max(1, (open_files - _OTHER_FILES) // 2)
+    return LIMITS._replace(connections_max=min(LIMITS.connections_max, possible))
+
+
+def _stopped(_number: int, _frame: object) -> None:
+    """uvicorn has stopped already."""

@@ -1,0 +1,209 @@
+"""Jobs: what to store, to look up and to change, and what is answered of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from pinlater.console.shapes.fields import (
+    AnswerShape,
+    Attempts,
+    BodyBase64,
+    Delay,
+    Descriptors,
+    Incomplete,
+    Key,
+    Limit,
+    Moment,
+    OfPriority,
+    Priority,
+    Regex,
+    RequestShape,
+    RunAfter,
+    Span,
+    State,
+)
+
+
+class NewJobOptions(RequestShape, frozen=True, kw_only=True):
+    """What holds for a job besides its body and headers."""
+
+    priority: Priority = 1
+    run_after_ms: RunAfter = None
+    delay_ms: Delay = None
+    attempts_allowed: Annotated[Attempts | None, Meta(description="Without it the default of the queue applies.")] = (
+        None
+    )
+    custom_status: Annotated[str, Meta(description="Text that is shown with the job.")] = ""
+    unique_key: Annotated[Key | None, Meta(description="At most one job of the queue holds it.")] = None
+    unique_scope: Annotated[
+        Literal["pending", "unfinished", "time"],
+        Meta(
+            description="How long the unique key is taken: until the first claim, until the job is finished, or for a span."
+        ),
+    ] = "unfinished"
+    unique_for_ms: Annotated[Span | None, Meta(description="The span of scope `time`.")] = None
+    claim_timeout_ms: Annotated[Span | None, Meta(description="The claim timeout of this job.")] = None
+    expires_at_ms: Annotated[Moment | None, Meta(description="The job fails if it waits until then.")] = None
+    expires_in_ms: Annotated[Span | None, Meta(description="As `expires_at_ms`, from now on. Not with it.")] = None
+
+
+class EnqueueQuery(NewJobOptions, frozen=True, kw_only=True):
+    """The options of a job whose body is the body of the request."""
+
+    header: Annotated[Sequence[str], Meta(description="A header of the job, as `NAME=VALUE`; may be repeated.")] = ()
+
+
+class NewJobItem(NewJobOptions, frozen=True, kw_only=True):
+    """A job to store. Exactly one of the three bodies is given."""
+
+    body: Annotated[str | UnsetType, Meta(description="The body as text.")] = UNSET
+    body_json: (
+        Annotated[Raw, Meta(description="The body as a JSON value, stored as it is written here.")] | UnsetType
+    ) = UNSET
+    body_base64: Annotated[str | UnsetType, Meta(description="The body in base64.")] = UNSET
+    headers: Annotated[Mapping[str, str], Meta(description="Headers of the job.")] = {}
+
+
+class EnqueueBatchRequest(RequestShape, frozen=True, kw_only=True):
+    """Jobs to store; on one shard all of them are stored, or none."""
+
+    jobs: Annotated[Sequence[NewJobItem], Meta(min_length=1)]
+
+
+class EnqueuedItem(AnswerShape, frozen=True, kw_only=True):
+    """A stored job, or the one that holds its unique key."""
+
+    descriptor: str
+    existing: Annotated[bool, Meta(description="Another job held the unique key; nothing was stored.")]
+
+
+class EnqueueBatchAnswer(AnswerShape, frozen=True, kw_only=True):
+    """In the order of the request."""
+
+    jobs: Sequence[EnqueuedItem]
+
+
+class BodiesQuery(RequestShape, frozen=True, kw_only=True):
+    """Whether bodies are wanted."""
+
+    bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
+
+
+class CountQuery(RequestShape, frozen=True, kw_only=True):
+    """Which jobs of a queue."""
+
+    state: State = "pending"
+    priority: OfPriority = None
+    future: Annotated[bool, Meta(description="Pending jobs that are not due yet, instead of those that are.")] = False
+    regex: Regex = None
+
+
+class ScanQuery(CountQuery, frozen=True, kw_only=True):
+    """Which jobs of a queue, and how many."""
+
+    limit: Limit = 100
+    continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
+    bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
+
+
+class LookupRequest(RequestShape, frozen=True, kw_only=True):
+    """The jobs to look up."""
+
+    descriptors: Annotated[Sequence[str], Meta(min_length=1, description="The names of jobs, of any queues.")]
+    bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
+
+
+class AttemptItem(AnswerShape, frozen=True, kw_only=True):
+    """How one attempt ended: `succeeded`, `failed`, `timed_out` or `cancelled`."""
+
+    number: int
+    claimed_by: str
+    claimed_at_ms: int
+    ended_at_ms: int
+    outcome: str
+    error_type: str
+    error_text: str
+
+
+class JobItem(AnswerShape, frozen=True, kw_only=True):
+    """All that a server knows of a job."""
+
+    descriptor: str
+    state: State
+    attempts_allowed: int
+    attempts_remaining: int
+    custom_status: str
+    progress: Annotated[str, Meta(description="The latest progress that the job reported; empty if it reported none.")]
+    created_at_ms: int
+    run_after_ms: int | None
+    updated_at_ms: int | None
+    finished_at_ms: int | None
+    expires_at_ms: int | None
+    claim_descriptor: str | None
+    claim_deadline_at_ms: int | None
+    headers: Mapping[str, str]
+    unique_key: str | None
+    error_type: str
+    error_text: str
+    attempts: Annotated[Sequence[AttemptItem], Meta(description="The latest ones that failed or timed out.")]
+    body: Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8 or was not asked for.")]
+    body_base64: BodyBase64
+
+
+class LookupAnswer(AnswerShape, frozen=True, kw_only=True):
+    """The jobs that exist, in the order of the request."""
+
+    jobs: Sequence[JobItem]
+
+
+class ScanAnswer(AnswerShape, frozen=True, kw_only=True):
+    """Jobs, newest first."""
+
+    jobs: Sequence[JobItem]
+    continuation: Annotated[str | None, Meta(description="Send it to get the next jobs; null if there are none.")]
+    incomplete: Incomplete
+
+
+class JobCountAnswer(AnswerShape, frozen=True, kw_only=True):
+    """The number of jobs that a filter finds, or that a call changed."""
+
+    jobs: int
+    incomplete: Incomplete = False
+
+
+class DescriptorsRequest(RequestShape, frozen=True, kw_only=True):
+    """The jobs to change."""
+
+    descriptors: Descriptors
+
+
+class RunNowRequest(RequestShape, frozen=True, kw_only=True):
+    """The jobs to run, at once unless a time is given."""
+
+    descriptors: Descriptors
+    attempts: Annotated[Attempts, Meta(description="Attempts of jobs that had failed.")] = 1
+    run_after_ms: RunAfter = None
+    delay_ms: Delay = None
+
+
+class RetryFailedRequest(RequestShape, frozen=True, kw_only=True):
+    """Which failed jobs go back to the queue."""
+
+    priority: OfPriority = None
+    attempts: Annotated[Attempts, Meta(description="Attempts that each job gets.")] = 1
+    limit: Limit = 1000
+    run_after_ms: RunAfter = None
+    delay_ms: Delay = None
+    cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
+
+
+class DeleteJobsQuery(RequestShape, frozen=True, kw_only=True):
+    """Which jobs to delete."""
+
+    state: State
+    priority: OfPriority = None
+    regex: Regex = None
+    limit: Limit = 1000

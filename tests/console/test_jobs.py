@@ -1,0 +1,153 @@
+"""Store, look up, list, count, cancel, run, retry and delete jobs over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from pinlater.domain.clock import ManualClock
+from tests.console.caller import Caller
+
+JOBS = "/v1/queues/mail/jobs"
+
+
+async def enqueue(caller: Caller, *bodies: str, **options: Any) -> list[str]:
+    """The descriptors of new jobs."""
+    jobs = [{"body": body, **options} for body in bodies]
+    answer = await caller.ok("POST", f"{JOBS}/batch", {"jobs": jobs})
+    return [job["descriptor"] for job in answer["jobs"]]
+
+
+async def fail(caller: Caller, descriptor: str) -> None:
+    """Claims the job and ends its last attempt."""
+    await caller.ok("POST", f"{JOBS}/dequeue", {"limit": 100})
+    await caller.ok("POST", f"{JOBS}/ack", {"jobs": [{"descriptor": descriptor, "succeeded": False, "final": True}]})
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("text/plain", "grüße".encode()),
+        ("text/plain; charset=utf-8", b""),
+        ("application/json", b'{"to": "a@example.org"}'),
+        ("application/octet-stream", b"\xff\x00"),
+    ],
+)
+async def test_the_body_of_a_request_is_the_body_of_the_job(caller: Caller, content_type: str, body: bytes) -> None:
+    answer = await caller.send("POST", JOBS, body, content_type=content_type)
+    descriptor = answer.json["descriptor"]
+    assert answer.json == {"descriptor": descriptor, "existing": False}
+    found = await caller.get(f"/v1/jobs/{descriptor}/body")
+    assert (found.body, found.headers["content-type"]) == (body, "application/octet-stream")
+    assert found.headers["content-disposition"] == "attachment"
+
+
+async def test_a_body_may_come_in_pieces_and_without_a_type(caller: Caller) -> None:
+    answer = await caller.send("POST", JOBS, b"one ", b"", b"two")
+    assert (await caller.get(f"/v1/jobs/{answer.json['descriptor']}/body")).body == b"one two"
+
+
+async def test_the_options_of_a_job_are_parameters(caller: Caller, clock: ManualClock) -> None:
+    query = (
+        "priority=2&delay_ms=5000&attempts_allowed=7&custom_status=new&unique_key=k&unique_scope=time&unique_for_ms=9000"
+        "&claim_timeout_ms=60000&expires_in_ms=8000&header=a%3Db&header=c%3Dd%3De"
+    )
+    answer = await caller.send("POST", f"{JOBS}?{query}", b"x")
+    job = await caller.ok("GET", f"/v1/jobs/{answer.json['descriptor']}")
+    assert ":p2:" in job["descriptor"]
+    assert job["run_after_ms"] == clock.now_ms() + 5000
+    assert job["expires_at_ms"] == clock.now_ms() + 8000
+    assert (job["attempts_allowed"], job["custom_status"], job["unique_key"]) == (7, "new", "k")
+    assert job["headers"] == {"a": "b", "c": "d=e"}
+    assert (job["state"], job["body"]) == ("pending", None)
+    again = await caller.send("POST", f"{JOBS}?unique_key=k", b"y")
+    assert again.json == {"descriptor": job["descriptor"], "existing": True}
+
+
+async def test_several_jobs_are_stored_with_bodies_of_all_kinds(caller: Caller) -> None:
+    jobs = [
+        {"body": "text"},
+        {"body_json": {"a": [1, 2.5, None]}, "headers": {"h": "v"}, "priority": 3},
+        {"body_base64": base64.b64encode(b"\xff").decode(), "run_after_ms": 1, "expires_at_ms": 10**15},
+        {"body_json": None},
+    ]
+    stored = (await caller.ok("POST", f"{JOBS}/batch", {"jobs": jobs}))["jobs"]
+    names = [job["descriptor"] for job in stored]
+    found = (await caller.ok("POST", "/v1/jobs/lookup", {"descriptors": [*names, "mail:s1:p1:1"], "bodies": True}))[
+        "jobs"
+    ]
+    assert [job["descriptor"] for job in found] == names
+    assert [job["body"] for job in found][:1] == ["text"]
+    assert json.loads(found[1]["body"]) == {"a": [1, 2.5, None]}
+    assert (found[1]["headers"], found[2]["body"], found[2]["body_base64"]) == ({"h": "v"}, None, "/w==")
+    assert found[3]["body"] == "null"
+
+
+async def test_a_repeat_with_an_idempotency_key_stores_nothing(caller: Caller) -> None:
+    first = await caller.send("POST", JOBS, b"x", idempotency_key="order-1")
+    second = await caller.send("POST", JOBS, b"x", idempotency_key="order-1")
+    assert second.json == first.json
+    assert await caller.ok("GET", f"{JOBS}/count") == {"jobs": 1, "incomplete": False}
+    problem = (await caller.send("POST", JOBS, b"y", idempotency_key="order-1")).json
+    assert (problem["status"], problem["reason"]) == (422, "REQUEST_KEY_CONFLICT")
+
+
+async def test_a_job_that_is_not_there_is_a_404(caller: Caller) -> None:
+    for path in ("/v1/jobs/mail:s1:p1:1", "/v1/jobs/mail:s1:p1:1/body"):
+        assert (await caller.refused("GET", path))["reason"] == "JOB_NOT_FOUND"
+    assert (await caller.refused("GET", "/v1/jobs/nonsense"))["reason"] == "DESCRIPTOR_INVALID"
+
+
+async def test_jobs_are_listed_in_pages(caller: Caller) -> None:
+    names = await enqueue(caller, *"abcde")
+    seen: list[str] = []
+    query = "limit=2&bodies=true"
+    while True:
+        page = await caller.ok("GET", f"{JOBS}?{query}")
+        seen += [job["descriptor"] for job in page["jobs"]]
+        assert all(job["body"] in "abcde" for job in page["jobs"])
+        if page["continuation"] is None:
+            break
+        query = f"limit=2&bodies=true&continuation={page['continuation']}"
+    assert sorted(seen) == sorted(names)
+
+
+async def test_jobs_are_counted_by_state_priority_time_and_body(caller: Caller) -> None:
+    await enqueue(caller, "apple", "pear")
+    await enqueue(caller, "plum", priority=2)
+    await enqueue(caller, "fig", delay_ms=60_000)
+    counts = {}
+    for query in ("", "?priority=2", "?future=true", "?regex=^p", "?state=failed"):
+        counts[query] = (await caller.ok("GET", f"{JOBS}/count{query}"))["jobs"]
+    assert counts == {"": 3, "?priority=2": 1, "?future=true": 1, "?regex=^p": 2, "?state=failed": 0}
+
+
+async def test_jobs_are_cancelled_and_retried_only_if_told_so(caller: Caller) -> None:
+    waiting, failed = await enqueue(caller, "a", "b")
+    await fail(caller, failed)
+    await caller.ok("POST", f"{JOBS}/release", {"jobs": [{"descriptor": waiting, "token": "x"}]})
+    results = await caller.ok("POST", f"{JOBS}/cancel", {"descriptors": [waiting, failed, "mail:s1:p1:1"]})
+    assert [result["outcome"] for result in results["results"]] == ["applied", "already_final", "not_found"]
+    assert await caller.ok("POST", f"{JOBS}/retry-failed") == {"jobs": 1, "incomplete": False}
+    again = {"cancelled": True, "attempts": 3, "limit": 10, "priority": 1, "delay_ms": 1000}
+    assert (await caller.ok("POST", f"{JOBS}/retry-failed", again))["jobs"] == 1
+    job = await caller.ok("GET", f"/v1/jobs/{waiting}")
+    assert (job["state"], job["attempts_remaining"]) == ("pending", 3)
+
+
+async def test_named_jobs_run_now(caller: Caller, clock: ManualClock) -> None:
+    [later] = await enqueue(caller, "a", delay_ms=60_000)
+    results = await caller.ok("POST", f"{JOBS}/run-now", {"descriptors": [later]})
+    assert [result["outcome"] for result in results["results"]] == ["applied"]
+    assert (await caller.ok("GET", f"/v1/jobs/{later}"))["run_after_ms"] <= clock.now_ms()
+
+
+async def test_jobs_are_deleted_by_state_and_by_name(caller: Caller) -> None:
+    first, second, third = await enqueue(caller, "a", "b", "c")
+    assert (await caller.ok("POST", f"{JOBS}/delete", {"descriptors": [first]}))["jobs"] == 1
+    assert (await caller.ok("DELETE", f"{JOBS}?state=pending&regex=b&limit=5"))["jobs"] == 1
+    found = await caller.ok("POST", "/v1/jobs/lookup", {"descriptors": [first, second, third]})
+    assert [job["descriptor"] for job in found["jobs"]] == [third]

@@ -1,0 +1,70 @@
+"""Queues and servers over HTTP."""
+
+from __future__ import annotations
+
+from pinlater.version import __version__
+from tests.console.caller import Caller
+from tests.console.conftest import PASSWORD
+
+MAIL = "/v1/queues/mail"
+
+
+async def test_queues_are_created_and_listed(caller: Caller) -> None:
+    for _ in range(2):
+        assert await caller.ok("POST", "/v1/queues", {"name": "orders"}) == {"name": "orders"}
+    assert await caller.ok("GET", "/v1/queues") == {"queues": [{"name": "mail"}, {"name": "orders"}]}
+
+
+async def test_a_queue_is_deleted_with_the_admin_password(caller: Caller) -> None:
+    problem = await caller.refused("DELETE", MAIL)
+    assert (problem["status"], problem["field"]) == (400, "PinLater-Admin-Password")
+    problem = await caller.refused("DELETE", MAIL, PinLater_Admin_Password="guess")
+    assert (problem["status"], problem["code"]) == (403, "PASSWORD_INVALID")
+    assert await caller.ok("DELETE", MAIL, PinLater_Admin_Password=PASSWORD) is None
+    assert await caller.ok("GET", "/v1/queues") == {"queues": []}
+
+
+async def test_settings_are_replaced_and_changed(caller: Caller) -> None:
+    replaced = await caller.ok("PUT", f"{MAIL}/settings", {"max_backlog": 10, "claim_timeout_ms": 5000})
+    assert (replaced["settings"]["max_backlog"], replaced["settings"]["claim_timeout_ms"]) == (10, 5000)
+    changed = await caller.ok("PATCH", f"{MAIL}/settings", {"max_backlog": None, "max_jobs_per_second": 2.5})
+    assert changed["settings"] == {
+        "max_jobs_per_second": 2.5,
+        "claim_timeout_ms": 5000,
+        "succeeded_ttl_ms": None,
+        "failed_ttl_ms": None,
+        "max_backlog": None,
+        "default_attempts": None,
+        "default_expiry_ms": None,
+    }
+    assert changed["origins"]["claim_timeout_ms"] == "queue"
+    assert await caller.ok("PATCH", f"{MAIL}/settings") == changed
+    assert await caller.ok("GET", f"{MAIL}/settings") == changed
+
+
+async def test_a_queue_is_paused_and_resumed(caller: Caller) -> None:
+    await caller.send("POST", f"{MAIL}/jobs", b"x")
+    assert await caller.ok("POST", f"{MAIL}/pause") == {"name": "mail", "paused": True}
+    answer = await caller.post(f"{MAIL}/jobs/dequeue")
+    assert (answer.status, answer.json["code"], answer.json["reason"]) == (429, "DEQUEUE_RATE_LIMITED", "QUEUE_PAUSED")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert await caller.ok("POST", f"{MAIL}/resume") == {"name": "mail", "paused": False}
+    assert (await caller.ok("POST", f"{MAIL}/jobs/dequeue"))["jobs"]
+
+
+async def test_statistics_are_of_one_queue_of_several_or_of_all(caller: Caller) -> None:
+    await caller.ok("POST", "/v1/queues", {"name": "orders"})
+    await caller.send("POST", f"{MAIL}/jobs?priority=2", b"x")
+    stats = await caller.ok("GET", f"{MAIL}/stats")
+    assert stats["queue"] == "mail"
+    assert {counts["priority"]: counts["pending"] for counts in stats["priorities"]}[2] == 1
+    assert [one["queue"] for one in (await caller.ok("GET", "/v1/stats"))["queues"]] == ["mail", "orders"]
+    some = await caller.ok("GET", "/v1/stats?queue=orders&queue=mail")
+    assert sorted(one["queue"] for one in some["queues"]) == ["mail", "orders"]
+
+
+async def test_the_server_says_what_it_is(caller: Caller) -> None:
+    server = await caller.ok("GET", "/v1/server")
+    assert (server["version"], server["store_kind"], server["max_body_bytes"]) == (__version__, "memory", 100_000)
+    assert (await caller.ok("GET", "/v1/cluster"))["servers"]
+    assert await caller.ok("GET", "/v1/waiting-dequeues") == {"waiting": []}
