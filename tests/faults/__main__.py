@@ -13,7 +13,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.databases.farm import ServerFarm
+from tests.databases.servers import DatabaseServers
 from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
@@ -29,12 +29,12 @@ async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -
     faults = faults_of(kind)
     names = [name for name in options.fault or faults if name in faults]
     verdicts: list[Verdict] = []
-    with ServerFarm() as farm:
+    with DatabaseServers() as database_servers:
         store = STORES[kind]
-        databases = [await asyncio.to_thread(store.start, farm) for _ in range(_SHARDS)]
+        databases = [await asyncio.to_thread(store.start, database_servers) for _ in range(_SHARDS)]
         async with Stage(
             folder,
-            farm,
+            database_servers,
             store,
             databases,
             seed=seed,

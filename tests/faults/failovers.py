@@ -121,7 +121,7 @@ FAILOVERS = (
 
 async def _replica_of(master: RedisServer, stage: Stage) -> RedisServer:
     assert isinstance(stage.store, RedisStore)
-    replica = stage.store.start(stage.farm)
+    replica = stage.store.start(stage.database_servers)
     await asyncio.to_thread(replica.execute, "REPLICAOF", master.host, master.port)
 
     async def follows() -> bool:

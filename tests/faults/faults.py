@@ -61,7 +61,7 @@ async def a_shard_moves_to_another_host(stage: Stage) -> None:
     await stage.store.kill(old)
     await stage.lasts(3, without=HARMED)
     with stage.load.latencies.aside():  # on a machine of its own the other host would have been up all the time
-        new = stage.store.copy(stage.farm, old)
+        new = stage.store.copy(stage.database_servers, old)
         await asyncio.to_thread(new.start)
         await asyncio.to_thread(stage.store.start_as_replica, old, new)
     await stage.lasts(10, without=HARMED)

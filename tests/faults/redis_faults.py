@@ -102,7 +102,7 @@ async def a_clusters_other_node_answers(stage: Stage) -> None:
     database: RedisServer = place.database
     await stage.store.kill(database)
     await asyncio.to_thread(database.start, **_OF_A_CLUSTER)
-    other = await asyncio.to_thread(stage.farm.start_redis, **WITH_USERS, **_OF_A_CLUSTER)
+    other = await asyncio.to_thread(stage.database_servers.start_redis, **WITH_USERS, **_OF_A_CLUSTER)
     await stage.back(HARMED)  # one node with all the keys is as good as no cluster
     await asyncio.to_thread(other.execute, "CLUSTER", "MEET", database.host, database.port)
     key = f"{stage.prefix}{{{HARMED}}}:"

@@ -19,9 +19,9 @@ from pathlib import Path
 from random import Random
 
 from bench.servers import Server
-from tests.databases.farm import ServerFarm
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
+from tests.databases.servers import DatabaseServers
 from tests.faults.load import QUEUE, Load, Pace, client_of
 from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, Place, Store
@@ -39,7 +39,7 @@ class Stage:
     def __init__(
         self,
         folder: Path,
-        farm: ServerFarm,
+        database_servers: DatabaseServers,
         store: Store,
         databases: Sequence[AnyServer],
         *,
@@ -50,7 +50,7 @@ class Stage:
         prefix: str = "pinlater",
     ) -> None:
         self.folder = folder
-        self.farm = farm
+        self.database_servers = database_servers
         self.store = store
         self.dice = Random(seed)
         self.prefix = prefix

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from pinlater.server.storage.redis.scripts import script
 from tests.databases.database import DatabaseServer
-from tests.databases.farm import ServerFarm
 from tests.databases.mariadb import MariaDb
 from tests.databases.mysql import MySql8
 from tests.databases.proxy import Proxy
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD, USER, WITH_USERS
+from tests.databases.servers import DatabaseServers
 from tests.mysql import consistency as mysql_consistency
 from tests.redis import consistency as redis_consistency
 
@@ -48,7 +48,7 @@ class Store(ABC):
     settings: ClassVar[str]  # `{prefix}` and `{password_hash}` in it
 
     @abstractmethod
-    def start(self, farm: ServerFarm) -> AnyServer:
+    def start(self, database_servers: DatabaseServers) -> AnyServer:
         """A new server that runs."""
 
     async def kill(self, database: Any) -> None:
@@ -56,7 +56,7 @@ class Store(ABC):
         database.kill()
 
     @abstractmethod
-    def copy(self, farm: ServerFarm, dead: Any) -> AnyServer:
+    def copy(self, database_servers: DatabaseServers, dead: Any) -> AnyServer:
         """A new one, not yet started, that has all that the dead one had."""
 
     @abstractmethod
@@ -113,12 +113,12 @@ lease_ms = 10000
     def __init__(self, kind: type[DatabaseServer]) -> None:
         self._kind = kind
 
-    def start(self, farm: ServerFarm) -> DatabaseServer:
-        return farm.start(self._kind)
+    def start(self, database_servers: DatabaseServers) -> DatabaseServer:
+        return database_servers.start(self._kind)
 
-    def copy(self, farm: ServerFarm, dead: Any) -> DatabaseServer:
-        twin: DatabaseServer = farm.copy(dead)
-        return twin
+    def copy(self, database_servers: DatabaseServers, dead: Any) -> DatabaseServer:
+        replica: DatabaseServer = database_servers.copy(dead)
+        return replica
 
     def start_as_replica(self, database: Any, of: Any) -> None:
         database.start(read_only=True)
@@ -176,14 +176,14 @@ lease_ms = 10000
         + _SWEEPS
     )
 
-    def start(self, farm: ServerFarm) -> RedisServer:
-        return farm.start_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
+    def start(self, database_servers: DatabaseServers) -> RedisServer:
+        return database_servers.start_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
 
     async def kill(self, database: Any) -> None:
         await asyncio.to_thread(database.kill_once_written)
 
-    def copy(self, farm: ServerFarm, dead: Any) -> RedisServer:
-        return farm.copy_redis(dead)
+    def copy(self, database_servers: DatabaseServers, dead: Any) -> RedisServer:
+        return database_servers.copy_redis(dead)
 
     def start_as_replica(self, database: Any, of: Any) -> None:
         database.start(replicaof=f"{of.host} {of.port}")

@@ -16,7 +16,7 @@ import pytest
 from bench.servers import Server, pinlater_server
 from pinlater.server.main.app import App
 from tests.promises.conftest import PASSWORD
-from tests.promises.rig import Turned
+from tests.promises.running_server import SettableClocks
 from tests.promises.test_queues import SALT_OF_THE_ORIGINAL, refused
 from tests.promises.wire import PATIENCE_S, Wire, connected
 
@@ -29,7 +29,7 @@ def limits_file(path: Path, **limits: float) -> Path:
     return path
 
 
-async def in_a_second(app: App, wire: Wire, turned: Turned) -> int:
+async def in_a_second(app: App, wire: Wire, turned: SettableClocks) -> int:
     """How many jobs the queue gives out from an empty second on, one at a time."""
     del app
     turned.monotonic_s += 60  # the bucket is full again
@@ -42,8 +42,8 @@ async def in_a_second(app: App, wire: Wire, turned: Turned) -> int:
     return got
 
 
-async def started(run: Run, **flags: object) -> tuple[App, Wire, Turned]:
-    turned = Turned()
+async def started(run: Run, **flags: object) -> tuple[App, Wire, SettableClocks]:
+    turned = SettableClocks()
     app = await run(turned.clock(), **flags)
     wire = await Wire.connect(app.thrift.port)
     await wire.create("q")

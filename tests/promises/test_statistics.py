@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pinlater.server.main.app import App
-from tests.promises.rig import Turned
+from tests.promises.running_server import SettableClocks
 from tests.promises.test_queues import refused
 from tests.promises.wire import PATIENCE_S, Wire, connected, ttypes
 
@@ -23,7 +23,7 @@ class Watched(NamedTuple):
 
     app: App
     wire: Wire
-    clock: Turned
+    clock: SettableClocks
 
     async def turn(self, seconds: float, work: str) -> None:
         """Time goes by, then this periodic work runs until it finds no more."""
@@ -50,7 +50,7 @@ class Watched(NamedTuple):
 
 @pytest.fixture
 async def watched(run: Run, tmp_path: Path) -> AsyncIterator[Watched]:
-    clock = Turned()
+    clock = SettableClocks()
     app = await run(clock.clock(), store=f"sqlite:{tmp_path / 'store.db'}")
     async with connected(app.thrift.port) as wire:
         await wire.create("q")

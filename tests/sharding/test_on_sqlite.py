@@ -18,8 +18,8 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.assembly import open_core
 from tests.handed_out import Answer, answer_of
-from tests.sharding.farm import shard_of, shards_of
 from tests.sharding.faulty import FaultyShard
+from tests.sharding.sharded_server import shard_of, shards_of
 
 CALLER = Caller("tests")
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.values import JobCheckpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, Held
-from tests.shared_shards.rig import ShardRig
+from tests.shared_shards.proxied_database import ProxiedDatabase
 
 
 class Change(NamedTuple):
@@ -87,9 +87,11 @@ async def connect_all(desk: Desk) -> None:
     assert (await desk.succeed(JobKey(QUEUE, 1, 1))).outcome is Outcome.NOT_FOUND
 
 
-async def assert_done_once(rig: ShardRig[Any, Any], desk: Desk, change: str, held: Held | None = None) -> None:
+async def assert_done_once(
+    database: ProxiedDatabase[Any, Any], desk: Desk, change: str, held: Held | None = None
+) -> None:
     """The shard has one job, to which the change was made once."""
-    await rig.assert_consistent()
+    await database.assert_consistent()
     state = CHANGES[change].state
     counts = await desk.counts()
     assert (counts.pending, counts.in_progress, counts.succeeded) == tuple(

@@ -21,7 +21,7 @@ from tests.promises.wire import PATIENCE_S, Wire
 
 
 @dataclass
-class Rig:
+class RunningServer:
     """A started server, and what a test changes or looks at."""
 
     clock: ManualClock
@@ -57,9 +57,9 @@ class Rig:
         await self.core.close()
 
 
-async def start_rig(
+async def start_server(
     shards: int = 1, *, draining: tuple[str, ...] = (), file: Path | None = None, **settings: Any
-) -> Rig:
+) -> RunningServer:
     """`draining`: names of the shards that take no enqueues; they are called "1", "2" ... With `file` one shard on SQLite.
 
     `settings`: tables and keys that differ from the defaults.
@@ -74,10 +74,10 @@ async def start_rig(
 
     names = [str(number) for number in range(1, shards + 1)]
     core = await open_core(*map(desired, names), clock=clock, file_limits=lambda: file_limits, **settings)
-    return Rig(clock, core, await listen(core), file_limits)
+    return RunningServer(clock, core, await listen(core), file_limits)
 
 
-class Turned:
+class SettableClocks:
     """A wall clock and a monotonic one that a test turns."""
 
     def __init__(self) -> None:

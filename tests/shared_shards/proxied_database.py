@@ -12,7 +12,7 @@ from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
 from tests.databases.proxy import Proxy
 
-__all__ = ["PATIENCE_S", "QUEUE", "ShardRig", "gathered", "stats_of", "until"]
+__all__ = ["PATIENCE_S", "QUEUE", "ProxiedDatabase", "gathered", "stats_of", "until"]
 
 PATIENCE_S = 30.0
 
@@ -20,7 +20,7 @@ ServerT = TypeVar("ServerT")
 ShardT = TypeVar("ShardT", bound=Shard)
 
 
-class ShardRig(ABC, Generic[ServerT, ShardT]):
+class ProxiedDatabase(ABC, Generic[ServerT, ShardT]):
     """A database server with one empty shard, reached through `proxy`. Shards and desks made here are closed with it."""
 
     # The settings of shards made here: short time limits, so that a test of one ends soon.
