@@ -109,6 +109,7 @@ async def test_a_finished_job_is_already_final(desk: Desk, word: str, state: Job
     assert await desk.look(key) == before
 
 
+@pytest.mark.differs("JSON_TABLE")
 async def test_heartbeats_and_releases_of_a_call_are_answered_in_order(desk: Desk) -> None:
     held = await desk.put_and_take()
     unknown = ClaimRef(held.key._replace(id=1), "token")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, Held, unique
+
+pytestmark = pytest.mark.differs("row locks, SKIP LOCKED, and the errors of deadlocks")
 
 
 async def test_no_job_is_handed_out_twice_to_callers_at_the_same_moment(desk: Desk) -> None:

@@ -12,6 +12,8 @@ from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, unique
 
+pytestmark = pytest.mark.differs("plans for statements with long lists, and long answers of scripts")
+
 MANY = ServiceSettings().max_jobs_per_request
 KEY_BYTES = ServiceSettings().max_unique_key_bytes
 

@@ -179,6 +179,7 @@ async def test_an_empty_claim_looks_into_the_queue_that_there_is(other: Desk, de
     await desk.assert_counters_exact()
 
 
+@pytest.mark.differs("error numbers, and errors that a script returns")
 async def test_a_claim_from_a_queue_that_is_gone_says_so(other: Desk, desk: Desk) -> None:
     """Also where it finds nothing, so that nothing is counted."""
     assert await other.claim() == []
@@ -188,6 +189,7 @@ async def test_a_claim_from_a_queue_that_is_gone_says_so(other: Desk, desk: Desk
     assert isinstance(answer, QueueNotFound)
 
 
+@pytest.mark.differs("error numbers, and errors that a script returns")
 async def test_one_stale_order_does_not_touch_another_of_the_same_call(other: Desk, desk: Desk) -> None:
     await desk.shard.create_queues(["steady"], desk.now)
     await know(other)
@@ -313,6 +315,7 @@ async def test_a_queue_that_is_deleted_while_another_server_makes_it_from_old_kn
         assert made.life == Life(now + 2, now)
 
 
+@pytest.mark.differs("row locks and deadlocks")
 @pytest.mark.parametrize("seed", range(3))
 async def test_creations_and_deletions_of_one_moment_leave_no_queue_or_setting_from_before_a_deletion(
     desk: Desk, other: Desk, seed: int
