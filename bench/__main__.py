@@ -75,7 +75,7 @@ _REDIS: dict[str, Row] = {
 }
 ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
 # With --quick no row waits until a server looks for garbage or for peers.
-IN_A_HURRY = ("--set", "maintenance.garbage_interval_ms=200", "--set", "maintenance.refresh_interval_ms=200")
+QUICK_MAINTENANCE = ("--set", "maintenance.garbage_interval_ms=200", "--set", "maintenance.refresh_interval_ms=200")
 
 
 @contextmanager
@@ -137,8 +137,8 @@ def run(arguments: Sequence[str], console: Console) -> int:
     options.dir.mkdir(parents=True, exist_ok=True)
     output = options.output or own_results(options.store)
     with open_stores(options.store, options.dir, quick=options.quick) as stores:
-        hurried = IN_A_HURRY if options.quick else ()
-        place = BenchmarkRun(options.dir, stores, sizes, console.print, hurried, profile=options.profile)
+        options_of_servers = QUICK_MAINTENANCE if options.quick else ()
+        place = BenchmarkRun(options.dir, stores, sizes, console.print, options_of_servers, profile=options.profile)
         results = measure(
             place,
             options.only or list(ROWS[options.store]),

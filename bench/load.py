@@ -1,7 +1,7 @@
 """The load: one process, a plain epoll loop, requests encoded beforehand. `python -m bench.load` takes a plan on stdin.
 
 It must stay lighter than the server, so it keeps no objects a job and reads no more of an answer than it needs; its own CPU time is in
-its report, so that anybody sees when the load and not the server was measured. Weakness: one process, so one core, is the most it uses.
+its report, so that a reader sees when the load and not the server was measured. Weakness: one process, so one core, is the most it uses.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tests.cli.test_worker_processes import alive
 from tests.databases.mariadb import MariaDb
 
 PROCESSES = 3
-_PATIENCE_S = 40.0
+_DEADLINE_S = 40.0
 
 
 class Server:
@@ -114,7 +114,7 @@ class Server:
 
 def wait_for(ask: Callable[[], Any], what: str = "") -> Any:
     """Polls until it is true."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not (answer := ask()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)
@@ -138,13 +138,13 @@ def connections_to_all(server: Server) -> list[Client]:
     """Clients with one connection each, enough that every process has one; the kernel distributes them."""
     clients: list[Client] = []
 
-    def everybody_has_one() -> bool:
+    def each_has_one() -> bool:
         clients.append(Client(server.address, connections=1))
         clients[-1].queue_names()
         found = server.metric("pinlater_process_connections")
         return len(found) == PROCESSES and all(found.values())
 
-    wait_for(everybody_has_one, "each process to have a connection")
+    wait_for(each_has_one, "each process to have a connection")
     return clients
 
 
@@ -289,8 +289,8 @@ def test_a_signal_drains_all_of_them(server: Server) -> None:
     wait_for(lambda: server.metric("pinlater_long_polls")[""] == len(clients), "all to wait")
     server.process.send_signal(signal.SIGTERM)
     for thread in threads:
-        thread.join(_PATIENCE_S)
-    assert server.process.wait(_PATIENCE_S) == 0
+        thread.join(_DEADLINE_S)
+    assert server.process.wait(_DEADLINE_S) == 0
     assert len(answers) == len(clients)
     assert not any(alive(child) for child in children)
     assert {entry["process_number"] for entry in server.logged("stopped") if "process_number" in entry} == {0, 1, 2}
@@ -317,7 +317,7 @@ def test_a_second_server_does_not_slip_onto_the_port(server: Server, tmp_path: P
     second = Server(folder, store_of(mariadb, "never_used_"))
     second.thrift_port = server.thrift_port
     try:
-        assert second.launch().wait(_PATIENCE_S) == 1
+        assert second.launch().wait(_DEADLINE_S) == 1
     finally:
         second.close()
     assert f"Thrift can't listen on 127.0.0.1 port {server.thrift_port}: address already in use" in second.said
@@ -326,7 +326,7 @@ def test_a_second_server_does_not_slip_onto_the_port(server: Server, tmp_path: P
 def test_the_error_that_stops_the_first_process_is_printed_once(tmp_path: Path) -> None:
     server = Server(tmp_path, "mysql://nobody:wrong@127.0.0.1:1/pinlater")
     try:
-        assert server.launch().wait(_PATIENCE_S) == 1
+        assert server.launch().wait(_DEADLINE_S) == 1
     finally:
         server.close()
     assert server.said.count("error: ") == 1

@@ -104,7 +104,7 @@ async def test_an_appended_status_is_cut_at_the_end(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
-async def test_without_a_token_anybody_may_ack_a_job_in_progress(desk: Desk, succeeded: bool) -> None:
+async def test_without_a_token_any_worker_may_ack_a_job_in_progress(desk: Desk, succeeded: bool) -> None:
     """Clients of the original have no tokens."""
     held = await desk.put_and_take(source="a worker")
 

@@ -41,9 +41,9 @@ async def test_a_second_job_under_the_key_is_the_first_one(desk: Desk, scope: Un
 
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_duplicates_in_one_request_are_one_job(desk: Desk, scope: UniqueScope) -> None:
-    first, twin = (desk.job(unique=unique("k", scope, HOUR_MS)) for _ in range(2))
+    first, duplicate = (desk.job(unique=unique("k", scope, HOUR_MS)) for _ in range(2))
 
-    inserted = await desk.insert(first, twin)
+    inserted = await desk.insert(first, duplicate)
 
     assert list(inserted.ids) == [first.id, first.id]
     assert inserted.existing == {1: (first.id, 1)}

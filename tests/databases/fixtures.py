@@ -4,7 +4,7 @@
     async def test_a_crash(start_mariadb: Callable[..., MariaDb]) -> None:                  # private ones
         one, other = start_mariadb(), start_mariadb(max_connections=20, tls=True)
 
-Who kills, stops or reconfigures a server takes a private one: the session's is everybody's.
+A test that kills, stops or reconfigures a server takes a private one: all tests share the session's.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ async def sentinels_choose_another_master(stage: Stage) -> None:
         until_ns = time.monotonic_ns()
         await stage.until(lambda: _is_alone(replica), "the replica has noticed")
         stage.rollbacks.append(await asyncio.to_thread(_rollback, replica, stage.prefix, since_ns, until_ns))
-        assert (await _replication(replica))["role"] == "slave", "the failover was over before anybody could look"
+        assert (await _replication(replica))["role"] == "slave", "the failover was over before it could be seen"
         await stage.lasts(10, without=HARMED)
         await asyncio.to_thread(sentinels.wait_for_master, replica.port)
         await stage.back(HARMED)

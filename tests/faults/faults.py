@@ -11,7 +11,7 @@ from tests.databases.proxy import Trap
 from tests.faults.stage import Stage
 
 HARMED = "2"
-_TRAP_PATIENCE_S = 30.0
+_TRAP_DEADLINE_S = 30.0
 
 
 class Fault(NamedTuple):
@@ -115,7 +115,7 @@ async def answers_of_commits_are_lost(stage: Stage) -> None:
 
 
 async def _sprung(trap: Trap) -> None:
-    async with asyncio.timeout(_TRAP_PATIENCE_S):
+    async with asyncio.timeout(_TRAP_DEADLINE_S):
         await trap.wait()
 
 

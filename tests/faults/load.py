@@ -27,7 +27,7 @@ from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 QUEUE = "faults"
 POLLED = "polled"  # has few jobs, so that a worker that waits for them waits for long
 # A worker that can't ack for so long lets the job go; its claim has timed out long before.
-_ACK_PATIENCE_S = 15.0
+_ACK_DEADLINE_S = 15.0
 _OUTSTANDING_MAX = 2_000
 _WAIT_MS = 300
 _LONG_WAIT_MS = 20_000
@@ -326,7 +326,7 @@ class Load:
         """Until it is answered, or an answer can't be expected any more."""
         acks = sorted(acks, key=lambda ack: not ack.succeeded)
         shard = shard_of(acks[0].descriptor)
-        ends_at = time.monotonic() + _ACK_PATIENCE_S
+        ends_at = time.monotonic() + _ACK_DEADLINE_S
         while time.monotonic() < ends_at:
             call = self.recorder.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded) for ack in acks])
             began = time.monotonic()

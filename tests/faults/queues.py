@@ -19,7 +19,7 @@ _JOBS = 6
 _CLAIM_MS = 300
 _WAIT_MS = 500
 # For what takes a second or two.
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 
 
 async def queues_come_and_go(stage: Stage) -> None:
@@ -67,7 +67,7 @@ class _Tenant:
         ]
         recorder.answer(call, descriptors=descriptors)
         done: set[str] = set()
-        ends_at = time.monotonic() + _PATIENCE_S
+        ends_at = time.monotonic() + _DEADLINE_S
         while len(done) < _JOBS:
             assert time.monotonic() < ends_at, f"{self._queue}: {sorted(set(descriptors) - done)} never came back"
             for job in await self._claim(recorder):
@@ -101,9 +101,9 @@ class _Tenant:
             return False  # forgotten: its claim times out
         if roll < 0.6:
             call = recorder.call("heartbeat", descriptor=job.descriptor, token=job.token)
-            [beat] = await self._any.heartbeat(self._queue, [Claim(job.descriptor, job.token)])
-            assert beat.outcome is not Outcome.NOT_FOUND, f"a heartbeat of {job.descriptor} finds no job"
-            recorder.answer(call, outcome=int(beat.outcome))
+            [renewed] = await self._any.heartbeat(self._queue, [Claim(job.descriptor, job.token)])
+            assert renewed.outcome is not Outcome.NOT_FOUND, f"a heartbeat of {job.descriptor} finds no job"
+            recorder.answer(call, outcome=int(renewed.outcome))
         ack = Ack(job.descriptor, token=job.token, succeeded=self._dice.random() < 0.8)
         call = recorder.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded)])
         [result] = await self._any.ack(self._queue, [ack])

@@ -143,7 +143,7 @@ async def _none_in_use(stage: Stage) -> bool:
 
 
 async def connections_are_killed_again_and_again(stage: Stage) -> None:
-    """Everybody's, on every Redis, several times a second: none stays, and there are never more of them."""
+    """Those of all clients, on every Redis, several times a second: none stays, and there are never more of them."""
     with contextlib.ExitStack() as storms:
         seen = [
             storms.enter_context(_storm(place.database, Random(f"{stage.dice.random()} {name}")))

@@ -26,7 +26,7 @@ from tests.faults.load import QUEUE, Load, Pace, client_of
 from tests.faults.rollback import Rollback
 from tests.faults.stores import AnyServer, Place, Store
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 # May delete queues.
 ADMIN_PASSWORD = "open sesame"
 # In the original's form, which is quick to check.
@@ -124,7 +124,7 @@ class Stage:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=PATIENCE_S,
+                timeout=DEADLINE_S,
                 check=False,
             )
             assert done.returncode == 0, f"pinlater {arguments}: {done.returncode}\n{done.stdout}"
@@ -199,9 +199,9 @@ class Stage:
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
         """Looks until it is so. Raises `AssertionError` naming it."""
-        ends_at = time.monotonic() + PATIENCE_S
+        ends_at = time.monotonic() + DEADLINE_S
         while not await condition():
-            assert time.monotonic() < ends_at, f"not within {PATIENCE_S:g} s: {what}"
+            assert time.monotonic() < ends_at, f"not within {DEADLINE_S:g} s: {what}"
             await asyncio.sleep(0.05)
 
     async def back(self, shard: str) -> None:

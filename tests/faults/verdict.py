@@ -119,7 +119,7 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
     ended = time.monotonic()
     seen = stage.load.errors - errors
     after = await _trouble(stage)
-    # Who began anew counts from nothing.
+    # A server that began anew counts from nothing.
     changes = {what: max(0, round(after[what] - before)) for what, before in trouble.items()}
     if changes["slots lost"] and not fault.slots_lost:
         broken.append(f"a place of a server that lived was taken over {changes['slots lost']} times")

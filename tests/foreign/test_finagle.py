@@ -46,7 +46,7 @@ def test_a_client_on_finagle_probes_and_then_works_as_with_the_original(version:
     server_folder.mkdir()
     with RealServer(server_folder) as server, Recorder(server.address) as between:
         scenario = f"java -cp target/classes:{class_path} Scenario {between.address}"
-        assert run(scenario, folder, patience_s=90.0) == PRINTS
+        assert run(scenario, folder, deadline_s=90.0) == PRINTS
         sent = between.messages()
         with Client(server.address) as client:
             scanned = client.scan("old_clients", JobState.PENDING, future=True)

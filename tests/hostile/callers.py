@@ -18,7 +18,7 @@ from pinlater.server.telemetry.loop_lag import BOUNDS_MS
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.generated import ttypes as types
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 STALL_S = 2.0
 CONTEXT = types.RequestContext("hostile", "request")
 _SAMPLE = re.compile(r"^(\w+)(?:\{(\w+)=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
@@ -29,7 +29,7 @@ class Caller:
 
     def __init__(self, server: Server, host: str = "127.0.0.1") -> None:
         """`host`: the address of this machine to connect from."""
-        self.socket = socket.create_connection(("127.0.0.1", server.port), PATIENCE_S, source_address=(host, 0))
+        self.socket = socket.create_connection(("127.0.0.1", server.port), DEADLINE_S, source_address=(host, 0))
         self._decoder = Decoder()
         self._unsent = b""
 
@@ -99,7 +99,7 @@ def call(method: str, seqid: int = 1, **arguments: Any) -> bytes:
 
 def flood(callers: Sequence[Caller], watch: Callable[[], object]) -> None:
     """Sends what all of them have queued until it is gone, or the server takes nothing for a while. `watch` is called often."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     moved = time.monotonic()
     while time.monotonic() < min(deadline, moved + STALL_S):
         sending = [each for each in callers if each.wants_to_send]
@@ -113,7 +113,7 @@ def flood(callers: Sequence[Caller], watch: Callable[[], object]) -> None:
 
 def until(condition: Callable[[], object]) -> None:
     """Polls until it holds. Raises TimeoutError."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError("it never became so")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.servers import Server, ServerFailed
-from tests.hostile.callers import PATIENCE_S, no_long_turn
+from tests.hostile.callers import DEADLINE_S, no_long_turn
 
 pytestmark = pytest.mark.crash
 
@@ -26,7 +26,7 @@ HALF_SENT = {
 def test_half_sent_http_requests_never_keep_a_health_check_out(server: Server, sent: bytes) -> None:
     with ExitStack() as stack:
         for _ in range(300):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.http_port), timeout=PATIENCE_S))
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.http_port), timeout=DEADLINE_S))
             client.sendall(sent)
         for _ in range(3):
             assert server.get("/healthz") == "ok\n"
@@ -41,7 +41,7 @@ def test_a_server_that_may_open_too_few_files_for_health_checks_does_not_start(t
 
 def test_pipelined_http_requests_take_turns_with_everything_else(server: Server) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.http_port), timeout=PATIENCE_S) as client, no_long_turn(server):
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=DEADLINE_S) as client, no_long_turn(server):
         client.sendall(request * 3_000 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         while client.recv(1_000_000):
             pass

@@ -161,11 +161,11 @@ async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(database
 
 async def test_a_server_whose_machine_is_off_holds_its_locks_for_less_than_its_lease(database: ProxiedMysql) -> None:
     """The database does not learn that the server's machine is off: it would wait for hours for the next statement."""
-    vanished = await database.desk(lease_ms=2_000, statement_timeout_ms=30_000)
+    cut_off = await database.desk(lease_ms=2_000, statement_timeout_ms=30_000)
     other = await database.desk(direct=True)
     await other.put(b"old")
     trap = database.proxy.lose_request(b"INSERT INTO claims", hang=True)
-    call = asyncio.ensure_future(vanished.claim())
+    call = asyncio.ensure_future(cut_off.claim())
     await trap.wait()
     database.proxy.refuse()
     assert await other.claim() == []

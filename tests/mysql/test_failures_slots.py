@@ -12,7 +12,7 @@ from tests.mysql.proxied_mysql import COMMIT, ProxiedMysql
 from tests.shared_shards.proxied_database import until
 
 
-async def test_an_outcome_that_the_heir_has_written_over_is_unknown(database: ProxiedMysql) -> None:
+async def test_an_outcome_that_the_next_holder_of_the_slot_has_written_over_is_unknown(database: ProxiedMysql) -> None:
     """Carried out, and then the server was suspended past its lease before it could ask. It must not say that nothing was done."""
     sleeper = await database.desk(statement_timeout_ms=700)
     held = await sleeper.put_and_take(b"sleeper's")
@@ -27,12 +27,12 @@ async def test_an_outcome_that_the_heir_has_written_over_is_unknown(database: Pr
 
     await until(carried_out)
     await database.expire_leases()
-    heir = await database.desk(direct=True)
-    assert heir.shard.slot == 0
+    successor = await database.desk(direct=True)
+    assert successor.shard.slot == 0
     database.proxy.heal()
     with pytest.raises(OutcomeUnknown, match="slot"):
         await call
     assert (await sleeper.succeed(held.key, token=held.holder.token)).outcome is Outcome.ALREADY_FINAL
     await sleeper.shard.create_queues(["more"], sleeper.now)  # the first change notices that the slot is lost
-    assert sleeper.shard.slot != heir.shard.slot
+    assert sleeper.shard.slot != successor.shard.slot
     await database.assert_consistent()

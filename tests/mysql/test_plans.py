@@ -1,6 +1,6 @@
 """How both kinds of database go about every statement: none may look at rows that it doesn't need, or sort them.
 
-A statement that reads a table from end to end gets slower with every job there; and where it locks, it waits for everybody's rows.
+A statement that reads a table from end to end gets slower with every job there; and where it locks, it waits for the rows of all others.
 Plans are the optimizer's guess from statistics, so these are made, over some thousand rows; what is named as an exception has a reason.
 """
 

@@ -18,7 +18,7 @@ from tests.databases.mariadb import MariaDb
 from tests.databases.ports import free_port
 from tests.shared_shards.shard_files import MysqlShardFile
 
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 LANES = ("insert", "claim", "finish")
 
 
@@ -41,7 +41,7 @@ def server(tmp_path: Path, shard_file: MysqlShardFile, mariadb_prefix: str) -> I
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -84,7 +84,7 @@ def test_metrics_tell_of_each_shard(server: Server) -> None:
 
 
 def shown(server: Server) -> str:
-    """What anybody may see: the whole log, the pages, the process."""
+    """What all may see: the whole log, the pages, the process."""
     pages = ["/server_info", "/stats.txt", "/stats.json", "/metrics", "/readyz", "/healthz"]
     command = Path(f"/proc/{server.pid}/cmdline").read_text()
     return "\n".join([server.output(), *[server.get(path) for path in pages], command])

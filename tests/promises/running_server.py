@@ -17,7 +17,7 @@ from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.thrift.server import ThriftServer
 from tests.assembly import listen, open_core
-from tests.promises.wire import PATIENCE_S, Wire
+from tests.promises.wire import DEADLINE_S, Wire
 
 
 @dataclass
@@ -43,7 +43,7 @@ class RunningServer:
     async def until(self, condition: Callable[[], object]) -> None:
         """Looks every other millisecond until the condition holds."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not condition():
                 moment = asyncio.Event()
                 loop.call_later(0.002, moment.set)

@@ -18,7 +18,7 @@ from pinlater.server.main.app import App
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import SettableClocks
 from tests.promises.test_queues import SALT_OF_THE_ORIGINAL, refused
-from tests.promises.wire import PATIENCE_S, Wire, connected
+from tests.promises.wire import DEADLINE_S, Wire, connected
 
 Run = Callable[..., Awaitable[App]]
 
@@ -229,7 +229,7 @@ async def test_a_signal_makes_it_read_its_files_at_once(tmp_path: Path) -> None:
             async def read_again(text: str, word: str) -> None:
                 path.write_text(text)
                 server.signal(signal.SIGHUP)
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(DEADLINE_S):
                     while word not in server.output():
                         await wire.call("getQueueNames")
 

@@ -49,7 +49,7 @@ async def test_a_failed_ack_never_leaves_a_job_in_progress_for_ever(here: Wire) 
     assert (info.jobState, info.attemptsRemaining) == (FAILED, 0)
 
 
-async def test_an_empty_or_clever_source_takes_over_nobodys_claim(here: Wire) -> None:
+async def test_an_empty_or_clever_source_takes_over_no_claim(here: Wire) -> None:
     [descriptor] = await here.enqueue("q", b"x")
     await here.claim("q", source="worker")
     holder = (await here.job(descriptor)).claimDescriptor

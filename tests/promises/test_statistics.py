@@ -13,7 +13,7 @@ import pytest
 from pinlater.server.main.app import App
 from tests.promises.running_server import SettableClocks
 from tests.promises.test_queues import refused
-from tests.promises.wire import PATIENCE_S, Wire, connected, ttypes
+from tests.promises.wire import DEADLINE_S, Wire, connected, ttypes
 
 Run = Callable[..., Awaitable[App]]
 
@@ -34,7 +34,7 @@ class Watched(NamedTuple):
 
     async def page(self, path: str) -> str:
         """A page's body; the page must be there."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.app.http.port)
             writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
             answer = (await reader.read()).decode()
@@ -124,7 +124,7 @@ async def test_delays_sizes_and_durations_are_told_with_all_their_figures(watche
 
 
 async def test_a_queues_waiters_are_a_gauge(watched: Watched) -> None:
-    async with connected(watched.app.thrift.port) as waiting, asyncio.timeout(PATIENCE_S):
+    async with connected(watched.app.thrift.port) as waiting, asyncio.timeout(DEADLINE_S):
         waiting.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1, waitMillis=60_000))
         while (await watched.stats())["gauges"].get("dequeue-semaphore-waiters-q") != 1:
             pass

@@ -21,7 +21,7 @@ from pinlater.wire.generated import ttypes as _ttypes
 PinLater: Any = _service
 ttypes: Any = _ttypes
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
 APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
 
@@ -109,7 +109,7 @@ class Wire:
 
     async def receive(self) -> Message:
         """The next reply's header. Raises `IncompleteReadError` where the server closed instead."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             frame = await self.reader.readexactly(size)
         protocol = TBinaryProtocol(TMemoryBuffer(frame), strictRead=True)
@@ -136,7 +136,7 @@ class Wire:
 
     async def closed(self) -> bool:
         """Whether the server has closed, with no further byte."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             try:
                 return await self.reader.read() == b""
             except ConnectionResetError:

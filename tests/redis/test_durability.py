@@ -17,12 +17,12 @@ from pinlater.testing.real_server import RealServer
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS, url_of
 
-_PATIENCE_S = 30.0
+_DEADLINE_S = 30.0
 _ENOUGH = 300
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
 

@@ -140,7 +140,7 @@ async def test_repaired_jobs_are_counted_and_logged(
     assert await desk.claim(10) == []
     await desk.collect()
 
-    assert stats_of(desk).jobs_mended == 3
+    assert stats_of(desk).jobs_repaired == 3
     assert "3 jobs put right" in caplog.text
     assert len(await desk.claim(10)) == 3
 
@@ -154,7 +154,7 @@ async def test_a_claim_that_is_lost_ends_at_its_deadline_and_no_token_counts_for
 
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.STALE_CLAIM
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
-    assert stats_of(desk).jobs_mended == 1
+    assert stats_of(desk).jobs_repaired == 1
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     [swept] = await desk.shard.time_out_claims(desk.now, ALL)
     assert (swept.retried, swept.lost) == (1, 0)
@@ -258,7 +258,7 @@ async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_nex
     await desk.shard.time_out_claims(desk.now, ALL)
 
     assert [held.job.body for held in await desk.claim(10)] == [b"old", b"old", b"old", b"new"]
-    assert stats_of(desk).jobs_mended == 3
+    assert stats_of(desk).jobs_repaired == 3
     await desk.shard.count_jobs()
     assert caplog.text.count("gone from their indexes") == 1
     await database.assert_consistent()

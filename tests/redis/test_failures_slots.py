@@ -27,12 +27,12 @@ async def test_a_change_is_never_called_undone_because_the_slot_was_taken_before
 
     await until(is_sprung)
     await database.expire_leases()
-    heir = await database.desk(direct=True)
-    assert heir.shard.slot == 0
+    successor = await database.desk(direct=True)
+    assert successor.shard.slot == 0
     database.proxy.heal()
     with pytest.raises(OutcomeUnknown, match="took this one's slot"):
         await inserting
-    assert [held.job.body for held in await heir.claim(10)] == [b"sleeper's"]
+    assert [held.job.body for held in await successor.claim(10)] == [b"sleeper's"]
     await sleeper.shard.ping()
     assert sleeper.shard.slot == 1
     await database.assert_consistent()

@@ -21,7 +21,7 @@ from tests.databases.redis_users import WITH_USERS
 from tests.databases.server_process import ServerMissing
 from tests.databases.servers import DatabaseServers
 from tests.redis.proxied_redis import ProxiedRedis, proxied
-from tests.shared_shards.proxied_database import PATIENCE_S, until
+from tests.shared_shards.proxied_database import DEADLINE_S, until
 from tests.shared_shards.shard_files import RedisShardFile
 
 _DISK_MIB = 8
@@ -191,7 +191,7 @@ def test_enqueues_go_to_another_shard_if_the_disk_of_one_redis_is_full(
 
         small.disk.free()
         found: set[bytes] = set()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while found != before | after:
             assert time.monotonic() < deadline
             jobs = client.dequeue("emails", limit=50, wait_ms=200).jobs

@@ -18,7 +18,7 @@ from tests.databases.redis import RedisServer
 from tests.databases.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin, url_of
 from tests.databases.sentinel import Sentinels
 
-_PATIENCE_S = 30.0
+_DEADLINE_S = 30.0
 
 
 class Pair(NamedTuple):
@@ -45,7 +45,7 @@ def replication_of(server: RedisServer) -> dict[str, str]:
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
 

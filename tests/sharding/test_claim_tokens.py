@@ -71,8 +71,10 @@ async def test_each_job_has_the_token_of_the_claim_that_gave_it(server: ShardedS
         await server.put(name)
     jobs = (await server.dequeue()).jobs
     assert len({job.token for job in jobs}) == 3
-    beats = await server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token) for job in jobs])
-    assert {beat.outcome for beat in beats} == {Outcome.APPLIED}
+    renewals = await server.service.claimed_jobs.heartbeat(
+        CALLER, "q", [Claim(job.descriptor, job.token) for job in jobs]
+    )
+    assert {renewed.outcome for renewed in renewals} == {Outcome.APPLIED}
 
 
 @on_shards()
@@ -107,8 +109,8 @@ async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same
     await server.turns()
     assert await server.in_progress_on("2") == 1
     assert (await server.dequeue()).jobs == []
-    [beat] = await server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token)])
-    assert beat.outcome is Outcome.APPLIED
+    [renewed] = await server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token)])
+    assert renewed.outcome is Outcome.APPLIED
 
 
 @on_shards()

@@ -60,7 +60,7 @@ async def test_an_error_value_reaches_its_own_caller_only() -> None:
         await bad
 
 
-async def test_a_fault_of_the_store_reaches_everyone_in_the_call_and_the_lane_goes_on() -> None:
+async def test_a_fault_of_the_store_reaches_all_callers_in_the_call_and_the_lane_goes_on() -> None:
     store = Store()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.fault = StoreFull.of("disk")
@@ -234,7 +234,7 @@ async def test_a_lane_hands_over_what_has_not_begun_and_what_still_comes() -> No
     assert lane.length == successor.length == 0
 
 
-async def test_an_abandoned_lane_answers_everyone() -> None:
+async def test_an_abandoned_lane_answers_all_callers() -> None:
     store = Store()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()

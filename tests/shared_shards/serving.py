@@ -20,7 +20,7 @@ from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD, USER
 from tests.shared_shards.shard_files import MysqlShardFile, RedisShardFile
 
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 
 
 class Place(ABC):
@@ -192,7 +192,7 @@ def metrics(server: RealServer, name: str) -> dict[str, float]:
 
 def wait_until(what: Callable[[], bool]) -> None:
     """Polls until it is true; fails after twenty seconds."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
 

@@ -189,14 +189,14 @@ async def test_two_servers_that_get_one_slot_after_a_clock_jump_lose_no_job(
     one = await database.desk()
     held = await one.put_and_take(b"held")
     jumping.clock.jump(jump_s)
-    heir = await database.desk()
-    assert (one.shard.slot, heir.shard.slot) == (0, 0)
-    await asyncio.gather(heir.put(b"heir's"), one.succeed(held.key, token=held.holder.token))
+    successor = await database.desk()
+    assert (one.shard.slot, successor.shard.slot) == (0, 0)
+    await asyncio.gather(successor.put(b"successor's"), one.succeed(held.key, token=held.holder.token))
     assert one.shard.slot == 1
     await one.reopen()
     await one.put(b"one's")
-    assert sorted(job.job.body for job in await heir.claim(10)) == [b"heir's", b"one's"]
-    assert (await heir.look(held.key)).state.name == "SUCCEEDED"
+    assert sorted(job.job.body for job in await successor.claim(10)) == [b"one's", b"successor's"]
+    assert (await successor.look(held.key)).state.name == "SUCCEEDED"
     await database.assert_consistent()
 
 

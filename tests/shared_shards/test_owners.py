@@ -1,4 +1,4 @@
-"""Who owns the slices of a shard, as the shard keeps it."""
+"""The owners of the slices of a shard, as the shard keeps it."""
 
 from __future__ import annotations
 

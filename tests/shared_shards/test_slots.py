@@ -21,9 +21,9 @@ async def asleep(database: AnyDatabase) -> tuple[Desk, Desk]:
     """A server that was suspended past its lease and does not know it, and the server that has its slot now."""
     sleeper = await database.desk()
     await database.expire_leases()
-    heir = await database.desk()
-    assert sleeper.shard.slot == heir.shard.slot == 0
-    return sleeper, heir
+    successor = await database.desk()
+    assert sleeper.shard.slot == successor.shard.slot == 0
+    return sleeper, successor
 
 
 async def test_servers_that_come_at_once_get_different_slots(database: AnyDatabase) -> None:
@@ -56,55 +56,55 @@ async def test_a_heartbeat_keeps_the_slot(database: AnyDatabase) -> None:
 
 
 async def test_a_server_that_was_suspended_takes_another_slot_at_its_next_heartbeat(database: AnyDatabase) -> None:
-    sleeper, heir = await asleep(database)
+    sleeper, successor = await asleep(database)
     await sleeper.shard.ping()
-    assert (sleeper.shard.slot, heir.shard.slot) == (1, 0)
-    assert [member.slot for member in await heir.shared.members()] == [0, 1]
+    assert (sleeper.shard.slot, successor.shard.slot) == (1, 0)
+    assert [member.slot for member in await successor.shared.members()] == [0, 1]
 
 
 async def test_a_server_that_was_suspended_takes_another_slot_at_its_next_change(database: AnyDatabase) -> None:
     """Its claims and acks succeed."""
-    sleeper, heir = await asleep(database)
-    key = await heir.put(b"heir's")
+    sleeper, successor = await asleep(database)
+    key = await successor.put(b"successor's")
     [held] = await sleeper.claim()
-    assert (held.key, held.job.body) == (key, b"heir's")
+    assert (held.key, held.job.body) == (key, b"successor's")
     assert (await sleeper.succeed(key, token=held.holder.token)).outcome is Outcome.APPLIED
-    assert (sleeper.shard.slot, heir.shard.slot) == (1, 0)
+    assert (sleeper.shard.slot, successor.shard.slot) == (1, 0)
     assert stats_of(sleeper).slots_lost == 1
     await database.assert_consistent()
 
 
 @pytest.mark.parametrize("knows", [True, False])
-async def test_a_job_is_never_taken_for_the_one_that_the_heir_gave_the_same_id(
+async def test_a_job_is_never_taken_for_the_one_to_which_the_next_holder_of_the_slot_gave_the_same_id(
     database: AnyDatabase, knows: bool
 ) -> None:
     """Both make ids from the same slot and millisecond: the store must not take the second job for a repeat of the first."""
-    sleeper, heir = await asleep(database)
-    theirs, ours = heir.job(b"heir's"), sleeper.job(b"sleeper's")
+    sleeper, successor = await asleep(database)
+    theirs, ours = successor.job(b"successor's"), sleeper.job(b"sleeper's")
     assert ours.id == theirs.id
-    await heir.insert(theirs)
+    await successor.insert(theirs)
     if knows:
         await sleeper.shard.ping()
     refused = await sleeper.request(InsertRequest(QUEUE, [ours]))
     assert isinstance(refused, ShardConnectionFailed)
     assert refused.retryable
-    assert [held.job.body for held in await heir.claim(10)] == [b"heir's"]
+    assert [held.job.body for held in await successor.claim(10)] == [b"successor's"]
     await database.assert_consistent()
 
 
 async def test_a_servers_lanes_make_ids_with_the_new_slot(database: AnyDatabase) -> None:
-    sleeper, heir = await asleep(database)
+    sleeper, successor = await asleep(database)
     lanes = ShardLanes(sleeper.shard, ManualClock())
     assert {slot_of(job_id) for job_id in lanes.ids.make(2)} == {0}
-    highest = (await heir.put()).id
+    highest = (await successor.put()).id
     await sleeper.shard.ping()
     made = lanes.ids.make(2)
     assert {slot_of(job_id) for job_id in made} == {1}
     assert min(made) > highest
 
 
-async def test_an_outcome_is_not_read_from_the_heirs_numbers(database: AnyDatabase) -> None:
-    """A lost answer is settled by the number of the writer's latest change, which may be the heir's by then."""
+async def test_an_outcome_is_not_read_from_the_numbers_of_the_next_holder_of_the_slot(database: AnyDatabase) -> None:
+    """A lost answer is settled by the number of the writer's latest change, which may be the successor's by then."""
     sleeper = await database.desk()
     await sleeper.insert()  # connects
     job = sleeper.job(b"sleeper's")
@@ -114,8 +114,8 @@ async def test_an_outcome_is_not_read_from_the_heirs_numbers(database: AnyDataba
         await sleeper.insert(job)
     database.proxy.heal()
     await database.expire_leases()
-    heir = await database.desk()
-    await heir.put(b"heir's")
+    successor = await database.desk()
+    await successor.put(b"successor's")
     assert isinstance(await sleeper.request(InsertRequest(QUEUE, [job])), ShardConnectionFailed)
-    assert sorted(held.job.body for held in await heir.claim(10)) == [b"heir's", b"sleeper's"]
+    assert sorted(held.job.body for held in await successor.claim(10)) == [b"sleeper's", b"successor's"]
     await database.assert_consistent()

@@ -371,7 +371,7 @@ class Run:
         """Until every job has ended and every server takes calls and serves from every shard."""
         timeout_s = self.plan.load.claim_timeout_ms / 1000
         for process in self._workers:
-            process.hurried = True
+            process.ends_soon = True
         last_poll_s = self.plan.load.wait_ms / 1000  # of a worker that began it before
         await self._until(self._drained, _DRAIN_S_MAX + 4 * timeout_s + last_poll_s)
         if not all(server.ready for server in self.cluster.servers):

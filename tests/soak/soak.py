@@ -46,7 +46,7 @@ class Window:
 async def soak(
     folder: Path, *, windows: int, window_seconds: float, jobs_per_second: int, seed: int, say: Callable[[str], None]
 ) -> list[str]:
-    """Runs it all; returns what is wrong, in words. An empty list is what everybody hopes for."""
+    """Runs it all; returns what is wrong, in words. An empty list is a success."""
     store = folder / "store.db"
     server = pinlater_server(store, log=folder / "server.log", env=SETTINGS)
     seen: list[Window] = []

@@ -14,10 +14,10 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.server.operations.values import DequeueResult
-from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
+from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, raise_file_limit
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
-from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk
+from tests.thrift_server.conftest import CONTEXT, DEADLINE_S, Client, Desk
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED, Gate
 
 Start = Callable[..., Awaitable[Desk]]
@@ -121,9 +121,9 @@ async def test_a_request_before_a_bad_frame_is_answered(desk: Desk) -> None:
 async def test_the_largest_frame_is_taken(start: Start) -> None:
     desk = await start(max_frame_bytes=2 * 1024 * 1024)
     client = await desk.connect()
-    room = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
-    assert (await client.call("createQueue", name="q" * room)).exception is None
-    client.send("createQueue", 8, name="q" * (room + 1))
+    longest = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
+    assert (await client.call("createQueue", name="q" * longest)).exception is None
+    client.send("createQueue", 8, name="q" * (longest + 1))
     reply = await client.receive()
     assert reply.seqid == 8
     assert reply.application_error is not None
@@ -208,7 +208,7 @@ async def test_jobs_claimed_for_a_caller_who_is_gone_are_given_back(
     leave(client)
     await desk.until(lambda: connection.gone)
     gate.open()
-    await asyncio.wait_for(desk.operations.undelivered_event.wait(), PATIENCE_S)
+    await asyncio.wait_for(desk.operations.undelivered_event.wait(), DEADLINE_S)
     assert desk.operations.undelivered_calls == [("q", [CLAIM])]
     assert desk.operations.cancelled == []
 
@@ -422,7 +422,7 @@ async def test_far_over_the_bound_the_oldest_silent_connection_is_closed(start: 
 
 async def test_two_thousand_silent_connections_affect_no_other_client(start: Start) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = 2_000 if make_room(4_500) == 4_500 else 200
+    count = 2_000 if raise_file_limit(4_500) == 4_500 else 200
     desk = await start(max_connections=count // 2, max_connections_refused=10)
     speaking = await desk.connect()
     await speaking.call("getQueueNames")
@@ -466,7 +466,7 @@ async def test_with_few_files_most_connections_are_served_and_not_refused(
 
 def test_file_descriptors_are_reserved_for_connections_of_other_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
-    assert make_room(20_000, 272) == 4096 - RESERVED - 272
+    assert raise_file_limit(20_000, 272) == 4096 - RESERVED - 272
 
 
 async def test_a_server_with_too_few_open_files_does_not_start_and_says_how_many_it_needs(
@@ -496,13 +496,13 @@ def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit(monkeypatch: pyt
     made: list[tuple[int, int]] = []
     monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr("resource.setrlimit", lambda _, limits: made.append(limits))
-    assert make_room(100) == 100
-    assert make_room(2000) == 2000
-    assert make_room(20_000) == 4096 - RESERVED
+    assert raise_file_limit(100) == 100
+    assert raise_file_limit(2000) == 2000
+    assert raise_file_limit(20_000) == 4096 - RESERVED
     assert made == [(2000 + RESERVED, 4096), (4096, 4096)]
     made.clear()
     monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
-    assert make_room(20_000) == 4096 - RESERVED
+    assert raise_file_limit(20_000) == 4096 - RESERVED
     assert made == []
 
 
@@ -800,7 +800,7 @@ async def test_a_drain_answers_running_requests_and_accepts_no_connections(desk:
     busy.send("createQueue", 5, name="q")
     await gate.arrived.wait()
     port = desk.server.port
-    drain = asyncio.create_task(desk.server.drain(PATIENCE_S))
+    drain = asyncio.create_task(desk.server.drain(DEADLINE_S))
     assert await idle.closed() == b""
     with pytest.raises(OSError, match=r"refused|failed"):
         await asyncio.open_connection("127.0.0.1", port)
@@ -817,7 +817,7 @@ async def test_draining_answers_what_was_on_its_way(desk: Desk) -> None:
     await desk.until(lambda: desk.server.connections == 20)
     for client in clients:
         client.send("getQueueNames", 3)
-    await desk.server.drain(PATIENCE_S)
+    await desk.server.drain(DEADLINE_S)
     for client in clients:
         assert (await client.receive()).seqid == 3
 

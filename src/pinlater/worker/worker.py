@@ -381,7 +381,7 @@ class Worker:
         child_setup: ChildSetup | None = None,
     ) -> WorkerRun:
         client = await self._opened(stack, given)
-        heartbeater = Heartbeater(client.twin, self._clock, client.unread)
+        heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)
         return self._run_with(client, settings, heartbeater, chosen, child_setup)
 
     async def _opened(self, stack: contextlib.AsyncExitStack, given: Servers) -> AsyncClient:

@@ -33,7 +33,7 @@ LEFT_A_JOB_MAX = 0.02
 ROUNDS = 3
 FILLING_UP_MAX = 200  # of pools and reservoirs, however many jobs there are
 MIB = 2**20
-PATIENCE_S = 60
+DEADLINE_S = 60
 LOOK_S = 20
 
 
@@ -114,9 +114,9 @@ async def work_through(client: AsyncClient) -> None:
     async def work(first: int, last: int) -> None:
         for start in range(first, last, A_REQUEST):
             await client.enqueue("q", [job(number) for number in range(start, min(last, start + A_REQUEST))])
-            await eventually(partial(reached, start - 4 * A_REQUEST), PATIENCE_S)
-        await eventually(partial(reached, last), PATIENCE_S)
-        await eventually(all_reported, PATIENCE_S)
+            await eventually(partial(reached, start - 4 * A_REQUEST), DEADLINE_S)
+        await eventually(partial(reached, last), DEADLINE_S)
+        await eventually(all_reported, DEADLINE_S)
 
     async def left_by(first: int, last: int) -> bool:
         """Whether these jobs left more behind than they may: what one in flight holds goes when its report is answered."""

@@ -21,11 +21,11 @@ from pinlater.worker._attempts.endings import Ending, Kind
 from pinlater.worker._reports.reporter import Reporter
 from pinlater.worker.context import Rescheduling
 
-BEATS = {name: number for number, name in enumerate("abcdefgh")}
+NUMBERS = {name: number for number, name in enumerate("abcdefgh")}
 
 
 def job(name: str, shard: str = "1") -> ClaimedJob:
-    return ClaimedJob(f"q:s{shard}:p1:{BEATS[name]}", "q", b"", token=name)
+    return ClaimedJob(f"q:s{shard}:p1:{NUMBERS[name]}", "q", b"", token=name)
 
 
 class Server(AsyncClient):
@@ -96,7 +96,7 @@ class Turned:
         self.reports = Reporter(self.server, "q", WorkerSettings(), self.counts, clock, self.settled.extend)
 
     async def succeeded(self, name: str, shard: str = "1") -> None:
-        await self.reports.end(job(name, shard), Ending(Kind.SUCCEEDED), BEATS[name])
+        await self.reports.end(job(name, shard), Ending(Kind.SUCCEEDED), NUMBERS[name])
 
     async def claim(self) -> None:
         """Makes a claim with acks, as a consumer does."""
@@ -127,7 +127,7 @@ class Turned:
     @property
     def kept(self) -> set[str]:
         """The jobs whose heartbeats go on, of those with reports."""
-        return {name for name, beat in BEATS.items() if beat not in self.settled}
+        return {name for name, number in NUMBERS.items() if number not in self.settled}
 
 
 Story = Callable[[Turned], Coroutine[Any, Any, None]]
@@ -210,7 +210,7 @@ def test_a_claim_is_renewed_until_its_report_has_arrived(told: Tell) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a")
         await turned.succeeded("b", "2")
-        await turned.reports.end(job("c", "2"), Ending(Kind.SNOOZED, 5), BEATS["c"])
+        await turned.reports.end(job("c", "2"), Ending(Kind.SNOOZED, 5), NUMBERS["c"])
         await turned.after(60_000)
         assert turned.kept >= {"b", "c"}
         assert "a" not in turned.kept
@@ -224,10 +224,10 @@ def test_a_claim_is_renewed_until_its_report_has_arrived(told: Tell) -> None:
 def test_snoozed_and_rescheduled_jobs_outlast_a_restart_of_nine_seconds(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.down = True
-        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 60_000), BEATS["a"])
+        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 60_000), NUMBERS["a"])
         moved = Ending(Kind.RESCHEDULED, rescheduling=Rescheduling(5, b"new"))
-        await turned.reports.end(job("b"), moved, BEATS["b"])
-        await turned.reports.release([(job("c"), BEATS["c"])])
+        await turned.reports.end(job("b"), moved, NUMBERS["b"])
+        await turned.reports.release([(job("c"), NUMBERS["c"])])
         await turned.after(9_000)
         assert turned.server.applied == []
         turned.server.down = False
@@ -243,7 +243,7 @@ def test_snoozed_and_rescheduled_jobs_outlast_a_restart_of_nine_seconds(told: Te
 def test_a_stop_retries_reports_until_its_timeout(told: Tell) -> None:
     async def story(turned: Turned) -> None:
         turned.server.down = True
-        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 5), BEATS["a"])
+        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 5), NUMBERS["a"])
         await turned.succeeded("b")
         await turned.end_flushing()
         rest = asyncio.create_task(turned.reports.flush_the_rest(30))
@@ -296,7 +296,7 @@ def test_a_body_that_the_server_refuses_fails_its_job_with_the_reason(told: Tell
 
         turned.server.checkpoint = too_large  # type: ignore[method-assign]
         moved = Ending(Kind.RESCHEDULED, rescheduling=Rescheduling(5, b"too large"))
-        await turned.reports.end(job("a"), moved, BEATS["a"])
+        await turned.reports.end(job("a"), moved, NUMBERS["a"])
         await turned.after(1_000)
 
     turned = told(story)
@@ -309,7 +309,7 @@ def test_new_bodies_go_in_requests_of_bounded_size(told: Tell) -> None:
         turned.server.down = True
         for name in "abcd":
             moved = Ending(Kind.RESCHEDULED, rescheduling=Rescheduling(5, bytes(2_000_000)))
-            await turned.reports.end(job(name), moved, BEATS[name])
+            await turned.reports.end(job(name), moved, NUMBERS[name])
         await turned.after(1_000)
         turned.server.down = False
         await turned.after(10_000)
