@@ -27,7 +27,7 @@ from bench.sdk import client_sync, enqueue_many, worker_async, worker_threads
 from bench.several_shards import idle_shards, two_shards
 from bench.sqlite_stores import SqliteStores
 from bench.statements import statements
-from bench.stores import Stores
+from bench.stores import BenchmarkStores
 from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
 from bench.waiting import idle_waits, pickup
 
@@ -79,7 +79,7 @@ QUICK_MAINTENANCE = ("--set", "maintenance.garbage_interval_ms=200", "--set", "m
 
 
 @contextmanager
-def open_stores(kind: str, folder: Path, *, quick: bool) -> Iterator[Stores]:
+def open_stores(kind: str, folder: Path, *, quick: bool) -> Iterator[BenchmarkStores]:
     """The stores of a run; what runs for them ends with it. `quick`: a database server with small sizes."""
     if kind == "sqlite":
         yield SqliteStores(folder)

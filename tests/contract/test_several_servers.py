@@ -28,7 +28,7 @@ from pinlater.server.storage.values import (
     Purge,
     TimeToLive,
 )
-from tests.contract.desk import QUEUE, Desk, Held
+from tests.contract.desk import QUEUE, Desk, DeskJob
 from tests.contract.stores import SHARED, make_store, needs_server, never_old
 
 
@@ -132,7 +132,7 @@ async def test_claims_of_a_queue_that_is_gone_are_deleted_with_their_jobs(other:
 
 
 @pytest.fixture
-async def again(other: Desk, desk: Desk) -> Held:
+async def again(other: Desk, desk: Desk) -> DeskJob:
     """A job in hand, in a queue that `other` remembers from before it was made anew."""
     await know(other)
     await make_again(desk)
@@ -141,7 +141,7 @@ async def again(other: Desk, desk: Desk) -> Held:
 
 @pytest.mark.parametrize("acks", [1, 2])
 async def test_acks_of_live_claims_count_in_a_queue_that_was_made_again(
-    again: Held, other: Desk, desk: Desk, acks: int
+    again: DeskJob, other: Desk, desk: Desk, acks: int
 ) -> None:
     """One by one and several at once; after an unexpected answer, the second call looks before it acks."""
     more = [await desk.put_and_take() for _ in range(2 * acks - 1)]
@@ -153,7 +153,7 @@ async def test_acks_of_live_claims_count_in_a_queue_that_was_made_again(
     await desk.assert_counters_exact()
 
 
-WORDS: dict[str, Callable[[Desk, Held], Awaitable[Acked]]] = {
+WORDS: dict[str, Callable[[Desk, DeskJob], Awaitable[Acked]]] = {
     "ack without a token": lambda desk, held: desk.succeed(held.key),
     "ack with a status": lambda desk, held: desk.succeed(held.key, token=held.holder.token, status="so"),
     "failure": lambda desk, held: desk.fail(held.key, token=held.holder.token),
@@ -165,7 +165,7 @@ WORDS: dict[str, Callable[[Desk, Held], Awaitable[Acked]]] = {
 
 
 @pytest.mark.parametrize("word", list(WORDS))
-async def test_a_live_claim_is_never_answered_not_found(again: Held, other: Desk, desk: Desk, word: str) -> None:
+async def test_a_live_claim_is_never_answered_not_found(again: DeskJob, other: Desk, desk: Desk, word: str) -> None:
     """For clients of the original a NOT_FOUND is a lost ack."""
     assert (await WORDS[word](other, again)).outcome is Outcome.APPLIED
     await desk.assert_counters_exact()

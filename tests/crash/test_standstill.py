@@ -12,7 +12,7 @@ from threading import Event
 import pytest
 from thrift.transport.TTransport import TTransportException
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes
 from tests.crash.conftest import ServerMaker
@@ -31,7 +31,7 @@ def enqueue(body: bytes) -> bytes:
     return encode_call("enqueueJobs", 1, context=CONTEXT, request=request)
 
 
-def wait_until_stopped(server: Server) -> None:
+def wait_until_stopped(server: PinLaterServer) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while "State:\tT" not in Path(f"/proc/{server.pid}/status").read_text():
         assert time.monotonic() < deadline
@@ -47,7 +47,7 @@ def wait_until_closed(connection: socket.socket) -> bytes:
     return received
 
 
-def works_again(server: Server) -> list[str]:
+def works_again(server: PinLaterServer) -> list[str]:
     """New connections are refused for a moment."""
     deadline = time.monotonic() + DEADLINE_S
     while True:

@@ -24,7 +24,7 @@ from tests.databases.guard import Guard
 from tests.databases.mariadb import MariaDb
 from tests.databases.mysql import MySql8
 from tests.databases.redis import RedisServer
-from tests.databases.server_process import Option, ServerFailed, ServerMissing
+from tests.databases.server_process import DatabaseServerFailed, Option, ServerMissing
 from tests.databases.servers import TEMPLATES_VARIABLE, DatabaseServers
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
@@ -149,7 +149,7 @@ def other_redis_program(kind: str) -> str:
 def start_redis_or_skip(servers: DatabaseServers, *, tls: bool = False, **options: Option) -> RedisServer:
     try:
         return servers.start_redis(tls=tls, program=None, **options)
-    except ServerFailed:
+    except DatabaseServerFailed:
         if not tls or "TEST_REDIS_PROGRAM" not in os.environ:
             raise
         pytest.skip("the program that TEST_REDIS_PROGRAM names knows no TLS")

@@ -14,7 +14,7 @@ import redis
 
 from tests.databases.ports import free_port
 from tests.databases.redis import RedisServer
-from tests.databases.server_process import ServerFailed
+from tests.databases.server_process import DatabaseServerFailed
 
 _DEADLINE_S = 20.0
 _STEP_S = 0.02
@@ -97,7 +97,7 @@ class Sentinels:
         while not what():
             if time.monotonic() > deadline:
                 logs = [(self._folder / f"sentinel-{port}" / "log").read_text()[-2000:] for port in self.ports]
-                raise ServerFailed("\n".join([complaint, *logs]))
+                raise DatabaseServerFailed("\n".join([complaint, *logs]))
             time.sleep(_STEP_S)
 
 

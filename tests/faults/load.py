@@ -21,7 +21,7 @@ from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError
 from pinlater.server.sharding.rendezvous import rendezvous_home
-from tests.crash.history import Recorder
+from tests.crash.history import HistoryRecorder
 from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 
 QUEUE = "faults"
@@ -47,15 +47,15 @@ class Pace(NamedTuple):
     long: float = 0.01
 
 
-class Load:
-    """Use as `async with Load(...) as load`. `servers` is a server-set file; all that is seen goes to `recorder`."""
+class SteadyLoad:
+    """Use as `async with SteadyLoad(...) as load`. `servers` is a server-set file; all that is seen goes to `recorder`."""
 
     def __init__(self, servers: Path, seed: int, pace: Pace, shards: Sequence[str]) -> None:
         self._servers = servers
         self._shards = shards
         self._seed = seed
         self._pace = pace
-        self.recorder = Recorder()
+        self.recorder = HistoryRecorder()
         self.judged = 0  # lines of it that have been looked at
         self.latencies = Latencies()
         self.errors = Counter[str]()
@@ -74,7 +74,7 @@ class Load:
         self._free: list[AsyncClient] = []
         self._opened: list[AsyncClient] = []
 
-    async def __aenter__(self) -> Load:
+    async def __aenter__(self) -> SteadyLoad:
         self._start(self._produce())
         for number in range(self._pace.workers):
             self._start(self._work(f"worker-{number}"))

@@ -8,7 +8,7 @@ from random import Random
 
 from pinlater.server.storage.redis.keys import parts_of
 from tests.databases.redis import RedisServer
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.stage import Stage
 from tests.redis.lost_keys import KINDS, keys_of_kind
 
@@ -33,7 +33,7 @@ async def keys_are_deleted(stage: Stage) -> None:
     assert await _counted(stage, before), "more jobs are counted as lost than were deleted"
 
 
-ON_KEYS = (Fault(keys_are_deleted, slots_lost=True, loses_jobs=True),)
+ON_KEYS = (InjectedFault(keys_are_deleted, slots_lost=True, loses_jobs=True),)
 
 
 async def _counted(stage: Stage, before: float) -> bool:

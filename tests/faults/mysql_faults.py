@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.databases.database import DatabaseServer
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.stage import Stage
 
 
@@ -70,4 +70,4 @@ async def _other_client(database: DatabaseServer, name: str) -> AsyncIterator[tu
         yield connection, cursor
 
 
-ON_MYSQL = (Fault(other_clients_hold_row_locks),)
+ON_MYSQL = (InjectedFault(other_clients_hold_row_locks),)

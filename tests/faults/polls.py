@@ -7,7 +7,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.load import POLLED, QUEUE, shard_of
 from tests.faults.stage import DEADLINE_S, Stage
 
@@ -78,7 +78,7 @@ async def a_database_restarts_under_long_polls(stage: Stage) -> None:
 
 
 DURING_POLLS = (
-    Fault(a_claims_answer_is_lost_and_connections_are_refused, harmed=None),
-    Fault(a_database_restarts_under_long_polls),
+    InjectedFault(a_claims_answer_is_lost_and_connections_are_refused, harmed=None),
+    InjectedFault(a_database_restarts_under_long_polls),
 )
 """Of whatever store."""

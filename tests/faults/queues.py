@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
-from tests.crash.history import Recorder, check
-from tests.faults.faults import Fault
+from tests.crash.history import HistoryRecorder, check
+from tests.faults.faults import InjectedFault
 from tests.faults.stage import ADMIN_PASSWORD, Stage
 
 _QUEUES = 3
@@ -56,7 +56,7 @@ class _Tenant:
 
     async def _work(self, number: int) -> None:
         """Until all jobs have succeeded; then nothing is lost, nothing was handed out twice, and the counts agree."""
-        recorder = Recorder()
+        recorder = HistoryRecorder()
         bodies = [f"{self._queue}-{number}-{index}" for index in range(_JOBS)]
         jobs = [Job(body.encode(), attempts_allowed=1_000, claim_timeout_ms=_CLAIM_MS) for body in bodies]
         call = recorder.call("enqueue", bodies=bodies)
@@ -81,7 +81,7 @@ class _Tenant:
         totals = {name: stats.total(name) for name in ("pending", "future", "in_progress", "succeeded", "failed")}
         assert totals == {"pending": 0, "future": 0, "in_progress": 0, "succeeded": _JOBS, "failed": 0}, totals
 
-    async def _claim(self, recorder: Recorder) -> Sequence[ClaimedJob]:
+    async def _claim(self, recorder: HistoryRecorder) -> Sequence[ClaimedJob]:
         call = recorder.call("claim", worker=self._queue, timeout_ms=_CLAIM_MS)
         jobs = (await self._any.dequeue(self._queue, self._dice.randint(1, 3), wait_ms=_WAIT_MS)).jobs
         now_ms = time.time() * 1000
@@ -94,7 +94,7 @@ class _Tenant:
         )
         return jobs
 
-    async def _handle(self, job: ClaimedJob, recorder: Recorder) -> bool:
+    async def _handle(self, job: ClaimedJob, recorder: HistoryRecorder) -> bool:
         """Whether it has succeeded. A claim may be over by the time that its ack comes; but the job is there."""
         roll = self._dice.random()
         if roll < 0.4:
@@ -112,5 +112,5 @@ class _Tenant:
         return ack.succeeded and result.outcome in (Outcome.APPLIED, Outcome.ALREADY_FINAL)
 
 
-ON_QUEUES = (Fault(queues_come_and_go, harmed=None),)
+ON_QUEUES = (InjectedFault(queues_come_and_go, harmed=None),)
 """Of whatever store."""

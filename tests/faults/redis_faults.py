@@ -15,7 +15,7 @@ import redis
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS
 from tests.faults.failovers import FAILOVERS
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.lost_keys import ON_KEYS
 from tests.faults.stage import Stage
 
@@ -224,13 +224,13 @@ def _hog(database: RedisServer, over: threading.Event) -> None:
 _LOOP = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i end return 0"
 
 ON_REDIS = (
-    Fault(a_redis_that_flushes_each_answer_is_killed),
-    Fault(a_script_of_another_client_never_ends),
-    Fault(another_client_fills_the_memory, errors=False),
-    Fault(a_master_becomes_a_replica_for_a_while),
-    Fault(a_clusters_other_node_answers),
-    Fault(connections_are_killed_again_and_again, harmed=None),
-    Fault(another_client_blocks_redis),
+    InjectedFault(a_redis_that_flushes_each_answer_is_killed),
+    InjectedFault(a_script_of_another_client_never_ends),
+    InjectedFault(another_client_fills_the_memory, errors=False),
+    InjectedFault(a_master_becomes_a_replica_for_a_while),
+    InjectedFault(a_clusters_other_node_answers),
+    InjectedFault(connections_are_killed_again_and_again, harmed=None),
+    InjectedFault(another_client_blocks_redis),
     *ON_KEYS,
     *FAILOVERS,
 )

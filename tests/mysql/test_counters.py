@@ -11,7 +11,7 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage.values import InsertRequest, JobCheckpoint
-from tests.contract.desk import Desk, Held, unique
+from tests.contract.desk import Desk, DeskJob, unique
 from tests.mysql.consistency import inconsistencies
 from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.shared_shards.proxied_database import QUEUE
@@ -24,7 +24,7 @@ STEPS = 40  # of each
 class Hand:
     """Does random things. What one hand holds, another one may end: that is part of it."""
 
-    def __init__(self, desk: Desk, held: list[Held], dice: random.Random) -> None:
+    def __init__(self, desk: Desk, held: list[DeskJob], dice: random.Random) -> None:
         self.desk = desk
         self.held = held
         self.dice = dice
@@ -108,7 +108,7 @@ class Hand:
         await shard.expire_jobs(now, 100)
         await self.desk.collect(succeeded_ms=100, failed_ms=100, limit=5)
 
-    def pick(self) -> Held | None:
+    def pick(self) -> DeskJob | None:
         return self.held.pop(self.dice.randrange(len(self.held))) if self.held else None
 
 
@@ -117,7 +117,7 @@ async def test_tables_agree_whatever_several_servers_do(database: ProxiedMysql, 
     print(f"seed {seed}")
     dice = random.Random(seed)
     desks = [await database.desk(direct=True) for _ in range(SERVERS)]
-    held: list[Held] = []
+    held: list[DeskJob] = []
     over = asyncio.Event()
     looks: list[list[str]] = []
 

@@ -9,7 +9,7 @@ import pytest
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import Outcome
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobCheckpoint, TimeToLive
-from tests.contract.desk import Desk, Held
+from tests.contract.desk import Desk, DeskJob
 from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.shared_shards.proxied_database import QUEUE
 
@@ -59,7 +59,7 @@ async def test_nothing_is_claimed_from_a_queue_that_is_gone(database: ProxiedMys
 
 @pytest.mark.parametrize("word", ["finish", "fail", "checkpoint", "extend", "release", "cancel"])
 async def test_a_job_in_hand_is_gone_with_its_queue(database: ProxiedMysql, desk: Desk, other: Desk, word: str) -> None:
-    held: Held = await desk.put_and_take()
+    held: DeskJob = await desk.put_and_take()
     await other.shard.delete_queues([QUEUE])
     acts = {
         "finish": lambda: desk.succeed(held.key, token=held.holder.token),

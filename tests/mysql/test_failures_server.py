@@ -14,7 +14,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.job import HandedOutJob, Holder, NewJob, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
 from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
-from tests.crash.history import Recorder, check
+from tests.crash.history import HistoryRecorder, check
 from tests.databases.database import DatabaseServer
 from tests.databases.disk import SmallDisk
 from tests.mysql.proxied_mysql import ProxiedMysql, proxied
@@ -23,13 +23,13 @@ from tests.shared_shards.proxied_database import QUEUE, gathered, until
 TIMEOUT_MS = 2_000
 
 
-class Load:
+class LaneClients:
     """Clients of a shard's lanes, who write down what they saw. A body is the name of its job for ever."""
 
     def __init__(self, lanes: ShardLanes, clock: SystemClock) -> None:
         self.lanes = lanes
         self.clock = clock
-        self.recorder = Recorder()
+        self.recorder = HistoryRecorder()
         self.over = asyncio.Event()
         self.draining = asyncio.Event()
         self.errors = Counter[str]()
@@ -106,7 +106,7 @@ async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_lo
     clock = SystemClock()
     shard = await killable.open(direct=True)
     await shard.create_queues([QUEUE], clock.now_ms())
-    load = Load(ShardLanes(shard, clock), clock)
+    load = LaneClients(ShardLanes(shard, clock), clock)
     tasks = [asyncio.ensure_future(task) for task in (load.sweep(), *[load.enqueue() for _ in range(3)])]
     tasks += [asyncio.ensure_future(load.work(f"w{number}")) for number in range(3)]
     await load.reaches("ack", 10)

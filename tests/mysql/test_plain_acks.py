@@ -6,16 +6,16 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.server.storage.values import JobAck, JobKey
-from tests.contract.desk import Desk, Held
+from tests.contract.desk import Desk, DeskJob
 from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.shared_shards.proxied_database import QUEUE, stats_of
 
 
-async def held(desk: Desk, count: int) -> list[Held]:
+async def held(desk: Desk, count: int) -> list[DeskJob]:
     return [await desk.put_and_take(b"%d" % number) for number in range(count)]
 
 
-def successes(claims: list[Held], *, fenced: bool = True) -> list[JobAck]:
+def successes(claims: list[DeskJob], *, fenced: bool = True) -> list[JobAck]:
     return [JobAck(claim.key, True, claim.ref.token if fenced else None) for claim in claims]
 
 

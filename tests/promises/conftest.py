@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.config.load import load
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PinLaterServer]:
     """`pinlater serve` on a file of its own."""
     folder = tmp_path_factory.mktemp("promises")
     env = {"PINLATER_ADMIN_PASSWORD_HASH": hash_password(PASSWORD)}
@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-async def connect(server: Server) -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
+async def connect(server: PinLaterServer) -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
     """Makes connections to it."""
     async with AsyncExitStack() as stack:
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from pinlater.server.main.app import App
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import SettableClocks
@@ -196,7 +196,7 @@ async def test_an_operators_old_settings_file_starts_a_server_that_does_what_it_
     limits_file(tmp_path / "limits.json", stopped=0, open=8)
     (tmp_path / "servers").write_text("a:1\nb:1\n")
     command = [sys.executable, "-m", "pinlater", "serve", "--config", str(settings)]
-    with Server(command, log=tmp_path / "log") as server:
+    with PinLaterServer(command, log=tmp_path / "log") as server:
         assert (tmp_path / "jobs.db").exists()
         async with connected(server.port) as wire:
             for queue in ("stopped", "open"):

@@ -11,15 +11,15 @@ import pytest
 from pinlater.domain.passwords import hash_password
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import RunningServer
-from tests.promises.wire import Refused, Wire, ack_request, ttypes
+from tests.promises.wire import RefusedOnWire, Wire, ack_request, ttypes
 
 Start = Callable[..., Awaitable[RunningServer]]
 SALT_OF_THE_ORIGINAL = "VHzMjY2Kb9BYlyrbtpyFvnHVPZAvB5Rm"
 
 
-async def refused(call: Awaitable[object]) -> Refused:
+async def refused(call: Awaitable[object]) -> RefusedOnWire:
     """The refusal of a call that must be refused."""
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedOnWire) as refusal:
         await call
     return refusal.value
 

@@ -26,7 +26,7 @@ PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
 APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
 
 
-class Refused(Exception):
+class RefusedOnWire(Exception):
     """A PinLaterException as it came. Generated exceptions are immutable, which `raise` can't live with."""
 
     def __init__(self, answer: Any) -> None:
@@ -117,7 +117,7 @@ class Wire:
         return Message(name, kind, seqid, protocol, frame)
 
     async def result(self, method: str) -> Any:
-        """The next reply's value. Raises `Refused` or `Undecodable`."""
+        """The next reply's value. Raises `RefusedOnWire` or `Undecodable`."""
         message = await self.receive()
         if message.kind == TMessageType.EXCEPTION:
             error = TApplicationException()
@@ -127,7 +127,7 @@ class Wire:
         result = getattr(PinLater, f"{method}_result")()
         result.read(message.protocol)
         if result.e is not None:
-            raise Refused(result.e)
+            raise RefusedOnWire(result.e)
         return getattr(result, "success", None)
 
     async def call(self, method: str, /, **arguments: Any) -> Any:

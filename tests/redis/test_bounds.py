@@ -36,7 +36,7 @@ def shard_of(desk: Desk) -> RedisShard:
     return desk.shard
 
 
-class Watch:
+class ScriptCommandCounts:
     """How many commands each script of a shard called at most."""
 
     def __init__(self, ask: Callable[..., Any], shard: RedisShard) -> None:
@@ -104,7 +104,7 @@ async def test_no_script_does_more_the_more_queues_and_jobs_there_are(
     """Through everything that goes over all queues or over many jobs."""
     desk = await database.desk(direct=True, command_timeout_ms=30_000)
     shard = shard_of(desk)
-    watch = Watch(ask, shard)
+    watch = ScriptCommandCounts(ask, shard)
     await fill(desk)
 
     await shard.list_queues()
@@ -143,7 +143,7 @@ def kinds_left(database: ProxiedRedis) -> set[bytes]:
 
 
 async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..., Any], desk: Desk) -> None:
-    watch = Watch(ask, shard_of(desk))
+    watch = ScriptCommandCounts(ask, shard_of(desk))
     costs = []
     for _ in range(2):
         await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now)

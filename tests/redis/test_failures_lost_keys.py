@@ -13,7 +13,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnection
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.values import InsertRequest, JobKey, Page, raise_error
-from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
+from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob, unique
 from tests.redis.consistency import keys_of
 from tests.redis.lost_keys import KINDS, keys_of_kind
 from tests.redis.proxied_redis import FRONT, ProxiedRedis
@@ -27,7 +27,7 @@ class Life(NamedTuple):
     """What there was before."""
 
     bodies: set[bytes]  # of jobs that wait or are in hand
-    held: Held
+    held: DeskJob
     finished: list[JobKey]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.redis.shard import RedisShard
-from tests.contract.desk import TIMEOUT_MS, Desk, Held
+from tests.contract.desk import TIMEOUT_MS, Desk, DeskJob
 from tests.redis.proxied_redis import ProxiedRedis
 
 
@@ -43,7 +43,7 @@ async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(
     await one.put_and_take()
     for desk in desks:
         desk.clock.advance(ms=TIMEOUT_MS + 1)
-    anew: list[Held] = []
+    anew: list[DeskJob] = []
 
     async def happens() -> None:
         await other.shard.time_out_claims(other.now, 10)

@@ -19,7 +19,7 @@ from pinlater.server.operations import body_search_process
 from pinlater.server.operations.body_search import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
-from tests.service.conftest import World
+from tests.service.conftest import ServiceUnderTest
 
 DEADLINE_S = 30.0
 # Minutes of work for RE2, which keeps track of 900 places at once where the letters follow no pattern.
@@ -167,7 +167,7 @@ def test_a_process_that_may_not_lower_its_priority_searches_all_the_same(monkeyp
 
 
 async def test_where_no_process_can_be_started_searches_are_refused_and_all_else_goes_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searches_module, "_command", lambda: ["/nowhere/python"])
     await world.enqueue(b"x")
@@ -177,7 +177,7 @@ async def test_where_no_process_can_be_started_searches_are_refused_and_all_else
     assert len((await world.dequeue(1)).jobs) == 1
 
 
-async def test_a_search_over_its_steps_is_refused_before_it_starts(world: World) -> None:
+async def test_a_search_over_its_steps_is_refused_before_it_starts(world: ServiceUnderTest) -> None:
     await world.enqueue(b"ab" * 400, b"ab" * 400)
     budget = ServiceSettings(regex_steps_max=1_000_000)
     inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
@@ -190,7 +190,7 @@ async def test_a_search_over_its_steps_is_refused_before_it_starts(world: World)
     assert await world.service.job_queries.count(PENDING._replace(body_regex="ab")) == 2
 
 
-async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(world: World) -> None:
+async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(world: ServiceUnderTest) -> None:
     """Newest first: three cheap bodies, one that costs more than a request may, one cheap one."""
     world.clock.advance(ms=10)
     for body in (b"e", b"a" * 900, b"c", b"b", b"a"):

@@ -18,7 +18,7 @@ from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.testing._loop import TurnedLoop
 from tests.assembly import open_core
-from tests.handed_out import Answer, answer_of
+from tests.handed_out import DequeuedJobs, answer_of
 from tests.sharding.faulty import FaultyShard
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class ShardedServer:
                 return descriptor
             await self.service.bulk.delete_jobs_by_descriptor("q", [descriptor])
 
-    async def dequeue(self, limit: int = 100, **more: Any) -> Answer:
+    async def dequeue(self, limit: int = 100, **more: Any) -> DequeuedJobs:
         return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", limit, **more)))
 
     async def ack(self, *descriptors: str) -> None:

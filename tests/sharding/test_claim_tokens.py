@@ -19,7 +19,7 @@ from tests.sharding.test_trouble import InOrder
 _TOKEN_BYTES_MAX = 64
 
 
-class Watched:
+class RecordedHolders:
     """Notes the holder of every claim call that reaches the store below."""
 
     def __init__(self, server: ShardedServer, *names: str) -> None:
@@ -44,7 +44,7 @@ class Watched:
 @on_shards()
 async def test_no_two_claim_calls_of_a_long_poll_share_a_token(server: ShardedServer) -> None:
     """Nor do calls of one dequeue on several shards. Its claim descriptor stays one, as in the original."""
-    watched = Watched(server, "1", "2", "3")
+    watched = RecordedHolders(server, "1", "2", "3")
     waiting = asyncio.ensure_future(server.dequeue(wait_ms=60_000))
     for _ in range(20):
         await server.turns()

@@ -14,7 +14,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
 from pinlater.domain.queue import Life, Queue, QueueConfig
-from tests.sharding.faulty import Fault, FaultyShard
+from tests.sharding.faulty import CallFault, FaultyShard
 from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards
 from tests.sharding.test_queue_settings import come_back, go_away
 
@@ -53,7 +53,7 @@ async def bring_back(server: ShardedServer, name: str) -> None:
     await server.core.shard_monitor.look()
 
 
-async def until_met(server: ShardedServer, fault: Fault) -> None:
+async def until_met(server: ShardedServer, fault: CallFault) -> None:
     await asyncio.wait_for(fault.met.wait(), 60)
     await server.turns()
 
@@ -295,7 +295,7 @@ class Belief:
 class Standing:
     """A call of a client that stands still in its server."""
 
-    def __init__(self, kind: str, belief: Belief, fault: Fault, call: asyncio.Task[None], now_ms: int) -> None:
+    def __init__(self, kind: str, belief: Belief, fault: CallFault, call: asyncio.Task[None], now_ms: int) -> None:
         self.kind, self.belief, self.fault, self.call, self.began_ms = kind, belief, fault, call, now_ms
         self.deletes, self.creates = belief.deletes, belief.creates
 
@@ -305,14 +305,14 @@ class Standing:
         return answered and now_ms - self.began_ms > LONG_MS
 
 
-class World:
+class ThreeServers:
     """Three servers on three shards."""
 
     def __init__(self, server: ShardedServer, servers: list[ShardedServer], seed: int) -> None:
         self.server, self.servers, self.random = server, servers, Random(seed)
         self.beliefs = {name: Belief() for name in QUEUES}
         self.standing: list[Standing] = []
-        self.looking: list[tuple[Fault, asyncio.Task[None]]] = []
+        self.looking: list[tuple[CallFault, asyncio.Task[None]]] = []
         self.number = 0
 
     async def step(self) -> None:
@@ -510,7 +510,7 @@ def test_answers_about_queues_hold_while_servers_stand_still_and_shards_are_unre
         servers = [server, await another_server(server), await another_server(server)]
         for each in servers:
             each.core.passwords.check = accept  # type: ignore[method-assign]  # the real one is slow by design
-        world = World(server, servers, seed)
+        world = ThreeServers(server, servers, seed)
         for _ in range(4):
             for _ in range(25):
                 await world.step()

@@ -30,7 +30,7 @@ _METHODS = (
 )
 
 
-class History:
+class TroubleHistory:
     """What was sent, what was answered, and the trouble meanwhile."""
 
     def __init__(self, server: ShardedServer, seed: int) -> None:
@@ -132,7 +132,7 @@ async def stored(server: ShardedServer) -> Counter[bytes]:
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_lost_or_doubled_whatever_goes_wrong(seed: int) -> None:
     async def scenario(server: ShardedServer) -> None:
-        history = History(server, seed)
+        history = TroubleHistory(server, seed)
         consumers = [asyncio.ensure_future(history.consume()) for _ in range(3)]
         producers = []
         for _ in range(STEPS):

@@ -23,7 +23,7 @@ from tests.shared_shards.shard_files import MysqlShardFile, RedisShardFile
 _DEADLINE_S = 20.0
 
 
-class Place(ABC):
+class ServedShards(ABC):
     """Where a server of one kind has its shards: a shard file with the shards 1 and 2, and the address of one shard."""
 
     kind: str
@@ -78,7 +78,7 @@ class Place(ABC):
         """A settings file of the original's kind."""
 
 
-class MysqlPlace(Place):
+class MysqlPlace(ServedShards):
     kind = "mysql"
     server: MariaDb
     broken_file = '{"pinlaterdb001": {"master": {"host": "db", "port": "many"}}}'
@@ -126,7 +126,7 @@ MYSQL_DATABASE_PREFIX={self.prefix}
 """
 
 
-class RedisPlace(Place):
+class RedisPlace(ServedShards):
     kind = "redis"
     server: RedisServer
     password = PASSWORD
@@ -174,7 +174,7 @@ REDIS_KEY_PREFIX={self.prefix}
 """
 
 
-def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
+def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> ServedShards:
     """On the session's database server of this kind; the shard file is in `folder`."""
     get = request.getfixturevalue
     if kind == "mysql":

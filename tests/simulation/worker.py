@@ -104,7 +104,7 @@ class SimulatedHeartbeater(Heartbeater):
         self._background.create_task(self.run(watchdog, lambda: None))
 
 
-class WorkerProcess(Process):
+class SimulatedWorkerProcess(Process):
     """A process that runs a worker."""
 
     def __init__(self, name: str, *args: Any) -> None:

@@ -18,7 +18,7 @@ from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import QueueStats
-from tests.crash.history import Recorder
+from tests.crash.history import HistoryRecorder
 from tests.simulation.cluster import PASSWORD, STARTS_AT_S
 from tests.simulation.loop import Timeline, new_process
 from tests.simulation.network import Network
@@ -33,7 +33,7 @@ _ACK_DEADLINE_S = 15.0
 _UNIQUE_KEYS = 3
 
 
-class Load(NamedTuple):
+class Workload(NamedTuple):
     """How much there is to do, and in what shares. Of the claimed jobs; the rest is acked at once."""
 
     producers: int = 1
@@ -56,7 +56,7 @@ class Load(NamedTuple):
     cancelled: float = 0.02
 
 
-class Trace(Recorder):
+class Trace(HistoryRecorder):
     """What clients saw, and beside it all that a reader of a failed run wants to know."""
 
     def __init__(self, timeline: Timeline) -> None:
@@ -116,7 +116,7 @@ class Process:
         network: Network,
         servers: Sequence[str],
         seed: object,
-        load: Load,
+        load: Workload,
         trace: Trace,
         wall_ms: Callable[[], int],
     ) -> None:

@@ -69,7 +69,7 @@ class Client:
         self.writer.close()
 
 
-class Desk:
+class ThriftServerUnderTest:
     """A server under test with all that belongs to it."""
 
     def __init__(self, settings: ThriftSettings, clock: SystemClock | ManualClock) -> None:
@@ -105,14 +105,14 @@ class Desk:
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Callable[..., Awaitable[Desk]]]:
+async def start() -> AsyncIterator[Callable[..., Awaitable[ThriftServerUnderTest]]]:
     """Starts a server with settings changed by name; `clock=` may be given."""
-    desks: list[Desk] = []
+    desks: list[ThriftServerUnderTest] = []
 
-    async def start_one(clock: SystemClock | ManualClock | None = None, **changes: Any) -> Desk:
+    async def start_one(clock: SystemClock | ManualClock | None = None, **changes: Any) -> ThriftServerUnderTest:
         if isinstance(clock, ManualClock):  # a clock that is turned looks like a server that stood still
             changes.setdefault("standstill_s", 1e9)
-        desk = Desk(replace(ThriftSettings(port=0), **changes), clock or SystemClock())
+        desk = ThriftServerUnderTest(replace(ThriftSettings(port=0), **changes), clock or SystemClock())
         await desk.server.start()
         desks.append(desk)
         return desk
@@ -123,6 +123,6 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Desk]]]:
 
 
 @pytest.fixture
-async def desk(start: Callable[..., Awaitable[Desk]]) -> Desk:
+async def desk(start: Callable[..., Awaitable[ThriftServerUnderTest]]) -> ThriftServerUnderTest:
     """A server with default settings."""
     return await start()
