@@ -27,7 +27,7 @@ from bench.sdk import client_sync, enqueue_many, worker_async, worker_threads
 from bench.several_shards import idle_shards, two_shards
 from bench.sqlite_stores import SqliteStores
 from bench.statements import statements
-from bench.stores import Stores
+from bench.stores import BenchmarkStores
 from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
 from bench.waiting import idle_waits, pickup
 
@@ -75,11 +75,11 @@ _REDIS: dict[str, Row] = {
 }
 ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
 # With --quick no row waits until a server looks for garbage or for peers.
-IN_A_HURRY = ("--set", "maintenance.garbage_interval_ms=200", "--set", "maintenance.refresh_interval_ms=200")
+QUICK_MAINTENANCE = ("--set", "maintenance.garbage_interval_ms=200", "--set", "maintenance.refresh_interval_ms=200")
 
 
 @contextmanager
-def open_stores(kind: str, folder: Path, *, quick: bool) -> Iterator[Stores]:
+def open_stores(kind: str, folder: Path, *, quick: bool) -> Iterator[BenchmarkStores]:
     """The stores of a run; what runs for them ends with it. `quick`: a database server with small sizes."""
     if kind == "sqlite":
         yield SqliteStores(folder)
@@ -137,8 +137,8 @@ def run(arguments: Sequence[str], console: Console) -> int:
     options.dir.mkdir(parents=True, exist_ok=True)
     output = options.output or own_results(options.store)
     with open_stores(options.store, options.dir, quick=options.quick) as stores:
-        hurried = IN_A_HURRY if options.quick else ()
-        place = BenchmarkRun(options.dir, stores, sizes, console.print, hurried, profile=options.profile)
+        options_of_servers = QUICK_MAINTENANCE if options.quick else ()
+        place = BenchmarkRun(options.dir, stores, sizes, console.print, options_of_servers, profile=options.profile)
         results = measure(
             place,
             options.only or list(ROWS[options.store]),

@@ -9,12 +9,12 @@ import asyncio
 import random
 from dataclasses import replace
 
-from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, Run
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, MeasuredRun
 from bench.filling import filling
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
-from bench.servers import Server
-from bench.stores import Store
+from bench.servers import PinLaterServer
+from bench.stores import BenchmarkStore
 from pinlater.domain.clock import SystemClock
 from pinlater.server.storage.interface import Shard
 
@@ -26,7 +26,7 @@ def backlog(place: BenchmarkRun) -> RowResult:
     """Enqueue and claim rates on the big store over those on an empty one, in turn."""
     size = place.sizes.backlog
 
-    def prepare(store: Store) -> None:
+    def prepare(store: BenchmarkStore) -> None:
         place.say(f"  filling a store with {size:,} waiting, future and finished jobs each")
         fill(store, size)
 
@@ -45,14 +45,16 @@ def backlog(place: BenchmarkRun) -> RowResult:
     return RowResult("backlog", title, place.goals("backlog"), figures, runs=list(runs))
 
 
-def _work(place: BenchmarkRun, empty: Server, big: Server) -> tuple[dict[str, Run], dict[str, Run]]:
+def _work(
+    place: BenchmarkRun, empty: PinLaterServer, big: PinLaterServer
+) -> tuple[dict[str, MeasuredRun], dict[str, MeasuredRun]]:
     """Four loads, each on one server and at once on the other, so that both meet the same mood of the machine.
 
     The server that isn't asked idles meanwhile. The empty store gets just the jobs that a claim run needs.
     """
     sizes = place.sizes
-    on_empty: dict[str, Run] = {}
-    on_big: dict[str, Run] = {}
+    on_empty: dict[str, MeasuredRun] = {}
+    on_big: dict[str, MeasuredRun] = {}
     for name, connections, per_request, jobs in (
         ("single", 64, 1, sizes.claim_jobs_single),
         ("batched", 32, 50, sizes.claim_jobs_batched),
@@ -70,13 +72,13 @@ def _work(place: BenchmarkRun, empty: Server, big: Server) -> tuple[dict[str, Ru
     return on_empty, on_big
 
 
-def _figures(empty: dict[str, Run], big: dict[str, Run]) -> dict[str, float]:
+def _figures(empty: dict[str, MeasuredRun], big: dict[str, MeasuredRun]) -> dict[str, float]:
     ratios = {f"{name}_ratio": big[name].report.rate / empty[name].report.rate for name in big}
     rates = {f"{name}_rate": run.report.rate for name, run in big.items()}
     return {**ratios, **rates}
 
 
-def fill(store: Store, size: int) -> None:
+def fill(store: BenchmarkStore, size: int) -> None:
     """Puts finished, then future, then waiting jobs into a new store.
 
     Future jobs are due at random times; waiting ones became due in the order in which they came, as without explicit times.

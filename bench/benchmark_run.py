@@ -12,13 +12,13 @@ from pathlib import Path
 
 from bench import bare
 from bench.goals import goals_of
-from bench.load import BODY_BYTES, Plan, Report
+from bench.load import BODY_BYTES, BenchmarkPlan, Report
 from bench.mysql_stores import MysqlStores
 from bench.raw_client import RawClient
 from bench.redis_stores import RedisStores
 from bench.results import Goal
-from bench.servers import Server, serve, wire_server
-from bench.stores import Store, Stores
+from bench.servers import PinLaterServer, serve, wire_server
+from bench.stores import BenchmarkStore, BenchmarkStores
 
 BODY = b"x" * BODY_BYTES
 QUEUE = "bench"
@@ -78,7 +78,7 @@ FULL_BACKLOG = {"sqlite": 5_000_000, "mysql": 10_000_000, "redis": 2_000_000}
 
 
 @dataclass(slots=True)
-class Run:
+class MeasuredRun:
     """One load's report with what the server spent on it."""
 
     report: Report
@@ -102,7 +102,7 @@ class BenchmarkRun:
     """One run of the benchmark."""
 
     folder: Path
-    stores: Stores
+    stores: BenchmarkStores
     sizes: Sizes = field(default_factory=Sizes)
     say: Callable[[str], None] = print
     server_arguments: tuple[str, ...] = ()
@@ -131,13 +131,15 @@ class BenchmarkRun:
         return goals_of(self.stores.kind, row, flush_ms=self.flush_ms())
 
     @contextmanager
-    def wire(self) -> Iterator[Server]:
+    def wire(self) -> Iterator[PinLaterServer]:
         """The reference: the same server in front of nothing."""
         with wire_server(log=self.log) as server:
             yield server
 
     @contextmanager
-    def pinlater(self, store: Store | None = None, *arguments: str, counts: Path | None = None) -> Iterator[Server]:
+    def pinlater(
+        self, store: BenchmarkStore | None = None, *arguments: str, counts: Path | None = None
+    ) -> Iterator[PinLaterServer]:
         """The service on a store (a new one for None, removed afterwards), with its queue made.
 
         `counts`: where a server that counts its store calls writes them on SIGUSR1.
@@ -161,14 +163,14 @@ class BenchmarkRun:
             mine.remove()
 
     @contextmanager
-    def storeless(self) -> Iterator[Server]:
+    def storeless(self) -> Iterator[PinLaterServer]:
         """Another reference: the service on its memory, which costs next to nothing."""
         with serve("--store", "memory", log=self.log) as server:
             with RawClient(server.port) as client:
                 client.create_queue(QUEUE)
             yield server
 
-    def load(self, server: Server, plan: Plan, *, rested: bool = False) -> Run:
+    def load(self, server: PinLaterServer, plan: BenchmarkPlan, *, rested: bool = False) -> MeasuredRun:
         """Runs the load in a process of its own beside the server, once the databases are at rest."""
         if not rested:
             self.stores.rest()
@@ -189,11 +191,11 @@ class BenchmarkRun:
         database_share = (self.stores.cpu_seconds() - database_cpu) / seconds
         if report.refused:
             raise RuntimeError(f"{report.refused} requests refused, first: {report.first_refusal}")
-        return Run(report, share, database_share)
+        return MeasuredRun(report, share, database_share)
 
-    def plan(self, server: Server, kind: str, connections: int, jobs_per_request: int) -> Plan:
+    def plan(self, server: PinLaterServer, kind: str, connections: int, jobs_per_request: int) -> BenchmarkPlan:
         """A closed-loop plan of the usual length."""
-        return Plan(
+        return BenchmarkPlan(
             server.port,
             QUEUE,
             kind,

@@ -17,10 +17,10 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from bench.benchmark_run import BODY, LOAD_SECONDS_MAX, QUEUE, BenchmarkRun
-from bench.load import Plan, Report
+from bench.load import BenchmarkPlan, Report
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
-from bench.servers import Server, ServerFailed, serve
+from bench.servers import PinLaterServer, ServerFailed, serve
 
 CONNECTIONS = 128
 SERVERS, SHARDS = 4, 4
@@ -69,7 +69,7 @@ def cluster(place: BenchmarkRun) -> RowResult:
 def _cost(place: BenchmarkRun, work: str, connections: int, *, servers: int, shards: int, clusters: int = 1) -> Cost:
     """On this many clusters side by side, with the connections shared out over all servers."""
     with ExitStack() as stack:
-        running: list[Server] = []
+        running: list[PinLaterServer] = []
         for number in range(clusters):
             running += stack.enter_context(_cluster(place, servers, shards, first=number * shards))
         if work == "claim":
@@ -90,7 +90,7 @@ def _cost(place: BenchmarkRun, work: str, connections: int, *, servers: int, sha
 
 
 @contextmanager
-def _cluster(place: BenchmarkRun, servers: int, shards: int, *, first: int) -> Iterator[list[Server]]:
+def _cluster(place: BenchmarkRun, servers: int, shards: int, *, first: int) -> Iterator[list[PinLaterServer]]:
     """Servers on shards of their own, on the database servers from the one of that number on."""
     store = (
         place.mysql.spread(shards, servers=shards, first=first)
@@ -103,7 +103,7 @@ def _cluster(place: BenchmarkRun, servers: int, shards: int, *, first: int) -> I
 
 
 @contextmanager
-def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Iterator[list[Server]]:
+def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Iterator[list[PinLaterServer]]:
     """Servers on one store that know each other and have shared what they own."""
     with ExitStack() as stack:
         running = [
@@ -122,7 +122,7 @@ def _servers(place: BenchmarkRun, arguments: Sequence[str], count: int) -> Itera
             server.stop()
 
 
-def _wait_until_settled(running: Sequence[Server]) -> None:
+def _wait_until_settled(running: Sequence[PinLaterServer]) -> None:
     deadline, pause = time.monotonic() + _SETTLED_SECONDS_MAX, threading.Event()
     owned: list[str] = []
     since = time.monotonic()
@@ -139,7 +139,7 @@ def _wait_until_settled(running: Sequence[Server]) -> None:
         pause.wait(_LOOK_SECONDS)
 
 
-def _load(place: BenchmarkRun, running: Sequence[Server], work: str, connections: int) -> list[Report]:
+def _load(place: BenchmarkRun, running: Sequence[PinLaterServer], work: str, connections: int) -> list[Report]:
     """One load for each server, at the same time; all of a load counts, its beginning too."""
     plans = [replace(_plan(place, server, work, connections), warmup_seconds=0.0) for server in running]
     loads = [
@@ -163,14 +163,14 @@ def _load(place: BenchmarkRun, running: Sequence[Server], work: str, connections
     return reports
 
 
-def _plan(place: BenchmarkRun, server: Server, work: str, connections: int) -> Plan:
+def _plan(place: BenchmarkRun, server: PinLaterServer, work: str, connections: int) -> BenchmarkPlan:
     plan = place.plan(server, work, connections, 1)
     if work == "enqueue":
         return plan
     return replace(plan, seconds=60.0, jobs_max=int(place.sizes.claim_jobs_single * 0.8 / SERVERS))
 
 
-def _carried(server: Server, work: str) -> tuple[float, float]:
+def _carried(server: PinLaterServer, work: str) -> tuple[float, float]:
     """How often a lane of this work has called its store, and how many requests these calls carried."""
     lane = "insert" if work == "enqueue" else "claim"
     gauges = server.stats()["gauges"]

@@ -19,7 +19,7 @@ _i32 = _I32_FORMAT.pack
 _read_i32: Callable[[bytes, int], tuple[int]] = _I32_FORMAT.unpack_from
 
 
-class Refused(Exception):
+class RefusedFrame(Exception):
     """The server answered with an error; `code` is the contract's, or 0 for one that only Thrift knows."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -118,23 +118,23 @@ class AckMaker:
 
 
 def result_at(reply: bytes) -> int:
-    """Where the result struct of a whole reply frame (length included) begins; raises `Refused` for an error."""
+    """Where the result struct of a whole reply frame (length included) begins; raises `RefusedFrame` for an error."""
     kind = reply[7]
     at = 16 + _read_i32(reply, 8)[0]
     if kind == _EXCEPTION:
-        raise Refused(0, repr(reply[at : at + 200]))
+        raise RefusedFrame(0, repr(reply[at : at + 200]))
     if kind != _REPLY:
-        raise Refused(0, f"not a reply: message type {kind}")
+        raise RefusedFrame(0, f"not a reply: message type {kind}")
     if reply[at] and reply[at + 2] == 1:
         raise _refusal(reply, at + 3)
     return at
 
 
-def _refusal(reply: bytes, at: int) -> Refused:
+def _refusal(reply: bytes, at: int) -> RefusedFrame:
     """The declared exception: fields 1 (code) and 2 (message), in the order every generated server writes them."""
     code = _read_i32(reply, at + 3)[0]
     size = _read_i32(reply, at + 10)[0]
-    return Refused(code, reply[at + 14 : at + 14 + size].decode(errors="replace"))
+    return RefusedFrame(code, reply[at + 14 : at + 14 + size].decode(errors="replace"))
 
 
 def claimed_jobs(reply: bytes) -> list[Claimed]:

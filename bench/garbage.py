@@ -21,7 +21,7 @@ from bench.load import percentiles_ms
 from bench.mysql_stores import MysqlStore
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.domain.clock import ManualClock, SystemClock
 
 ROUND_SECONDS = 0.01
@@ -65,7 +65,7 @@ def garbage(place: BenchmarkRun) -> RowResult:
     return RowResult("garbage", title, place.goals("garbage"), figures, references, runs=list(runs))
 
 
-def light_load(server: Server, is_over: Callable[[], bool]) -> tuple[array[float], float]:
+def light_load(server: PinLaterServer, is_over: Callable[[], bool]) -> tuple[array[float], float]:
     """Each request's wait until `is_over`, which is asked twice a second, and how long that took. All in seconds."""
     waits, acks = array("d"), frames.AckMaker(QUEUE)
     enqueue, dequeue = frames.enqueue(QUEUE, [BODY]), frames.dequeue(QUEUE, 1)
@@ -94,7 +94,7 @@ def light_load(server: Server, is_over: Callable[[], bool]) -> tuple[array[float
             pause.wait(ROUND_SECONDS)
 
 
-def collected(server: Server) -> int:
+def collected(server: PinLaterServer) -> int:
     """How many finished jobs the server has thrown away since its start."""
     found = _COLLECTED.search(server.get("/metrics"))
     return int(float(found.group(1))) if found else 0

@@ -1,7 +1,7 @@
 """The load: one process, a plain epoll loop, requests encoded beforehand. `python -m bench.load` takes a plan on stdin.
 
 It must stay lighter than the server, so it keeps no objects a job and reads no more of an answer than it needs; its own CPU time is in
-its report, so that anybody sees when the load and not the server was measured. Weakness: one process, so one core, is the most it uses.
+its report, so that a reader sees when the load and not the server was measured. Weakness: one process, so one core, is the most it uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BUFFER = memoryview(bytearray(256 * 1024))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchmarkPlan:
     """What to do. `kind`: enqueue, enqueue with key, or claim (a dequeue and then an ack, two requests). `rate` makes it an open loop."""
 
     port: int
@@ -64,7 +64,7 @@ class Conversation(Protocol):
 class Enqueuing:
     """The same enqueue again and again."""
 
-    def __init__(self, plan: Plan, number: int) -> None:
+    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
         self._frame = frames.enqueue(plan.queue, [body] * plan.jobs_per_request)
         self._jobs = plan.jobs_per_request
@@ -80,7 +80,7 @@ class Enqueuing:
 class KeyedEnqueuing:
     """An enqueue with a request key of its own each time."""
 
-    def __init__(self, plan: Plan, number: int) -> None:
+    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
         self._frames = frames.KeyedEnqueue(plan.queue, [body] * plan.jobs_per_request, f"{number}-")
         self._jobs = plan.jobs_per_request
@@ -96,7 +96,7 @@ class KeyedEnqueuing:
 class Claiming:
     """A dequeue, then an ack of what it gave, and so on. Counts a job when its ack is answered."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: BenchmarkPlan) -> None:
         self._frame = frames.dequeue(plan.queue, plan.jobs_per_request)
         self._acks = frames.AckMaker(plan.queue)
         self._in_hand = 0
@@ -118,7 +118,7 @@ class Claiming:
         return 0, self._acks.frame(descriptors)
 
 
-def converse(plan: Plan, number: int) -> Conversation:
+def converse(plan: BenchmarkPlan, number: int) -> Conversation:
     """The conversation of connection `number`."""
     if plan.kind == "claim":
         return Claiming(plan)
@@ -130,7 +130,7 @@ class Connection:
 
     __slots__ = ("buffer", "conversation", "due", "socket", "started")
 
-    def __init__(self, plan: Plan, number: int) -> None:
+    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
         self.socket = socket.create_connection((plan.host, plan.port), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.settimeout(None)  # a socket with a time-out polls before each call
@@ -165,7 +165,7 @@ class Connection:
 class Meter:
     """Counts between the end of the warm-up and the end."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: BenchmarkPlan) -> None:
         self._plan = plan
         self.report = Report()
         self.latencies = array("d")
@@ -182,7 +182,7 @@ class Meter:
         self.latencies = array("d")
         self._cpu = time.process_time()
 
-    def refuse(self, refusal: frames.Refused) -> None:
+    def refuse(self, refusal: frames.RefusedFrame) -> None:
         self.report.refused += 1
         self.report.first_refusal = self.report.first_refusal or str(refusal)
 
@@ -206,7 +206,7 @@ def percentiles_ms(seconds: array[float]) -> dict[str, float]:
     return {name: round(values[min(last, int(len(values) * mark))] * 1000, 4) for name, mark in marks.items()}
 
 
-def run_closed(plan: Plan) -> Report:
+def run_closed(plan: BenchmarkPlan) -> Report:
     """Every connection sends its next request as soon as the last one is answered."""
     connections = [Connection(plan, number) for number in range(plan.connections)]
     by_descriptor = {each.socket.fileno(): each for each in connections}
@@ -224,7 +224,7 @@ def run_closed(plan: Plan) -> Report:
     return report
 
 
-def _closed_loop(plan: Plan, meter: Meter, poll: select.epoll, by_descriptor: dict[int, Connection]) -> None:
+def _closed_loop(plan: BenchmarkPlan, meter: Meter, poll: select.epoll, by_descriptor: dict[int, Connection]) -> None:
     clock = time.perf_counter
     warm = plan.warmup_seconds <= 0
     jobs_max = plan.jobs_max or sys.maxsize
@@ -235,7 +235,7 @@ def _closed_loop(plan: Plan, meter: Meter, poll: select.epoll, by_descriptor: di
             for reply in connection.replies():
                 try:
                     done, request = connection.conversation.answer(reply)
-                except frames.Refused as refusal:
+                except frames.RefusedFrame as refusal:
                     meter.refuse(refusal)
                     done, request = 0, connection.conversation.first()
                 connection.socket.sendall(request)
@@ -254,7 +254,7 @@ def _closed_loop(plan: Plan, meter: Meter, poll: select.epoll, by_descriptor: di
             return
 
 
-def run_open(plan: Plan) -> Report:
+def run_open(plan: BenchmarkPlan) -> Report:
     """Requests leave by the clock, whatever is still unanswered: a latency counts from when its request was due.
 
     So a stall of the server is felt by every request that should have been sent meanwhile (no coordinated omission).
@@ -268,7 +268,7 @@ def run_open(plan: Plan) -> Report:
     return report
 
 
-def _open_loop(plan: Plan, meter: Meter, connections: list[Connection]) -> None:
+def _open_loop(plan: BenchmarkPlan, meter: Meter, connections: list[Connection]) -> None:
     assert plan.rate is not None
     clock = time.perf_counter
     step = plan.jobs_per_request / plan.rate
@@ -299,7 +299,7 @@ def _take_open(meter: Meter, connection: Connection) -> None:
         due = connection.due.pop(0)
         try:
             done, _ = connection.conversation.answer(reply)
-        except frames.Refused as refusal:
+        except frames.RefusedFrame as refusal:
             meter.refuse(refusal)
             continue
         if due >= meter.begins:
@@ -308,14 +308,14 @@ def _take_open(meter: Meter, connection: Connection) -> None:
             meter.report.jobs += done
 
 
-def run(plan: Plan) -> Report:
+def run(plan: BenchmarkPlan) -> Report:
     """Carries the plan out in this process."""
     return run_open(plan) if plan.rate is not None else run_closed(plan)
 
 
 def main() -> None:
     """One plan as JSON on stdin, its report as JSON on stdout."""
-    plan = Plan(**json.load(sys.stdin))
+    plan = BenchmarkPlan(**json.load(sys.stdin))
     json.dump(asdict(run(plan)), sys.stdout)
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from bench import bare_mysql
 from bench.servers import cpu_seconds
-from bench.stores import Store
+from bench.stores import BenchmarkStore
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
@@ -126,7 +126,7 @@ class MysqlStores:
         """A new store of several shards, distributed over this number of database servers, from the one of that number on."""
         return self._store(tuple(self._nth(first + number % servers) for number in range(shards)))
 
-    def prepared(self, name: str, fill: Callable[[Store], None]) -> MysqlStore:
+    def prepared(self, name: str, fill: Callable[[BenchmarkStore], None]) -> MysqlStore:
         """On a database server of its own, so that its size is no other store's matter. Not copied: each use works on what the last
         one left, which matters little where it takes and adds a small part of what is there."""
         if name not in self._prepared:

@@ -16,7 +16,7 @@ from pinlater import Worker, WorkerSettings
 TASK = "noop"
 
 
-class Seen:
+class BegunJobs:
     """How many jobs have begun, and when the first one did."""
 
     def __init__(self, worker: Worker, wanted: int) -> None:
@@ -39,7 +39,7 @@ class Seen:
 def main(port: int, kind: str, count: int) -> None:
     """One queue, one handler."""
     worker = Worker(f"127.0.0.1:{port}", settings=WorkerSettings(concurrency=64 if kind == "async" else 16))
-    seen = Seen(worker, count)
+    seen = BegunJobs(worker, count)
 
     if kind == "async":
 

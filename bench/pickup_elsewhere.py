@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from bench.benchmark_run import BenchmarkRun
 from bench.results import RowResult, median_of
-from bench.servers import Server, ServerFailed
+from bench.servers import PinLaterServer, ServerFailed
 from bench.waiting import handler_pickups, named, wire_pickups
 
 # Loopback too, but not where servers listen.
@@ -41,7 +41,7 @@ def pickup_elsewhere(place: BenchmarkRun) -> RowResult:
 
 
 @contextmanager
-def _two_servers(place: BenchmarkRun, *arguments: str) -> Iterator[tuple[Server, Server]]:
+def _two_servers(place: BenchmarkRun, *arguments: str) -> Iterator[tuple[PinLaterServer, PinLaterServer]]:
     """On one store, and each knows of the other."""
     store = place.stores.new()
     with place.pinlater(store, *arguments) as one, place.pinlater(store, *arguments) as other:
@@ -54,6 +54,6 @@ def _two_servers(place: BenchmarkRun, *arguments: str) -> Iterator[tuple[Server,
     store.remove()
 
 
-def _knows_two(server: Server) -> bool:
+def _knows_two(server: PinLaterServer) -> bool:
     members = json.loads(server.get("/server_info"))["members"]
     return sum(1 for member in members if member["address"]) == 2

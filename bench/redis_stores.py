@@ -21,7 +21,7 @@ import redis
 
 from bench import bare_redis
 from bench.servers import cpu_seconds
-from bench.stores import Store
+from bench.stores import BenchmarkStore
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
@@ -73,7 +73,7 @@ class RedisStore:
 
 
 @dataclass(frozen=True, slots=True)
-class RedisSpread:
+class RedisShardSet:
     """A shard on each of several servers, with a prefix of its own."""
 
     servers: tuple[RedisServer, ...]
@@ -133,14 +133,14 @@ class RedisStores:
     def new(self) -> RedisStore:
         return self._store(self._servers[0])
 
-    def spread(self, shards: int, *, first: int = 0) -> RedisSpread:
+    def spread(self, shards: int, *, first: int = 0) -> RedisShardSet:
         """A new store of several shards, each on a server of its own, from the one of that number on."""
         while len(self._spread) < first + shards:
             self._spread.append(self._start())
         self._number += 1
-        return RedisSpread(tuple(self._spread[first : first + shards]), f"bench{self._number}", self._folder)
+        return RedisShardSet(tuple(self._spread[first : first + shards]), f"bench{self._number}", self._folder)
 
-    def prepared(self, name: str, fill: Callable[[Store], None]) -> RedisStore:
+    def prepared(self, name: str, fill: Callable[[BenchmarkStore], None]) -> RedisStore:
         """On a server of its own, so that its size is no other store's matter. Not copied: each use works on what the last one left,
         which matters little where it takes and adds a small part of what is there."""
         if name not in self._prepared:

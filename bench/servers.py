@@ -30,7 +30,7 @@ class ServerFailed(Exception):
     """The server did not start, or ended by itself; the text holds its last words."""
 
 
-class Server:
+class PinLaterServer:
     """A server process. `start` returns when it answers; `kill` is SIGKILL; `stop` is SIGTERM and waits for the drain."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Server:
         self.port = 0
         self.http_port = 0
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> PinLaterServer:
         return self.start()
 
     def __exit__(
@@ -62,7 +62,7 @@ class Server:
         """None while it runs."""
         return None if self._process is None else self._process.poll()
 
-    def start(self) -> Server:
+    def start(self) -> PinLaterServer:
         """Starts it and waits until it has said its ports. Raises `ServerFailed`."""
         offset = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
@@ -148,10 +148,10 @@ def wait_a_moment(process: subprocess.Popen[bytes], seconds: float = 0.01) -> No
 
 def serve(
     *arguments: str, log: Path, env: Mapping[str, str] | None = None, module: Sequence[str] = ("pinlater",)
-) -> Server:
+) -> PinLaterServer:
     """The server under test, not started yet. `module` runs the command in another's way (a profiler's)."""
     command = [sys.executable, "-m", *module, "serve", "--thrift-port", "0", "--http-port", "0", *arguments]
-    return Server(command, log=log, env=env)
+    return PinLaterServer(command, log=log, env=env)
 
 
 def pinlater_server(
@@ -160,11 +160,11 @@ def pinlater_server(
     log: Path,
     env: Mapping[str, str] | None = None,
     module: Sequence[str] = ("pinlater",),
-) -> Server:
+) -> PinLaterServer:
     """The same on a SQLite file."""
     return serve("--store", f"sqlite:{store}", *arguments, log=log, env=env, module=module)
 
 
-def wire_server(*, log: Path) -> Server:
+def wire_server(*, log: Path) -> PinLaterServer:
     """The same Thrift server in front of nothing, not started yet."""
-    return Server([sys.executable, "-m", "bench.wire_stub"], log=log, with_http=False)
+    return PinLaterServer([sys.executable, "-m", "bench.wire_stub"], log=log, with_http=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from bench.benchmark_run import BenchmarkRun, Run
+from bench.benchmark_run import BenchmarkRun, MeasuredRun
 from bench.results import RowResult, median_of
 from bench.throughput import claim_run
 from bench.waiting import parked
@@ -34,7 +34,7 @@ def two_shards(place: BenchmarkRun) -> RowResult:
     return RowResult("two_shards", title, place.goals("two_shards"), median_of(runs), runs=list(runs))
 
 
-def _enqueue(place: BenchmarkRun, shards: int, connections: int, per_request: int) -> Run:
+def _enqueue(place: BenchmarkRun, shards: int, connections: int, per_request: int) -> MeasuredRun:
     store = place.mysql.spread(shards, servers=shards)
     with place.pinlater(store) as server:
         run = place.load(server, place.plan(server, "enqueue", connections, per_request))
@@ -42,7 +42,7 @@ def _enqueue(place: BenchmarkRun, shards: int, connections: int, per_request: in
     return run
 
 
-def _claim(place: BenchmarkRun, shards: int, connections: int, per_request: int) -> Run:
+def _claim(place: BenchmarkRun, shards: int, connections: int, per_request: int) -> MeasuredRun:
     sizes = place.sizes
     store = place.mysql.spread(shards, servers=shards)
     jobs = sizes.claim_jobs_single if per_request == 1 else sizes.claim_jobs_batched

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import bare
-from bench.stores import Store
+from bench.stores import BenchmarkStore
 from pinlater.server.storage.interface import Shard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 
@@ -55,7 +55,7 @@ class SqliteStores:
         self._number += 1
         return self._fresh(f"store-{self._number}")
 
-    def prepared(self, name: str, fill: Callable[[Store], None]) -> SqliteStore:
+    def prepared(self, name: str, fill: Callable[[BenchmarkStore], None]) -> SqliteStore:
         kept = SqliteStore(self._folder / f"{name}.db")
         if not kept.path.exists():
             unfinished = self._fresh(f"{name}.unfinished")  # a half-filled one never gets the name

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, Run
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, MeasuredRun
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
-from bench.servers import Server
+from bench.servers import PinLaterServer
 
 
 def statements(place: BenchmarkRun) -> RowResult:
@@ -39,14 +39,14 @@ def statements(place: BenchmarkRun) -> RowResult:
     return RowResult("statements", title, place.goals("statements"), figures, runs=list(runs))
 
 
-def _a_job(place: BenchmarkRun, server: Server, kind: str, callers: int) -> float:
+def _a_job(place: BenchmarkRun, server: PinLaterServer, kind: str, callers: int) -> float:
     """All of the load counts, its beginning too, or what the database counts would be another load's."""
     plan = replace(place.plan(server, kind, callers, 1), warmup_seconds=0.0)
     if kind == "claim":
         jobs_max = place.sizes.claim_jobs_single // len(place.sizes.callers)
         plan = replace(plan, jobs_max=jobs_max)
 
-    def load() -> Run:
+    def load() -> MeasuredRun:
         return place.load(server, plan, rested=True)
 
     place.stores.rest()  # asks the database, too, so not within

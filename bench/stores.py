@@ -12,7 +12,7 @@ from typing import Protocol
 from pinlater.server.storage.interface import Shard
 
 
-class Store(Protocol):
+class BenchmarkStore(Protocol):
     """One private place for jobs."""
 
     @property
@@ -26,7 +26,7 @@ class Store(Protocol):
         """Gone, with all jobs."""
 
 
-class Stores(Protocol):
+class BenchmarkStores(Protocol):
     """All stores of a run, of one kind."""
 
     @property
@@ -36,10 +36,10 @@ class Stores(Protocol):
     def facts(self) -> dict[str, str]:
         """For the results: the kind, and what keeps the jobs in which version."""
 
-    def new(self) -> Store:
+    def new(self) -> BenchmarkStore:
         """A fresh one."""
 
-    def prepared(self, name: str, fill: Callable[[Store], None]) -> Store:
+    def prepared(self, name: str, fill: Callable[[BenchmarkStore], None]) -> BenchmarkStore:
         """One that `fill` has filled, at rest; made once where it is asked for again. For one run."""
 
     def rest(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.bare import ROWS_PER_BATCH
-from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, Run
+from bench.benchmark_run import BODY, QUEUE, BenchmarkRun, MeasuredRun
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
-from bench.stores import Store
+from bench.stores import BenchmarkStore
 
 
 def enqueue_single(place: BenchmarkRun) -> RowResult:
@@ -95,8 +95,8 @@ def steady(place: BenchmarkRun) -> RowResult:
 
 
 def claim_run(
-    place: BenchmarkRun, connections: int, jobs_per_request: int, jobs: int, store: Store | None = None
-) -> Run:
+    place: BenchmarkRun, connections: int, jobs_per_request: int, jobs: int, store: BenchmarkStore | None = None
+) -> MeasuredRun:
     """Fills a new store with `jobs` waiting jobs, then claims and acks most of them; the rate ends before the queue runs dry."""
     with place.pinlater(store) as server:
         with RawClient(server.port) as client:
@@ -111,7 +111,9 @@ def claim_run(
     return run
 
 
-def _beside_wire(place: BenchmarkRun, kind: str, connections: int, jobs_per_request: int) -> tuple[Run, Run]:
+def _beside_wire(
+    place: BenchmarkRun, kind: str, connections: int, jobs_per_request: int
+) -> tuple[MeasuredRun, MeasuredRun]:
     with place.wire() as server:
         wire = place.load(server, place.plan(server, kind, connections, jobs_per_request))
     with place.pinlater() as server:

@@ -20,7 +20,7 @@ from bench.counted import PERIODIC
 from bench.load import percentiles_ms
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
-from bench.servers import Server, ServerFailed
+from bench.servers import PinLaterServer, ServerFailed
 
 WAIT_MS = 60_000
 # The wait must be parked in the server before the enqueue leaves, or a plain dequeue is measured.
@@ -57,7 +57,7 @@ def named(prefix: str, latencies: array[float]) -> dict[str, float]:
     return {f"{prefix}_{name}_ms": value for name, value in percentiles_ms(latencies).items()}
 
 
-def handler_pickups(taker: Server, giver: Server, count: int) -> array[float]:
+def handler_pickups(taker: PinLaterServer, giver: PinLaterServer, count: int) -> array[float]:
     """Enqueued at `taker`, waited for at `giver` by the package's own worker, in a process of its own.
 
     The first jobs, which find it warming up, don't count.
@@ -82,7 +82,7 @@ def handler_pickups(taker: Server, giver: Server, count: int) -> array[float]:
     return latencies
 
 
-def wire_pickups(taker: Server, giver: Server, count: int) -> array[float]:
+def wire_pickups(taker: PinLaterServer, giver: PinLaterServer, count: int) -> array[float]:
     """One job after another: wait parked at `giver`, enqueue called at `taker`, job received, acked."""
     latencies, enqueue = array("d"), frames.enqueue(QUEUE, [BODY])
     wait, acks = frames.dequeue(QUEUE, 1, wait_ms=WAIT_MS), frames.AckMaker(QUEUE)
@@ -125,7 +125,7 @@ def idle_waits(place: BenchmarkRun) -> RowResult:
 
 
 @contextmanager
-def parked(server: Server, waits: int) -> Iterator[float]:
+def parked(server: PinLaterServer, waits: int) -> Iterator[float]:
     """This number of long polls wait, each on its own queue. Gives the server's memory before."""
     before_mb = server.memory_mb()
     with RawClient(server.port) as client:
@@ -138,7 +138,7 @@ def parked(server: Server, waits: int) -> Iterator[float]:
         yield before_mb
 
 
-def _store_calls(server: Server, counts: Path) -> Counter[str]:
+def _store_calls(server: PinLaterServer, counts: Path) -> Counter[str]:
     """Calls at the store's seam so far, by method."""
     counts.unlink(missing_ok=True)
     server.signal(signal.SIGUSR1)

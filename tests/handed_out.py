@@ -17,7 +17,7 @@ class HandedOut(NamedTuple):
     job: HandedOutJob
 
 
-class Answer(NamedTuple):
+class DequeuedJobs(NamedTuple):
     """A dequeue's answer. `claimed`: as the operation gives it."""
 
     jobs: list[HandedOut]
@@ -25,10 +25,10 @@ class Answer(NamedTuple):
     claimed: Sequence[FromShard]
 
 
-def answer_of(queue: str, dequeued: DequeueResult) -> Answer:
+def answer_of(queue: str, dequeued: DequeueResult) -> DequeuedJobs:
     jobs = [
         HandedOut(f"{queue}:s{part.shard}:p{job.priority}:{job.id}", part.token, job)
         for part in dequeued.claimed
         for job in part.jobs
     ]
-    return Answer(jobs, dequeued.ack_results, dequeued.claimed)
+    return DequeuedJobs(jobs, dequeued.ack_results, dequeued.claimed)

@@ -86,11 +86,11 @@ def test_an_answer_without_a_value_is_no_error() -> None:
 
 def test_a_refusal_says_its_code_and_message() -> None:
     error = ttypes.PinLaterException(errorCode=413, message="Queue not found: q")
-    with pytest.raises(frames.Refused, match="413: Queue not found: q"):
+    with pytest.raises(frames.RefusedFrame, match="413: Queue not found: q"):
         frames.result_at(reply("enqueueJobs", PinLater.enqueueJobs_result(e=error)))
 
 
 def test_thrifts_own_error_is_a_refusal() -> None:
     error = TApplicationException(TApplicationException.PROTOCOL_ERROR, "bad")
-    with pytest.raises(frames.Refused, match="bad"):
+    with pytest.raises(frames.RefusedFrame, match="bad"):
         frames.result_at(reply("enqueueJobs", error, TMessageType.EXCEPTION))

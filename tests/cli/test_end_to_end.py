@@ -36,7 +36,7 @@ def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
     (job,) = pinlater.ok("dequeue", queue, "--json").json["jobs"]
     assert (job["descriptor"], job["queue"], job["attempt"], job["attempts_allowed"]) == (descriptors[0], queue, 1, 2)
     assert job["claim_deadline_ms"] > job["created_at_ms"]
-    stale = pinlater("ack", descriptors[0], "--token", "nobodys", "--json")
+    stale = pinlater("ack", descriptors[0], "--token", "of-no-claim", "--json")
     assert stale.code == 1
     assert stale.json["results"][0]["outcome"] == "STALE_CLAIM"
     assert stale.json["results"][0]["holder"]

@@ -27,10 +27,10 @@ from tests.cli.test_worker_processes import alive
 from tests.databases.mariadb import MariaDb
 
 PROCESSES = 3
-_PATIENCE_S = 40.0
+_DEADLINE_S = 40.0
 
 
-class Server:
+class ServeProcesses:
     """`pinlater serve --processes 3`, ended with the test."""
 
     def __init__(self, folder: Path, store: str) -> None:
@@ -39,7 +39,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self.thrift_port = self.http_port = 0
 
-    def start(self, *more: str) -> Server:
+    def start(self, *more: str) -> ServeProcesses:
         """Returns when all processes are ready."""
         self.launch(*more)
         (ready,) = wait_for(self._ready_or_ended, "all to be ready")
@@ -114,7 +114,7 @@ class Server:
 
 def wait_for(ask: Callable[[], Any], what: str = "") -> Any:
     """Polls until it is true."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not (answer := ask()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)
@@ -127,28 +127,28 @@ def store_of(mariadb: MariaDb, prefix: str) -> str:
 
 
 @pytest.fixture
-def server(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> Iterator[Server]:
+def server(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> Iterator[ServeProcesses]:
     """Not started yet."""
-    made = Server(tmp_path, store_of(mariadb, mariadb_prefix))
+    made = ServeProcesses(tmp_path, store_of(mariadb, mariadb_prefix))
     yield made
     made.close()
 
 
-def connections_to_all(server: Server) -> list[Client]:
+def connections_to_all(server: ServeProcesses) -> list[Client]:
     """Clients with one connection each, enough that every process has one; the kernel distributes them."""
     clients: list[Client] = []
 
-    def everybody_has_one() -> bool:
+    def each_has_one() -> bool:
         clients.append(Client(server.address, connections=1))
         clients[-1].queue_names()
         found = server.metric("pinlater_process_connections")
         return len(found) == PROCESSES and all(found.values())
 
-    wait_for(everybody_has_one, "each process to have a connection")
+    wait_for(each_has_one, "each process to have a connection")
     return clients
 
 
-def test_three_processes_share_one_port_and_count_as_one(server: Server) -> None:
+def test_three_processes_share_one_port_and_count_as_one(server: ServeProcesses) -> None:
     """Each gets some of the work, no job is handed out twice, and the page's counters are what the clients did."""
     server.start()
     with contextlib.ExitStack() as stack:
@@ -200,7 +200,7 @@ def test_three_processes_share_one_port_and_count_as_one(server: Server) -> None
         assert server.metric("pinlater_forwarded_items") == server.metric("pinlater_taken_items")
 
 
-def process_of(client: Client, server: Server) -> str:
+def process_of(client: Client, server: ServeProcesses) -> str:
     """Which process a client of one connection talks with: the one whose counter of requests its next request moves."""
     before = server.metric("pinlater_process_requests")
     client.queue_names()
@@ -209,7 +209,7 @@ def process_of(client: Client, server: Server) -> str:
     return process
 
 
-def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(server: Server) -> None:
+def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(server: ServeProcesses) -> None:
     """By the wake alone: here a process looks once an hour for changes of others. A wake before they know each other is lost."""
     server.start("--set", "maintenance.others_interval_ms=3600000", "--set", "maintenance.refresh_interval_ms=200")
     with contextlib.ExitStack() as stack:
@@ -239,7 +239,7 @@ def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(s
         wait_for(woken, "a wake")
 
 
-def test_a_process_that_is_killed_comes_back_while_the_others_serve(server: Server) -> None:
+def test_a_process_that_is_killed_comes_back_while_the_others_serve(server: ServeProcesses) -> None:
     server.start()
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(client) for client in connections_to_all(server)]
@@ -260,7 +260,7 @@ def test_a_process_that_is_killed_comes_back_while_the_others_serve(server: Serv
         assert line["process_number"] == 1
 
 
-def test_a_process_that_hangs_is_named(server: Server) -> None:
+def test_a_process_that_hangs_is_named(server: ServeProcesses) -> None:
     server.start()
     hanging = server.process_ids()[2]
     os.kill(hanging, signal.SIGSTOP)
@@ -269,7 +269,7 @@ def test_a_process_that_hangs_is_named(server: Server) -> None:
     wait_for(lambda: server.get("/healthz") == (200, "ok\n"), "it to answer again")
 
 
-def test_a_signal_drains_all_of_them(server: Server) -> None:
+def test_a_signal_drains_all_of_them(server: ServeProcesses) -> None:
     """Long polls get their empty answer, and no process stays."""
     server.start()
     clients = connections_to_all(server)
@@ -289,8 +289,8 @@ def test_a_signal_drains_all_of_them(server: Server) -> None:
     wait_for(lambda: server.metric("pinlater_long_polls")[""] == len(clients), "all to wait")
     server.process.send_signal(signal.SIGTERM)
     for thread in threads:
-        thread.join(_PATIENCE_S)
-    assert server.process.wait(_PATIENCE_S) == 0
+        thread.join(_DEADLINE_S)
+    assert server.process.wait(_DEADLINE_S) == 0
     assert len(answers) == len(clients)
     assert not any(alive(child) for child in children)
     assert {entry["process_number"] for entry in server.logged("stopped") if "process_number" in entry} == {0, 1, 2}
@@ -298,7 +298,7 @@ def test_a_signal_drains_all_of_them(server: Server) -> None:
         client.close()
 
 
-def test_a_supervisor_that_is_killed_takes_all_along(server: Server) -> None:
+def test_a_supervisor_that_is_killed_takes_all_along(server: ServeProcesses) -> None:
     server.start()
     children = server.children()
     assert len(children) == PROCESSES
@@ -309,24 +309,24 @@ def test_a_supervisor_that_is_killed_takes_all_along(server: Server) -> None:
         socket.create_connection(("127.0.0.1", server.thrift_port))
 
 
-def test_a_second_server_does_not_slip_onto_the_port(server: Server, tmp_path: Path, mariadb: MariaDb) -> None:
+def test_a_second_server_does_not_slip_onto_the_port(server: ServeProcesses, tmp_path: Path, mariadb: MariaDb) -> None:
     """The kernel would let it: it is the same user."""
     server.start()
     folder = tmp_path / "second"
     folder.mkdir()
-    second = Server(folder, store_of(mariadb, "never_used_"))
+    second = ServeProcesses(folder, store_of(mariadb, "never_used_"))
     second.thrift_port = server.thrift_port
     try:
-        assert second.launch().wait(_PATIENCE_S) == 1
+        assert second.launch().wait(_DEADLINE_S) == 1
     finally:
         second.close()
     assert f"Thrift can't listen on 127.0.0.1 port {server.thrift_port}: address already in use" in second.said
 
 
 def test_the_error_that_stops_the_first_process_is_printed_once(tmp_path: Path) -> None:
-    server = Server(tmp_path, "mysql://nobody:wrong@127.0.0.1:1/pinlater")
+    server = ServeProcesses(tmp_path, "mysql://nobody:wrong@127.0.0.1:1/pinlater")
     try:
-        assert server.launch().wait(_PATIENCE_S) == 1
+        assert server.launch().wait(_DEADLINE_S) == 1
     finally:
         server.close()
     assert server.said.count("error: ") == 1

@@ -20,13 +20,13 @@ from tests.cli.conftest import Done, Pinlater
 from tests.databases.ports import free_port
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD, as_admin, url_of
-from tests.shared_shards.serving import Place, place_of
+from tests.shared_shards.serving import ServedShards, place_of
 
 ON_MYSQL = pytest.mark.parametrize("place", ["mysql"], indirect=True)
 
 
 @pytest.fixture(params=["mysql", "redis"])
-def place(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ServedShards:
     """Two shards on the session's database server, and settings to go with them in the environment."""
     place = place_of(request.param, tmp_path, request)
     for name, value in {**place.environment, "PINLATER_HTTP_PORT": str(free_port())}.items():
@@ -35,13 +35,13 @@ def place(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def shards(offline: Pinlater, place: Place) -> Callable[..., Done]:
+def shards(offline: Pinlater, place: ServedShards) -> Callable[..., Done]:
     """The command, with the shard file."""
     return lambda *arguments: offline("shards", *arguments, "--shards", str(place.path))
 
 
 @pytest.fixture
-def serve(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RealServer]]:
+def serve(tmp_path: Path, place: ServedShards, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], RealServer]]:
     """Starts a server on the shard file; its HTTP port is where the command looks."""
     with ExitStack() as running:
 
@@ -58,13 +58,13 @@ def unreachable_shard() -> dict[str, object]:
     return {"master": {"host": "127.0.0.1", "port": free_port()}}
 
 
-def grown_old(place: Place) -> None:
+def grown_old(place: ServedShards) -> None:
     """As if the file had been changed a minute ago: every server has seen it since."""
     changed_s = place.path.stat().st_mtime - 60
     os.utime(place.path, (changed_s, changed_s))
 
 
-def test_migrate_makes_every_shard_and_the_second_time_nothing(offline: Pinlater, place: Place) -> None:
+def test_migrate_makes_every_shard_and_the_second_time_nothing(offline: Pinlater, place: ServedShards) -> None:
     first = offline.ok("migrate", "--shards", str(place.path), "--json").json
     assert [(shard["name"], shard["schema_before"]) for shard in first["shards"]] == [("1", 0), ("2", 0)]
     newest = first["shards"][0]["schema_after"]
@@ -89,7 +89,7 @@ def test_a_newer_schema_is_refused_by_migrate_with_both_numbers(
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
 def test_a_taken_port_for_other_servers_is_named_with_its_setting(
-    offline: Pinlater, place: Place, kind: socket.SocketKind
+    offline: Pinlater, place: ServedShards, kind: socket.SocketKind
 ) -> None:
     with socket.socket(type=kind) as taken:
         taken.bind(("127.0.0.1", 0))
@@ -103,7 +103,9 @@ def test_a_taken_port_for_other_servers_is_named_with_its_setting(
     )
 
 
-def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline: Pinlater, place: Place) -> None:
+def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(
+    offline: Pinlater, place: ServedShards
+) -> None:
     place.write({"1": {}, "2": unreachable_shard()})
     done = offline("migrate", "--shards", str(place.path), "--json")
     assert done.code == exits.BUSY
@@ -113,7 +115,7 @@ def test_migrate_says_which_shard_it_could_not_reach_and_does_the_others(offline
     assert "127.0.0.1:" in error
 
 
-def test_list_shows_what_the_file_says(shards: Callable[..., Done], place: Place) -> None:
+def test_list_shows_what_the_file_says(shards: Callable[..., Done], place: ServedShards) -> None:
     place.write({"1": {}, "12": {"dequeueOnly": True}})
     done = shards("list", "--json")
     assert [(shard["name"], shard["key"], shard["dequeue_only"]) for shard in done.json["shards"]] == [
@@ -127,7 +129,7 @@ def test_list_shows_what_the_file_says(shards: Callable[..., Done], place: Place
 
 
 def test_status_asks_databases_and_the_server(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: ServedShards
 ) -> None:
     """Each database's own report, and the server's view of it."""
     before = shards("status", "--json")
@@ -148,7 +150,7 @@ def test_status_asks_databases_and_the_server(
 
 @ON_MYSQL
 def test_status_names_the_server_that_it_asked(
-    shards: Callable[..., Done], offline: Pinlater, serve: Callable[[], RealServer], place: Place
+    shards: Callable[..., Done], offline: Pinlater, serve: Callable[[], RealServer], place: ServedShards
 ) -> None:
     server = serve()
     done = shards("status", "--http", f"127.0.0.1:{server.http_port}")
@@ -164,7 +166,7 @@ def test_status_names_the_server_that_it_asked(
 
 @ON_MYSQL
 def test_status_believes_no_server_of_other_shards(
-    shards: Callable[..., Done], offline: Pinlater, place: Place, tmp_path: Path
+    shards: Callable[..., Done], offline: Pinlater, place: ServedShards, tmp_path: Path
 ) -> None:
     """One may listen on the usual port, with shards of the same names."""
     assert offline("migrate", "--shards", str(place.path)).code == 0
@@ -180,14 +182,16 @@ def test_status_believes_no_server_of_other_shards(
 
 @ON_MYSQL
 def test_status_asks_no_server_if_no_setting_names_one(
-    shards: Callable[..., Done], place: Place, monkeypatch: pytest.MonkeyPatch
+    shards: Callable[..., Done], place: ServedShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PINLATER_HTTP_PORT")
     assert shards("status", "--json").json["server"] is None
 
 
 @ON_MYSQL
-def test_status_says_that_no_server_answers_where_one_was_named(shards: Callable[..., Done], place: Place) -> None:
+def test_status_says_that_no_server_answers_where_one_was_named(
+    shards: Callable[..., Done], place: ServedShards
+) -> None:
     address = f"127.0.0.1:{free_port()}"
     done = shards("status", "--http", address)
     assert (done.code, done.err) == (exits.REFUSED, f"no server answers at {address}: [Errno 111] Connection refused\n")
@@ -195,7 +199,7 @@ def test_status_says_that_no_server_answers_where_one_was_named(shards: Callable
 
 @ON_MYSQL
 def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_say(
-    shards: Callable[..., Done], offline: Pinlater, place: Place, monkeypatch: pytest.MonkeyPatch
+    shards: Callable[..., Done], offline: Pinlater, place: ServedShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MariaDB takes packets of 16 MiB; a body may take two bytes for one."""
     assert offline("migrate", "--shards", str(place.path)).code == 0
@@ -209,7 +213,7 @@ def test_status_tells_where_a_database_takes_shorter_bodies_than_the_settings_sa
     assert not shards("status").err
 
 
-def test_status_fails_if_a_shard_is_unreachable(shards: Callable[..., Done], place: Place) -> None:
+def test_status_fails_if_a_shard_is_unreachable(shards: Callable[..., Done], place: ServedShards) -> None:
     """The other shards are shown all the same."""
     place.write({"1": {}, "2": unreachable_shard()})
     done = shards("status")
@@ -219,7 +223,7 @@ def test_status_fails_if_a_shard_is_unreachable(shards: Callable[..., Done], pla
 
 
 def test_a_shard_is_drained_and_removed(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: ServedShards
 ) -> None:
     """Refused with the count while it holds live jobs; the file's other signs stay as they were."""
     content = json.loads(place.path.read_text())
@@ -257,7 +261,7 @@ def test_a_shard_is_drained_and_removed(
 
 
 def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_gives_them_up(
-    shards: Callable[..., Done], serve: Callable[[], RealServer], place: Place
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: ServedShards
 ) -> None:
     """Without the keys their jobs are taken as new. They are deleted on the shard, so that running servers let it go."""
     keyed = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 3_600_000)) for n in range(20)]
@@ -286,7 +290,7 @@ def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_
 
 @pytest.mark.parametrize("place", ["redis"], indirect=True)
 def test_a_change_of_a_queue_says_that_an_unreachable_shard_gets_it_later(
-    offline: Pinlater, serve: Callable[[], RealServer], place: Place
+    offline: Pinlater, serve: Callable[[], RealServer], place: ServedShards
 ) -> None:
     """Else an operator who looks at that shard, or at a worker that was handed its job, has no hint."""
     place.write({"1": {}, "2": unreachable_shard()})
@@ -299,7 +303,7 @@ def test_a_change_of_a_queue_says_that_an_unreachable_shard_gets_it_later(
 
 
 @ON_MYSQL
-def test_draining_can_be_undone(shards: Callable[..., Done], place: Place) -> None:
+def test_draining_can_be_undone(shards: Callable[..., Done], place: ServedShards) -> None:
     shards("drain", "2", "--no-wait")
     assert shards("list").out.splitlines()[2].endswith("\tyes")
     assert shards("drain", "2", "--undo").code == 0
@@ -319,7 +323,7 @@ def test_an_impossible_change_of_the_shard_file_is_refused(
     arguments: tuple[str, ...],
     complaint: str,
     shards: Callable[..., Done],
-    place: Place,
+    place: ServedShards,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PINLATER_MYSQL_DATABASES_PER_SERVER", "2")
@@ -330,7 +334,7 @@ def test_an_impossible_change_of_the_shard_file_is_refused(
 
 
 @ON_MYSQL
-def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[..., Done], place: Place) -> None:
+def test_the_last_shard_that_takes_enqueues_does_not_drain(shards: Callable[..., Done], place: ServedShards) -> None:
     place.write({"1": {}, "2": {"dequeueOnly": True}})
     done = shards("drain", "1")
     assert (done.code, done.err) == (exits.REFUSED, "error: 1 can't drain: no other shard takes enqueues\n")
@@ -351,7 +355,7 @@ def test_other_stores_have_nothing_to_drain(store: str, complaint: str, offline:
 
 
 @ON_MYSQL
-def test_backup_leaves_mysql_to_its_own_tools(offline: Pinlater, place: Place, tmp_path: Path) -> None:
+def test_backup_leaves_mysql_to_its_own_tools(offline: Pinlater, place: ServedShards, tmp_path: Path) -> None:
     done = offline("backup", "--store", place.store, str(tmp_path / "copy"))
     assert done.code == exits.REFUSED
     assert "its databases have tools of their own" in done.err

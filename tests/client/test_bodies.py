@@ -23,7 +23,7 @@ NO_BODIES: list[tuple[Any, str]] = [
     (Job([5]), "jobs[0].body must be bytes, not list"),  # type: ignore[arg-type]
     (Job("text"), "jobs[0].body must be bytes, not str"),  # type: ignore[arg-type]
 ]
-NOBODY = "127.0.0.1:1"  # where no server listens: what would be sent fails with `ServerUnreachable`
+NO_SERVER = "127.0.0.1:1"  # where no server listens: what would be sent fails with `ServerUnreachable`
 
 
 def saying(message: str) -> str:
@@ -32,13 +32,13 @@ def saying(message: str) -> str:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with Client(NOBODY, retries=0) as client:
+    with Client(NO_SERVER, retries=0) as client:
         yield client
 
 
 @pytest.mark.parametrize(("job", "message"), NO_BODIES)
 async def test_an_enqueue_of_what_is_no_body_is_refused_by_name(client: Client, job: Any, message: str) -> None:
-    async with AsyncClient(NOBODY) as asynchronous:
+    async with AsyncClient(NO_SERVER) as asynchronous:
         with pytest.raises(TypeError, match=saying(message)):
             await asynchronous.enqueue("q", [job])
     with pytest.raises(TypeError, match=saying(message)):
@@ -59,7 +59,7 @@ async def test_the_batchers_refuse_it_when_it_is_handed_in_and_no_other_job_is_h
     client: Client, job: Any, message: str
 ) -> None:
     said = saying(message.replace("jobs[0]", "job"))
-    async with AsyncClient(NOBODY, retries=0) as asynchronous, AsyncEnqueueBatcher(asynchronous) as batcher:
+    async with AsyncClient(NO_SERVER, retries=0) as asynchronous, AsyncEnqueueBatcher(asynchronous) as batcher:
         other = asyncio.ensure_future(batcher.enqueue("q", b"x"))
         with pytest.raises(TypeError, match=said):
             await batcher.enqueue("q", job)
@@ -82,7 +82,7 @@ def test_a_checkpoint_of_what_is_no_body_is_refused_by_name(client: Client) -> N
 
 @pytest.mark.parametrize("body", [5, [5], "text", None])
 def test_a_task_that_takes_bytes_takes_nothing_else(body: Any) -> None:
-    worker = Worker(NOBODY)
+    worker = Worker(NO_SERVER)
 
     @worker.task("q")
     def store(data: bytes) -> None: ...

@@ -1,4 +1,4 @@
-"""Who should own what, as a pure function."""
+"""The plan of owners, a pure function."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Every contract test runs on every store, through `desk` (a shard with short words) or `shard` (the bare shard).
 
-`make test` runs all of them on one version of each engine. On the other versions it runs the tests of `DIFFERING_FILES`,
-and a sample of the rest that another seed draws anew; `make test-all` runs every test on every version.
+`make test` runs all of them on one version of each engine. On the other versions it runs the tests with the marker `differs`,
+which names what each version implements in its own way, and a sample of the rest that another seed draws anew. `make test-all`
+runs every test on every version.
 """
 
 from __future__ import annotations
@@ -17,11 +18,7 @@ from tests.contract.desk import QUEUE, Desk
 from tests.contract.stores import STORES, make_store, needs_server
 from tests.databases.fixtures import OTHER_REDIS_SERVERS
 
-# The engines' other versions, and the files whose tests depend most on what each version implements in its own way:
-# - test_concurrency.py: row locks, skipped locks, and the errors of deadlocks and of scripts at the same moment
-# - test_hostile_values.py: character sets, escapes, and numbers and texts in JSON and in scripts
 OTHER_VERSIONS = {"mysql8", *OTHER_REDIS_SERVERS}
-DIFFERING_FILES = {"test_concurrency.py", "test_hostile_values.py"}
 SAMPLE = 1 / 10
 
 
@@ -32,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         call = getattr(item, "callspec", None)
         kind = None if call is None else call.params.get("store_kind")
-        if kind not in OTHER_VERSIONS or item.path.name in DIFFERING_FILES:
+        if kind not in OTHER_VERSIONS or item.get_closest_marker("differs"):
             continue
         if random.Random(f"{seed} {item.nodeid}").random() >= SAMPLE:
             item.add_marker(pytest.mark.thorough)

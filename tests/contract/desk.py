@@ -58,7 +58,7 @@ class About(TypedDict, total=False):
     expires_in_ms: int | None
 
 
-class Held:
+class DeskJob:
     """A claimed job: what the claim gave, and what its holder names it by."""
 
     def __init__(self, job: HandedOutJob, queue: str, holder: Holder) -> None:
@@ -161,19 +161,19 @@ class Desk:
 
     async def claim(
         self, limit: int = 1, *, source: str = "worker", queue: str = QUEUE, timeout_ms: int = TIMEOUT_MS
-    ) -> list[Held]:
+    ) -> list[DeskJob]:
         """One dequeue."""
         holder = self.holder(source)
         claimed = await self.order(ClaimOrder(queue, [ClaimCall(limit, holder)], timeout_ms))
         [jobs] = claimed.jobs
-        return [Held(job, queue, holder) for job in jobs]
+        return [DeskJob(job, queue, holder) for job in jobs]
 
-    async def take(self, *, source: str = "worker", queue: str = QUEUE, timeout_ms: int = TIMEOUT_MS) -> Held:
+    async def take(self, *, source: str = "worker", queue: str = QUEUE, timeout_ms: int = TIMEOUT_MS) -> DeskJob:
         """One dequeue that finds a job."""
         [held] = await self.claim(source=source, queue=queue, timeout_ms=timeout_ms)
         return held
 
-    async def put_and_take(self, body: bytes = b"hello", *, source: str = "worker", **about: Unpack[About]) -> Held:
+    async def put_and_take(self, body: bytes = b"hello", *, source: str = "worker", **about: Unpack[About]) -> DeskJob:
         """A job, freshly stored and claimed."""
         key = await self.put(body, **about)
         held = await self.take(source=source)

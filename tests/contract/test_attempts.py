@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.domain.job import Attempt
 from pinlater.domain.transitions import ATTEMPT_ERROR_TEXT_BYTES_MAX, ATTEMPTS_KEPT_MAX, ERROR_TEXT_CHARS_MAX
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
@@ -66,6 +68,7 @@ async def test_releases_and_checkpoints_leave_no_record(desk: Desk) -> None:
     assert list((await desk.look(held.key)).attempts) == []
 
 
+@pytest.mark.differs("cmsgpack in a script")
 async def test_only_the_newest_attempts_are_kept(desk: Desk) -> None:
     key = await desk.put(attempts=100)
     for _ in range(ATTEMPTS_KEPT_MAX + 5):

@@ -124,6 +124,7 @@ async def test_a_purge_deletes_jobs_of_one_state_and_priority(desk: Desk, state:
     await desk.assert_counters_exact()
 
 
+@pytest.mark.differs("SKIP LOCKED")
 async def test_a_purge_takes_the_oldest_up_to_its_limit(desk: Desk) -> None:
     keys = await failed_jobs(desk, 4)
 
@@ -164,6 +165,7 @@ async def test_bulk_work_on_a_missing_queue_is_refused(desk: Desk) -> None:
     assert isinstance(await desk.shard.requeue_failed_jobs(Requeue("missing", 1, 1, 0, 1), desk.now), QueueNotFound)
 
 
+@pytest.mark.differs("JSON_TABLE")
 @pytest.mark.parametrize("state", STATES)
 async def test_named_jobs_are_deleted_in_any_state(desk: Desk, state: JobState) -> None:
     key = await desk.put_in(state)

@@ -48,6 +48,7 @@ async def test_future_jobs_are_counted_apart_until_they_are_due(desk: Desk) -> N
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (3, 0)
 
 
+@pytest.mark.differs("JSON_TABLE")
 async def test_advancing_is_bounded_and_gets_there_step_by_step(desk: Desk) -> None:
     await desk.counts()
     await desk.insert(*[desk.job(delay_ms=1000) for _ in range(25)])

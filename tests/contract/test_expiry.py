@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, Swept
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
@@ -41,6 +43,7 @@ async def test_a_job_before_its_expiry_is_handed_out(desk: Desk) -> None:
     assert (await desk.take()).key == key
 
 
+@pytest.mark.differs("JSON_TABLE")
 async def test_the_sweep_expires_waiting_jobs(desk: Desk) -> None:
     """Also those of queues without claims, and those that are not due yet."""
     keys = [await desk.put(expires_in_ms=10), await desk.put(expires_in_ms=10, delay_ms=5000, priority=2)]

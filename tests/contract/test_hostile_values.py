@@ -8,6 +8,8 @@ from pinlater.domain.job import JobState, NewJob
 from pinlater.server.storage.values import JobCheckpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, unique
 
+pytestmark = pytest.mark.differs("character sets, escapes, and numbers and texts in JSON and in scripts")
+
 I64_MAX, I64_MIN = 2**63 - 1, -(2**63)
 TEXTS = [
     "",

@@ -50,6 +50,7 @@ async def test_a_queue_takes_what_is_newer_and_keeps_its_jobs(desk: Desk) -> Non
     assert (await desk.take(queue="q")).key == key
 
 
+@pytest.mark.differs("ON DUPLICATE KEY UPDATE")
 async def test_rows_of_one_queue_become_the_same_in_whichever_order_they_come(desk: Desk) -> None:
     rows = [queue_at(5, Life(3, 0)), queue_at(9, Life(8, 7)), Queue("q", life=Life(12, 10)), queue_at(11, Life(2, 0))]
     for number, order in enumerate(permutations(rows)):
@@ -144,6 +145,7 @@ async def test_a_queue_with_a_time_far_ahead_makes_no_shard_forget_deletions(des
     assert (await merged(desk, Queue("old", life=Life(LATE_MS)))).life.over
 
 
+@pytest.mark.differs("HSCAN in a script")
 async def test_many_queues_are_merged_in_one_call(desk: Desk) -> None:
     """Missing ones, changed ones, deleted ones, and one that comes twice."""
     await desk.shard.create_queues([f"q{number}" for number in range(300)], desk.now)

@@ -31,6 +31,7 @@ async def test_queues_are_listed_by_name(desk: Desk) -> None:
     assert {queue.paused for queue in queues} == {False}
 
 
+@pytest.mark.differs("collation")
 async def test_names_are_case_sensitive(desk: Desk) -> None:
     await desk.shard.create_queues(["Emails"], desk.now)
     await desk.put(queue="Emails")
@@ -39,6 +40,7 @@ async def test_names_are_case_sensitive(desk: Desk) -> None:
     assert len(await desk.claim(queue="Emails")) == 1
 
 
+@pytest.mark.differs("collation")
 @pytest.mark.parametrize("name", ["a", "_", "0", "q" * 50, "Q_9" * 16])
 async def test_all_legal_names_work(desk: Desk, name: str) -> None:
     await desk.shard.create_queues([name], desk.now)
@@ -93,6 +95,7 @@ async def test_new_settings_replace_the_old_ones_whole(desk: Desk) -> None:
     assert queue.config == QueueConfig(max_jobs_per_second=0.0, max_backlog=0)
 
 
+@pytest.mark.differs("ON DUPLICATE KEY UPDATE")
 async def test_only_a_later_change_replaces_settings_and_each_counts_for_itself(desk: Desk) -> None:
     """Changes may reach a shard late and in any order: from servers that work at once, or that bring it up to date."""
     later = QueueConfig(max_backlog=2)
@@ -182,6 +185,7 @@ async def test_an_old_queues_keys_do_not_bind_a_new_one(desk: Desk) -> None:
     assert [held.job.id for held in await desk.claim(10)] == [second.id]
 
 
+@pytest.mark.differs("SKIP LOCKED, and SRANDMEMBER in a script")
 async def test_garbage_of_a_deleted_queue_never_touches_a_new_one(desk: Desk) -> None:
     """The old rows are deleted while the new queue works."""
     await desk.insert(*[desk.job() for _ in range(50)])

@@ -73,8 +73,8 @@ async def test_a_failed_job_runs_again_only_if_no_other_job_holds_its_unique_key
     outcomes = [answer.outcome for answer in await desk.shard.run_jobs(orders, desk.now)]
     assert outcomes == [Outcome.APPLIED, Outcome.ALREADY_FINAL, Outcome.APPLIED]
     assert (await desk.look(second)).state is JobState.FAILED
-    [twin] = (await desk.insert(desk.job(unique=unique))).existing.values()
-    assert twin[0] == first.id
+    [existing] = (await desk.insert(desk.job(unique=unique))).existing.values()
+    assert existing[0] == first.id
     await desk.assert_counters_exact()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.values import Swept
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
@@ -59,6 +61,7 @@ async def test_a_claim_before_its_deadline_is_left_alone(desk: Desk) -> None:
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
 
 
+@pytest.mark.differs("SKIP LOCKED")
 async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk) -> None:
     """This spreads the thousand jobs of a dead worker."""
     held = []
@@ -74,6 +77,7 @@ async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk
     assert [sum(one.retried for one in await desk.shard.time_out_claims(desk.now, 2)) for _ in range(3)] == [2, 1, 0]
 
 
+@pytest.mark.differs("SKIP LOCKED")
 async def test_a_sweep_says_what_it_did_by_queue_and_priority(desk: Desk) -> None:
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put_and_take(priority=1, delay_ms=-7)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from tests.crash.kill_rounds import SETTINGS
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient
 
-ServerMaker = Callable[..., Server]
+ServerMaker = Callable[..., PinLaterServer]
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def start_server(tmp_path: Path) -> Iterator[ServerMaker]:
     """Starts servers, each on the file named (default: one of this test's own), with the queue made."""
     with ExitStack() as stack:
 
-        def start(store: Path | None = None, **settings: object) -> Server:
+        def start(store: Path | None = None, **settings: object) -> PinLaterServer:
             env = dict(SETTINGS) | {f"PINLATER_{name.upper()}": str(value) for name, value in settings.items()}
             server = pinlater_server(store or tmp_path / "store.db", log=tmp_path / "server.log", env=env)
             stack.enter_context(server)
@@ -33,13 +33,13 @@ def start_server(tmp_path: Path) -> Iterator[ServerMaker]:
 
 
 @pytest.fixture
-def server(start_server: ServerMaker) -> Server:
+def server(start_server: ServerMaker) -> PinLaterServer:
     """One server with the harness's usual settings."""
     return start_server()
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[WireClient]:
+def client(server: PinLaterServer) -> Iterator[WireClient]:
     """A client of it."""
     with WireClient(server.port, "test") as made:
         yield made

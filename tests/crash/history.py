@@ -307,7 +307,7 @@ Record = dict[str, Any]
 """One line: a call has the key `call`; its answer has the same `n`."""
 
 
-class Recorder:
+class HistoryRecorder:
     """Writes a client's records down as they happen; threads may share it.
 
     With a file, each line is out before the call goes on, so that what a killed worker did is known up to its last breath.

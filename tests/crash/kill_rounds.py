@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from tests.crash.history import IN_PROGRESS, PENDING, History, Violation, check
 from tests.crash.load_clients import QUEUE, LoadClients
 from tests.crash.wire_client import WireClient
@@ -23,7 +23,7 @@ SETTINGS: Mapping[str, str] = {"PINLATER_MAINTENANCE_SWEEP_INTERVAL_MS": str(SWE
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KillRoundsResult:
     """What a run showed."""
 
     violations: list[Violation]
@@ -51,7 +51,7 @@ def run_kill_rounds(
     pause_seconds: tuple[float, float] = (0.05, 0.8),
     module: Sequence[str] = ("pinlater",),
     say: Callable[[str], None] = lambda _: None,
-) -> Verdict:
+) -> KillRoundsResult:
     """`rounds` kills at random moments, then a drain. `module` is the command to run, where it isn't the real one."""
     dice = Random(seed)
     server = pinlater_server(folder / "store.db", log=folder / "server.log", env=SETTINGS, module=module)
@@ -74,10 +74,10 @@ def run_kill_rounds(
             clients.stop()
         history = clients.recorder.history()
         final = final_states(server, history.seen())
-    return Verdict(check(history, final), history, clients.unexpected, Counter(clients.refusals), drained)
+    return KillRoundsResult(check(history, final), history, clients.unexpected, Counter(clients.refusals), drained)
 
 
-def drain(server: Server) -> float:
+def drain(server: PinLaterServer) -> float:
     """Waits until nothing waits and nothing is held; returns the seconds it took. What never ends is left to the checker."""
     started = time.monotonic()
     pause = threading.Event()
@@ -89,7 +89,7 @@ def drain(server: Server) -> float:
     return time.monotonic() - started
 
 
-def final_states(server: Server, descriptors: set[str]) -> dict[str, int]:
+def final_states(server: PinLaterServer, descriptors: set[str]) -> dict[str, int]:
     """The state of each, as a lookup tells it now."""
     ordered, states = sorted(descriptors), {}
     with WireClient(server.port) as client:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Concatenate, ParamSpec, TypeVar
 
-from tests.crash.history import Recorder
+from tests.crash.history import HistoryRecorder
 from tests.crash.wire_client import GONE, Job, WireClient, refusal_of
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ class LoadClients:
     producers: int = 2
     workers: int = 3
     batch_max: int = 20
-    recorder: Recorder = field(default_factory=Recorder)
+    recorder: HistoryRecorder = field(default_factory=HistoryRecorder)
     unexpected: list[str] = field(default_factory=list)
     refusals: list[tuple[int, str, bool]] = field(default_factory=list)
     # A producer that does not wait keeps at most this number of jobs in the queue: the run must be drained at its end.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from tests.crash.history import APPLIED, IN_PROGRESS, PENDING
 from tests.crash.kill_rounds import SETTINGS, SWEEP_MS
 from tests.crash.load_clients import QUEUE
@@ -26,7 +26,7 @@ JUMPS = pytest.mark.parametrize("jump_seconds", [HOUR_SECONDS, -HOUR_SECONDS], i
 class JumpingServer(NamedTuple):
     """A server and the file that sets its wall clock."""
 
-    server: Server
+    server: PinLaterServer
     clock: Path
 
     def jump(self, seconds: int) -> None:
@@ -43,7 +43,7 @@ def jumping(tmp_path: Path) -> Iterator[JumpingServer]:
     clock.write_text("0")
     command = [sys.executable, "-m", "tests.crash.jumping_clock", str(clock), "serve"]
     command += ["--store", f"sqlite:{tmp_path / 'store.db'}", "--thrift-port", "0", "--http-port", "0"]
-    with Server(command, log=tmp_path / "server.log", env=SETTINGS) as server:
+    with PinLaterServer(command, log=tmp_path / "server.log", env=SETTINGS) as server:
         with WireClient(server.port) as client:
             client.create_queue(QUEUE)
         yield JumpingServer(server, clock)

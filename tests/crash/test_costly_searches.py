@@ -18,7 +18,7 @@ from pinlater.testing.real_server import RealServer
 
 pytestmark = pytest.mark.crash
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 # Of CPU. A process that starts and compiles the pattern takes less.
 _SEARCHING_S = 1.0
 # Each body takes RE2 ten seconds and more: it keeps track of 900 places at once where the letters follow no pattern.
@@ -28,7 +28,7 @@ LONG = (*BUDGETS, "--set", "jobs.regex_time_budget_ms=1h")
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(DEADLINE_S):
         while not holds():
             await asyncio.sleep(0.01)
 
@@ -39,7 +39,7 @@ def _children(server: RealServer) -> list[psutil.Process]:
 
 async def _healthy(server: RealServer) -> bool:
     def get() -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/healthz", timeout=PATIENCE_S) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/healthz", timeout=DEADLINE_S) as answer:
             return bool(answer.status == 200)
 
     return await asyncio.to_thread(get)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from tests.crash.conftest import ServerMaker
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import GONE, WireClient, refusal_of
@@ -113,7 +113,7 @@ def test_jobs_accepted_on_a_full_disk_survive_a_kill(small_disk: SmallDisk, star
         accepted, _ = enqueue_until_full(client)
     server.kill()
     small_disk.free()
-    restarted: Server = server.start()
+    restarted: PinLaterServer = server.start()
     with WireClient(restarted.port) as client:
         assert run_all(client) == accepted
 

@@ -21,8 +21,8 @@ from tests.crash.history import (
     Enqueue,
     Heartbeat,
     History,
+    HistoryRecorder,
     Kind,
-    Recorder,
     check,
     read_history,
 )
@@ -227,7 +227,7 @@ def test_a_zombies_ack_that_counts_against_a_poll_which_waited_is_found() -> Non
 
 
 def test_the_deadline_that_an_answer_named_is_read() -> None:
-    recorder = Recorder()
+    recorder = HistoryRecorder()
     call = recorder.call("claim", worker="w", timeout_ms=3_000)
     recorder.answer(call, jobs=[["q:1", "t", "a", 2_900], ["q:2", "t", "b"]])
     told, untold = recorder.history().claims
@@ -282,7 +282,7 @@ def test_a_claim_may_end_sooner_by_what_the_servers_clocks_differ() -> None:
 
 def test_records_survive_a_killed_writer(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    recorder = Recorder(path)
+    recorder = HistoryRecorder(path)
     first = recorder.call("enqueue", bodies=["a"])
     recorder.answer(first, descriptors=["q:1"])
     second = recorder.call("claim", worker="w", timeout_ms=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, ServerFailed
+from bench.servers import PinLaterServer, ServerFailed
 from tests.crash.conftest import ServerMaker
 from tests.crash.history import IN_PROGRESS, SUCCEEDED, Kind
 from tests.crash.kill_rounds import run_kill_rounds
@@ -35,7 +35,7 @@ def test_the_harness_finds_a_server_that_answers_before_it_stores(tmp_path: Path
     assert Kind.LOST in {each.kind for each in verdict.violations}, verdict.text()
 
 
-def test_a_claim_outlives_its_server(server: Server) -> None:
+def test_a_claim_outlives_its_server(server: PinLaterServer) -> None:
     with WireClient(server.port) as client:
         (descriptor,) = client.enqueue(QUEUE, ["body"])
         (job,) = client.claim(QUEUE, 1)
@@ -48,7 +48,9 @@ def test_a_claim_outlives_its_server(server: Server) -> None:
         assert client.lookup([descriptor])[descriptor].state == SUCCEEDED
 
 
-def test_a_second_server_on_the_same_file_is_refused(server: Server, start_server: ServerMaker, tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_file_is_refused(
+    server: PinLaterServer, start_server: ServerMaker, tmp_path: Path
+) -> None:
     with pytest.raises(ServerFailed, match=r"store\.db"):
         start_server(tmp_path / "store.db")
     with WireClient(server.port) as client:

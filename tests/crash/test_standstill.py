@@ -12,7 +12,7 @@ from threading import Event
 import pytest
 from thrift.transport.TTransport import TTransportException
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes
 from tests.crash.conftest import ServerMaker
@@ -22,7 +22,7 @@ from tests.crash.wire_client import WireClient
 pytestmark = pytest.mark.crash
 
 STANDSTILL_S = 1.0
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 CONTEXT = ttypes.RequestContext("standstill")
 
 
@@ -31,8 +31,8 @@ def enqueue(body: bytes) -> bytes:
     return encode_call("enqueueJobs", 1, context=CONTEXT, request=request)
 
 
-def wait_until_stopped(server: Server) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def wait_until_stopped(server: PinLaterServer) -> None:
+    deadline = time.monotonic() + DEADLINE_S
     while "State:\tT" not in Path(f"/proc/{server.pid}/status").read_text():
         assert time.monotonic() < deadline
 
@@ -47,9 +47,9 @@ def wait_until_closed(connection: socket.socket) -> bytes:
     return received
 
 
-def works_again(server: Server) -> list[str]:
+def works_again(server: PinLaterServer) -> list[str]:
     """New connections are refused for a moment."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
             with WireClient(server.port) as client:
@@ -65,7 +65,7 @@ def test_a_server_that_was_stopped_executes_nothing_that_came_meanwhile(start_se
     for _ in range(3):
         with ExitStack() as stack:
             old = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S))
                 for _ in range(30)
             ]
             for connection in old:
@@ -75,12 +75,12 @@ def test_a_server_that_was_stopped_executes_nothing_that_came_meanwhile(start_se
             wait_until_stopped(server)
             stopped_at = time.monotonic()
             new = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S))
                 for _ in range(30)
             ]
             for connection in old + new:
                 connection.sendall(enqueue(b"meanwhile") * 3)
-            gone = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S))
+            gone = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S))
             gone.sendall(enqueue(b"meanwhile"))
             gone.close()
             while time.monotonic() < stopped_at + 2 * STANDSTILL_S:

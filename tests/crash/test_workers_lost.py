@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from bench import frames
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from tests.crash.history import ALREADY_FINAL, APPLIED, STALE_CLAIM, SUCCEEDED
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import Job, WireClient
@@ -34,7 +34,7 @@ def claim_until(client: WireClient, wanted: int) -> tuple[list[Job], int]:
     return jobs, answers
 
 
-def test_a_killed_workers_jobs_come_back_one_attempt_poorer(server: Server, client: WireClient) -> None:
+def test_a_killed_workers_jobs_come_back_one_attempt_poorer(server: PinLaterServer, client: WireClient) -> None:
     client.enqueue(QUEUE, [f"job {number}" for number in range(20)], attempts=5, claim_timeout_ms=700)
     with WorkerProcess(server.port, QUEUE, 20) as worker:
         held = worker.claimed()
@@ -45,7 +45,7 @@ def test_a_killed_workers_jobs_come_back_one_attempt_poorer(server: Server, clie
     assert {job.attempts_remaining for job in jobs} == {4}
 
 
-def test_a_thousand_jobs_of_a_dead_worker_come_back_spread(server: Server, client: WireClient) -> None:
+def test_a_thousand_jobs_of_a_dead_worker_come_back_spread(server: PinLaterServer, client: WireClient) -> None:
     """In small batches over the sweep's interval: one long poll that would take all of them at once never gets all of them."""
     for start in range(0, 1_000, 500):
         client.enqueue(QUEUE, [f"job {start + number}" for number in range(500)], claim_timeout_ms=2_000)
@@ -59,7 +59,9 @@ def test_a_thousand_jobs_of_a_dead_worker_come_back_spread(server: Server, clien
     assert answers > 1, "all thousand came back in one instant"
 
 
-def test_a_stopped_workers_ack_is_refused_and_it_is_told_whose_the_job_is(server: Server, client: WireClient) -> None:
+def test_a_stopped_workers_ack_is_refused_and_it_is_told_whose_the_job_is(
+    server: PinLaterServer, client: WireClient
+) -> None:
     """SIGSTOP past the claim, SIGCONT."""
     (descriptor,) = client.enqueue(QUEUE, ["body"], claim_timeout_ms=700)
     with WorkerProcess(server.port, QUEUE, 1) as zombie:
@@ -74,7 +76,7 @@ def test_a_stopped_workers_ack_is_refused_and_it_is_told_whose_the_job_is(server
 
 
 def test_a_stopped_workers_ack_of_a_job_that_another_has_finished_is_already_final(
-    server: Server, client: WireClient
+    server: PinLaterServer, client: WireClient
 ) -> None:
     (descriptor,) = client.enqueue(QUEUE, ["body"], claim_timeout_ms=700)
     with WorkerProcess(server.port, QUEUE, 1) as zombie:
@@ -87,7 +89,7 @@ def test_a_stopped_workers_ack_of_a_job_that_another_has_finished_is_already_fin
     assert client.lookup([descriptor])[descriptor].state == SUCCEEDED
 
 
-def connection(server: Server) -> socket.socket:
+def connection(server: PinLaterServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=30)
 
 
@@ -106,7 +108,9 @@ ENDINGS = pytest.mark.parametrize("end", [hang_up, break_off])
 
 
 @ENDINGS
-def test_half_a_request_does_nothing(server: Server, client: WireClient, end: Callable[[socket.socket], None]) -> None:
+def test_half_a_request_does_nothing(
+    server: PinLaterServer, client: WireClient, end: Callable[[socket.socket], None]
+) -> None:
     """At any place of the frame; other connections never notice."""
     frame = frames.enqueue(QUEUE, [b"never"])
     for size in (1, 3, 4, 5, 20, len(frame) // 2, len(frame) - 1):
@@ -118,7 +122,7 @@ def test_half_a_request_does_nothing(server: Server, client: WireClient, end: Ca
 
 @ENDINGS
 def test_a_waiting_dequeue_that_hangs_up_takes_no_job_with_it(
-    server: Server, client: WireClient, end: Callable[[socket.socket], None]
+    server: PinLaterServer, client: WireClient, end: Callable[[socket.socket], None]
 ) -> None:
     """Claimed for the dead client, it would be gone for ten minutes."""
     for number in range(10):
@@ -134,7 +138,7 @@ def test_a_waiting_dequeue_that_hangs_up_takes_no_job_with_it(
 
 @ENDINGS
 def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
-    server: Server, client: WireClient, end: Callable[[socket.socket], None]
+    server: PinLaterServer, client: WireClient, end: Callable[[socket.socket], None]
 ) -> None:
     """The server is stopped while the request and the hang-up arrive, so it claims for a client that is certainly gone."""
     for number in range(5):
@@ -151,7 +155,7 @@ def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
 
 @ENDINGS
 def test_an_enqueue_that_hangs_up_before_its_answer_is_stored_whole_or_not_at_all(
-    server: Server, client: WireClient, end: Callable[[socket.socket], None]
+    server: PinLaterServer, client: WireClient, end: Callable[[socket.socket], None]
 ) -> None:
     """Either is right; half of it, or a job that is counted but never handed out, is not."""
     frame = frames.enqueue(QUEUE, [b"one", b"two", b"three"])

@@ -52,7 +52,7 @@ class Info(NamedTuple):
     attempts_allowed: int
 
 
-class Refused(Exception):
+class RefusedByService(Exception):
     """The service's own error, as it came. Generated exceptions are immutable, which `with` and `raise` can't live with."""
 
     def __init__(self, answer: Any) -> None:
@@ -62,13 +62,13 @@ class Refused(Exception):
         self.retryable = bool(answer.retryable)
 
 
-GONE = (TException, OSError, EOFError, Refused)
+GONE = (TException, OSError, EOFError, RefusedByService)
 """What a call raises that brought no result: no answer, or a refusal; `refusal_of` tells which."""
 
 
 def refusal_of(error: BaseException) -> tuple[int, str, bool] | None:
     """(code, detail, retryable) where the server did answer, with an error; None where the call may or may not have happened."""
-    return (error.code, error.detail, error.retryable) if isinstance(error, Refused) else None
+    return (error.code, error.detail, error.retryable) if isinstance(error, RefusedByService) else None
 
 
 class WireClient:
@@ -103,7 +103,7 @@ class WireClient:
         result.read(protocol)
         protocol.readMessageEnd()
         if result.e is not None:
-            raise Refused(result.e)
+            raise RefusedByService(result.e)
         return getattr(result, "success", None)
 
     def __enter__(self) -> WireClient:

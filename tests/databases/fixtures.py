@@ -4,7 +4,7 @@
     async def test_a_crash(start_mariadb: Callable[..., MariaDb]) -> None:                  # private ones
         one, other = start_mariadb(), start_mariadb(max_connections=20, tls=True)
 
-Who kills, stops or reconfigures a server takes a private one: the session's is everybody's.
+A test that kills, stops or reconfigures a server takes a private one: all tests share the session's.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pytest
 
 from tests.databases.database import DatabaseServer
 from tests.databases.disk import NoSmallDisk
-from tests.databases.farm import TEMPLATES_VARIABLE, ServerFarm
 from tests.databases.guard import Guard
 from tests.databases.mariadb import MariaDb
 from tests.databases.mysql import MySql8
 from tests.databases.redis import RedisServer
-from tests.databases.server_process import Option, ServerFailed, ServerMissing
+from tests.databases.server_process import DatabaseServerFailed, Option, ServerMissing
+from tests.databases.servers import TEMPLATES_VARIABLE, DatabaseServers
 
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
@@ -52,22 +52,22 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def server_farm() -> Iterator[ServerFarm]:
+def database_servers() -> Iterator[DatabaseServers]:
     """Where the session's servers come from; they end with it."""
-    with ServerFarm() as farm:
-        yield farm
+    with DatabaseServers() as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")
-def mariadb(server_farm: ServerFarm) -> MariaDb:
+def mariadb(database_servers: DatabaseServers) -> MariaDb:
     """One MariaDB for all tests that leave it as it is."""
-    return _start_unflushed(server_farm, MariaDb)
+    return _start_unflushed(database_servers, MariaDb)
 
 
 @pytest.fixture
-def start_mariadb(server_farm: ServerFarm) -> Iterator[Callable[..., MariaDb]]:
+def start_mariadb(database_servers: DatabaseServers) -> Iterator[Callable[..., MariaDb]]:
     """Starts MariaDBs of the test's own: `start_mariadb(tls=True, disk_mib=100, max_connections=20)`."""
-    yield from _private(server_farm, MariaDb)
+    yield from _private(database_servers, MariaDb)
 
 
 @pytest.fixture
@@ -79,15 +79,15 @@ async def mariadb_prefix(mariadb: MariaDb) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="session")
-def mysql8(server_farm: ServerFarm) -> MySql8:
+def mysql8(database_servers: DatabaseServers) -> MySql8:
     """One MySQL 8 for all tests that leave it as it is."""
-    return _start_unflushed(server_farm, MySql8)
+    return _start_unflushed(database_servers, MySql8)
 
 
 @pytest.fixture
-def start_mysql8(server_farm: ServerFarm) -> Iterator[Callable[..., MySql8]]:
+def start_mysql8(database_servers: DatabaseServers) -> Iterator[Callable[..., MySql8]]:
     """Starts MySQLs of the test's own, as `start_mariadb` does."""
-    yield from _private(server_farm, MySql8)
+    yield from _private(database_servers, MySql8)
 
 
 @pytest.fixture
@@ -99,18 +99,18 @@ async def mysql8_prefix(mysql8: MySql8) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="session")
-def redis_server(server_farm: ServerFarm) -> RedisServer:
+def redis_server(database_servers: DatabaseServers) -> RedisServer:
     """One Redis for all tests that leave it as it is. It flushes nothing, since no test kills it."""
-    return start_redis_or_skip(server_farm, appendonly=False)
+    return start_redis_or_skip(database_servers, appendonly=False)
 
 
 @pytest.fixture
-def start_redis(server_farm: ServerFarm) -> Iterator[Callable[..., RedisServer]]:
+def start_redis(database_servers: DatabaseServers) -> Iterator[Callable[..., RedisServer]]:
     """Starts Redis servers of the test's own: `start_redis(tls=True, appendfsync="everysec", maxmemory="50mb")`."""
     started: list[RedisServer] = []
 
     def start(*, tls: bool = False, **options: Option) -> RedisServer:
-        started.append(start_redis_or_skip(server_farm, tls=tls, **options))
+        started.append(start_redis_or_skip(database_servers, tls=tls, **options))
         return started[-1]
 
     yield start
@@ -126,13 +126,13 @@ OTHER_REDIS_SERVERS = {
 
 
 @pytest.fixture(scope="session")
-def other_redis_servers(server_farm: ServerFarm) -> Callable[[str], RedisServer]:
+def other_redis_servers(database_servers: DatabaseServers) -> Callable[[str], RedisServer]:
     """One of a kind for all tests that leave it as it is; skips where there is none."""
     running: dict[str, RedisServer] = {}
 
     def start(kind: str) -> RedisServer:
         if kind not in running:
-            running[kind] = server_farm.start_redis(program=other_redis_program(kind), appendonly=False)
+            running[kind] = database_servers.start_redis(program=other_redis_program(kind), appendonly=False)
         return running[kind]
 
     return start
@@ -146,10 +146,10 @@ def other_redis_program(kind: str) -> str:
     return str(program)
 
 
-def start_redis_or_skip(farm: ServerFarm, *, tls: bool = False, **options: Option) -> RedisServer:
+def start_redis_or_skip(servers: DatabaseServers, *, tls: bool = False, **options: Option) -> RedisServer:
     try:
-        return farm.start_redis(tls=tls, program=None, **options)
-    except ServerFailed:
+        return servers.start_redis(tls=tls, program=None, **options)
+    except DatabaseServerFailed:
         if not tls or "TEST_REDIS_PROGRAM" not in os.environ:
             raise
         pytest.skip("the program that TEST_REDIS_PROGRAM names knows no TLS")
@@ -160,10 +160,10 @@ def start_redis_or_skip(farm: ServerFarm, *, tls: bool = False, **options: Optio
 
 
 def start_or_skip(
-    farm: ServerFarm, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option
+    servers: DatabaseServers, kind: type[Kind], *, tls: bool = False, disk_mib: int | None = None, **options: Option
 ) -> Kind:
     try:
-        return farm.start(kind, tls=tls, disk_mib=disk_mib, **options)
+        return servers.start(kind, tls=tls, disk_mib=disk_mib, **options)
     except NoSmallDisk as missing:
         pytest.skip(str(missing))
     except ServerMissing as missing:
@@ -172,16 +172,16 @@ def start_or_skip(
         pytest.skip(str(missing))
 
 
-def _start_unflushed(farm: ServerFarm, kind: type[Kind]) -> Kind:
+def _start_unflushed(servers: DatabaseServers, kind: type[Kind]) -> Kind:
     """A server that no test kills: a commit waits for no disk."""
-    return start_or_skip(farm, kind, innodb_flush_log_at_trx_commit=0, innodb_doublewrite=False, sync_binlog=0)
+    return start_or_skip(servers, kind, innodb_flush_log_at_trx_commit=0, innodb_doublewrite=False, sync_binlog=0)
 
 
-def _private(farm: ServerFarm, kind: type[Kind]) -> Iterator[Callable[..., Kind]]:
+def _private(servers: DatabaseServers, kind: type[Kind]) -> Iterator[Callable[..., Kind]]:
     started: list[Kind] = []
 
     def start(*, tls: bool = False, disk_mib: int | None = None, **options: Option) -> Kind:
-        started.append(start_or_skip(farm, kind, tls=tls, disk_mib=disk_mib, **options))
+        started.append(start_or_skip(servers, kind, tls=tls, disk_mib=disk_mib, **options))
         return started[-1]
 
     yield start

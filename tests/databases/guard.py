@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 
 
 class Guard:
@@ -33,7 +33,7 @@ class Guard:
         """All of the folder's processes are gone, and so is the folder."""
         with contextlib.suppress(subprocess.TimeoutExpired, BrokenPipeError):
             # A word, not only the end of the pipe: a child that a test forked may still hold it open.
-            self._process.communicate(b".", timeout=_PATIENCE_S)
+            self._process.communicate(b".", timeout=_DEADLINE_S)
         _clean_up(str(self._folder))  # for a guard that was killed
 
 

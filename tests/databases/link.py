@@ -77,9 +77,9 @@ class Trap:
         """Until it has sprung."""
         await asyncio.shield(asyncio.wrap_future(self._sprung))
 
-    def wait_in_thread(self, patience_s: float) -> None:
+    def wait_in_thread(self, deadline_s: float) -> None:
         """The same for callers without a loop. Raises `TimeoutError`."""
-        self._sprung.result(patience_s)
+        self._sprung.result(deadline_s)
 
     def spring(self) -> None:
         """For the link that is in it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.databases.database import ACCOUNTS, DatabaseServer
 from tests.databases.server_process import ServerMissing, program
 
-_PATIENCE_S = 60.0
+_DEADLINE_S = 60.0
 
 
 class MariaDb(DatabaseServer):
@@ -36,7 +36,7 @@ class MariaDb(DatabaseServer):
             *cls.sizes(),
         ]
         done = subprocess.run(
-            [*command, *cls.as_root()], capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+            [*command, *cls.as_root()], capture_output=True, text=True, timeout=_DEADLINE_S, check=False
         )
         if done.returncode != 0:
             raise ServerMissing(f"mariadb-install-db failed: {done.stdout}{done.stderr}")

@@ -9,7 +9,7 @@ from tests.databases.database import ACCOUNTS, DatabaseServer
 from tests.databases.server_process import ServerMissing
 
 _HOME = Path(__file__).resolve().parents[2] / ".venv" / "mysql-8.0.15"
-_PATIENCE_S = 90.0
+_DEADLINE_S = 90.0
 
 
 class MySql8(DatabaseServer):
@@ -39,10 +39,10 @@ class MySql8(DatabaseServer):
             [program, *arguments, *rest, *cls.sizes(), *cls.as_root()],
             capture_output=True,
             text=True,
-            timeout=_PATIENCE_S,
+            timeout=_DEADLINE_S,
             check=False,
         )
         if done.returncode != 0:
             raise ServerMissing(f"mysqld --initialize-insecure failed: {done.stdout}{done.stderr}")
-        # Who each instance is: a copy must make its own.
+        # The identity of each instance: a copy must make its own.
         (folder / "auto.cnf").unlink(missing_ok=True)

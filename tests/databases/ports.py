@@ -9,18 +9,23 @@ from collections import deque
 
 # Below the ports that Linux gives to outgoing connections: one of those must not sit on a server's port while the server is down.
 _RANGE = range(20_000, 32_000)
-_WORKERS_MAX = 16
+_WORKERS_MAX = 64
 _TRIES = 200
-# Not drawn again soon: their servers may not listen yet.
-_given: deque[int] = deque(maxlen=200)
+# Not drawn again soon: their servers may not listen yet. About half of a worker's ports.
+_given: deque[int] = deque(maxlen=len(_RANGE) // _WORKERS_MAX // 2)
 
 
 def own_ports(worker: str) -> range:
-    """The ports of one pytest-xdist worker ("gw3"; "" without xdist: all). Two workers never draw the same port."""
+    """The ports of one pytest-xdist worker ("gw3"; "" without xdist: all). Two workers never draw the same port.
+
+    Raises `RuntimeError` for a worker that is left without ports: one after the first 64, those that replaced crashed ones included.
+    """
     if not worker:
         return _RANGE
-    share = len(_RANGE) // _WORKERS_MAX
-    return _RANGE[share * (int(worker.removeprefix("gw")) % _WORKERS_MAX) :][:share]
+    number, share = int(worker.removeprefix("gw")), len(_RANGE) // _WORKERS_MAX
+    if number >= _WORKERS_MAX:
+        raise RuntimeError(f"no ports are left for {worker}: run at most {_WORKERS_MAX} workers (make test WORKERS=16)")
+    return _RANGE[share * number :][:share]
 
 
 def free_port() -> int:

@@ -29,7 +29,7 @@ from tests.databases.ports import free_port
 
 __all__ = ["Proxy", "Trap", "in_thread"]
 
-_PATIENCE_S = 30.0
+_DEADLINE_S = 30.0
 
 
 class Proxy:
@@ -223,7 +223,7 @@ class Proxy:
                 done.set_result(None)
 
         self.loop.call_soon_threadsafe(run)
-        done.result(_PATIENCE_S)
+        done.result(_DEADLINE_S)
 
 
 @contextlib.contextmanager
@@ -240,9 +240,9 @@ def in_thread(target: str) -> Iterator[Proxy]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="proxy")
     thread.start()
-    over = ready.result(_PATIENCE_S)
+    over = ready.result(_DEADLINE_S)
     try:
         yield proxy
     finally:
         proxy.loop.call_soon_threadsafe(over.set)
-        thread.join(_PATIENCE_S)
+        thread.join(_DEADLINE_S)

@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from tests.databases.farm import ServerFarm
 from tests.databases.fixtures import start_redis_or_skip
 from tests.databases.redis import RedisServer
+from tests.databases.servers import DatabaseServers
 
 USER, ADMIN = "pinlater", "default"
 # Of both. With what has to be quoted in addresses and shells.
@@ -43,9 +43,9 @@ def as_admin(server: RedisServer) -> Any:
 
 
 @pytest.fixture(scope="session")
-def redis_with_users(server_farm: ServerFarm) -> RedisServer:
+def redis_with_users(database_servers: DatabaseServers) -> RedisServer:
     """One for all tests that leave it as it is."""
-    return start_redis_or_skip(server_farm, **WITH_USERS, appendonly=False)
+    return start_redis_or_skip(database_servers, **WITH_USERS, appendonly=False)
 
 
 @pytest.fixture

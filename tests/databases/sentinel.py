@@ -14,9 +14,9 @@ import redis
 
 from tests.databases.ports import free_port
 from tests.databases.redis import RedisServer
-from tests.databases.server_process import ServerFailed
+from tests.databases.server_process import DatabaseServerFailed
 
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 _STEP_S = 0.02
 _DOWN_AFTER_MS = 500
 
@@ -49,9 +49,7 @@ class Sentinels:
             for port in self.ports:
                 started.callback(_kill, self._launch(port))
             self.wait_for_master(self._master.port)
-            self._wait(
-                lambda: all(self._knows_everybody(port) for port in self.ports), "the Sentinels don't know each other"
-            )
+            self._wait(lambda: all(self._knows_all(port) for port in self.ports), "the Sentinels don't know each other")
             self._started = started.pop_all()
         return self
 
@@ -87,7 +85,7 @@ class Sentinels:
             return None if found is None else int(found[1])
         return None
 
-    def _knows_everybody(self, port: int) -> bool:
+    def _knows_all(self, port: int) -> bool:
         """The other Sentinels, and a replica: without these no failover is agreed on, and there is no new master."""
         with contextlib.suppress(redis.RedisError), redis.Redis("127.0.0.1", port) as client:
             about = client.sentinel_master(self.name)
@@ -95,11 +93,11 @@ class Sentinels:
         return False
 
     def _wait(self, what: Callable[[], bool], complaint: str) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _DEADLINE_S
         while not what():
             if time.monotonic() > deadline:
                 logs = [(self._folder / f"sentinel-{port}" / "log").read_text()[-2000:] for port in self.ports]
-                raise ServerFailed("\n".join([complaint, *logs]))
+                raise DatabaseServerFailed("\n".join([complaint, *logs]))
             time.sleep(_STEP_S)
 
 

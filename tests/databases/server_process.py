@@ -35,7 +35,7 @@ class ServerMissing(Exception):
     """This kind of server can't be run on this machine; the text says what is missing."""
 
 
-class ServerFailed(Exception):
+class DatabaseServerFailed(Exception):
     """The server did not start or stop; the text ends with its log."""
 
 
@@ -111,7 +111,7 @@ class ServerProcess(ABC):
             self._launch()
             try:
                 self._wait_until_ready()
-            except ServerFailed as failure:
+            except DatabaseServerFailed as failure:
                 # Another process took the port between the look and the start. Later ones must be on the same port.
                 if not (first and left and "ddress already in use" in str(failure)):
                     raise
@@ -137,7 +137,7 @@ class ServerProcess(ABC):
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerFailed(f"{self.kind} did not end within {_STOP_S} s\n{self.log_tail()}") from None
+            raise DatabaseServerFailed(f"{self.kind} did not end within {_STOP_S} s\n{self.log_tail()}") from None
 
     def restart(self, **options: Option) -> Self:
         """An orderly stop, if it runs, and a start on the same port; options as at `start`."""
@@ -184,10 +184,10 @@ class ServerProcess(ABC):
         deadline = time.monotonic() + _START_S
         while not self._answers():
             if not self.running:
-                raise ServerFailed(f"{self.kind} ended while it started\n{self.log_tail()}")
+                raise DatabaseServerFailed(f"{self.kind} ended while it started\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 self.kill()
-                raise ServerFailed(f"{self.kind} was not ready within {_START_S} s\n{self.log_tail()}")
+                raise DatabaseServerFailed(f"{self.kind} was not ready within {_START_S} s\n{self.log_tail()}")
             time.sleep(STEP_S)
 
     def _is_suspended(self) -> bool:

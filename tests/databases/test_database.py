@@ -13,7 +13,7 @@ import pytest
 
 from tests.databases.database import DatabaseServer
 from tests.databases.mysql import MySql8
-from tests.databases.server_process import ServerFailed
+from tests.databases.server_process import DatabaseServerFailed
 
 Start = Callable[..., DatabaseServer]
 
@@ -82,7 +82,7 @@ async def test_two_copies_of_a_template_are_two_servers_to_replication(
 async def test_a_server_that_can_not_start_says_why(start_mariadb: Start) -> None:
     server = start_mariadb()
     server.kill()
-    with pytest.raises(ServerFailed, match="unknown variable 'no-such-option=1'"):
+    with pytest.raises(DatabaseServerFailed, match="unknown variable 'no-such-option=1'"):
         server.start(no_such_option=1)
 
 

@@ -16,7 +16,7 @@ from tests.databases.database import DatabaseServer
 from tests.databases.mariadb import MariaDb
 from tests.databases.proxy import Proxy, in_thread
 
-_PATIENCE_S = 30
+_DEADLINE_S = 30
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -71,20 +71,20 @@ async def _client(proxy: Proxy) -> AsyncIterator[Ends]:
 
 async def _asked(ends: Ends, data: bytes) -> bytes:
     ends[1].write(data)
-    return await asyncio.wait_for(ends[0].readexactly(len(data)), _PATIENCE_S)
+    return await asyncio.wait_for(ends[0].readexactly(len(data)), _DEADLINE_S)
 
 
 async def _reset(ends: Ends) -> None:
     """The connection breaks off."""
     with pytest.raises(ConnectionResetError):
-        await asyncio.wait_for(ends[0].read(1), _PATIENCE_S)
+        await asyncio.wait_for(ends[0].read(1), _DEADLINE_S)
 
 
 async def test_left_alone_it_passes_everything_and_both_ends_of_a_connection(proxy: Proxy, echo: Echo) -> None:
     async with _client(proxy) as ends:
         assert await _asked(ends, b"x" * 300_000) == b"x" * 300_000
         ends[1].write_eof()
-        assert await asyncio.wait_for(ends[0].read(), _PATIENCE_S) == b""
+        assert await asyncio.wait_for(ends[0].read(), _DEADLINE_S) == b""
         assert echo.ended.is_set()
     assert proxy.connections == 1
 
@@ -109,7 +109,7 @@ async def test_bytes_keep_their_order_when_a_delay_ends(proxy: Proxy) -> None:
         await asyncio.sleep(0)
         proxy.slow(0)
         ends[1].write(b"then this")
-        assert await asyncio.wait_for(ends[0].readexactly(16), _PATIENCE_S) == b"first, then this"
+        assert await asyncio.wait_for(ends[0].readexactly(16), _DEADLINE_S) == b"first, then this"
 
 
 async def test_a_cut_resets_what_is_open_and_takes_new_connections(proxy: Proxy, echo: Echo) -> None:
@@ -117,7 +117,7 @@ async def test_a_cut_resets_what_is_open_and_takes_new_connections(proxy: Proxy,
         await _asked(ends, b"hello")
         proxy.cut()
         await _reset(ends)
-    await asyncio.wait_for(echo.ended.wait(), _PATIENCE_S)
+    await asyncio.wait_for(echo.ended.wait(), _DEADLINE_S)
     async with _client(proxy) as ends:
         assert await _asked(ends, b"again") == b"again"
 
@@ -163,12 +163,12 @@ async def test_held_bytes_arrive_after_the_network_heals(proxy: Proxy, echo: Ech
         ends[1].write(b", you")
         while echo.heard != b"hello, you":
             echo.reached.clear()
-            await asyncio.wait_for(echo.reached.wait(), _PATIENCE_S)
+            await asyncio.wait_for(echo.reached.wait(), _DEADLINE_S)
         async with _client(proxy) as new:  # its answers go through the same network
             new[1].write(b"!")
             proxy.heal()
-            assert await asyncio.wait_for(ends[0].readexactly(5), _PATIENCE_S) == b", you"
-            assert await asyncio.wait_for(new[0].readexactly(1), _PATIENCE_S) == b"!"
+            assert await asyncio.wait_for(ends[0].readexactly(5), _DEADLINE_S) == b", you"
+            assert await asyncio.wait_for(new[0].readexactly(1), _DEADLINE_S) == b"!"
 
 
 async def test_half_open_requests_arrive_and_answers_never_do(proxy: Proxy, echo: Echo) -> None:
@@ -178,14 +178,14 @@ async def test_half_open_requests_arrive_and_answers_never_do(proxy: Proxy, echo
         echo.reached.clear()
         proxy.swallow(to_server=False)
         ends[1].write(b"anybody?")
-        await asyncio.wait_for(echo.reached.wait(), _PATIENCE_S)
+        await asyncio.wait_for(echo.reached.wait(), _DEADLINE_S)
         answer = asyncio.create_task(ends[0].read(1))
         ends[1].write_eof()
-        await asyncio.wait_for(echo.ended.wait(), _PATIENCE_S)
+        await asyncio.wait_for(echo.ended.wait(), _DEADLINE_S)
         assert not answer.done()
         proxy.heal()
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(answer, _PATIENCE_S)
+            await asyncio.wait_for(answer, _DEADLINE_S)
 
 
 async def test_swallowed_requests_never_reach_the_server(proxy: Proxy, echo: Echo) -> None:
@@ -236,14 +236,14 @@ async def test_a_trap_may_go_silent_instead(proxy: Proxy, echo: Echo, answer: bo
     trap = lose(b"COMMIT", hang=True)
     async with _client(proxy) as ends, _client(proxy) as other:
         ends[1].write(b"COMMIT")
-        await asyncio.wait_for(trap.wait(), _PATIENCE_S)
+        await asyncio.wait_for(trap.wait(), _DEADLINE_S)
         assert await _asked(other, b"hello") == b"hello"
         silent = asyncio.create_task(ends[0].read(1))
         assert (b"COMMIT" in echo.heard) == answer
         assert not silent.done()
         proxy.heal()
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(silent, _PATIENCE_S)
+            await asyncio.wait_for(silent, _DEADLINE_S)
 
 
 async def test_a_healed_proxy_has_forgotten_its_traps(proxy: Proxy) -> None:
@@ -258,14 +258,14 @@ async def test_a_healed_proxy_has_forgotten_its_traps(proxy: Proxy) -> None:
 def test_it_runs_in_a_thread_of_its_own_for_tests_without_a_loop() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "{}:{}".format(*listener.getsockname())
-        with in_thread(address) as proxy, socket.create_connection((proxy.host, proxy.port), _PATIENCE_S) as client:
+        with in_thread(address) as proxy, socket.create_connection((proxy.host, proxy.port), _DEADLINE_S) as client:
             far, _ = listener.accept()
             with far:
                 trap = proxy.lose_request(b"COMMIT")
                 client.sendall(b"hello")
                 assert far.recv(5) == b"hello"
                 client.sendall(b"COMMIT")
-                trap.wait_in_thread(_PATIENCE_S)
+                trap.wait_in_thread(_DEADLINE_S)
                 with pytest.raises(ConnectionResetError):
                     client.recv(1)
     assert not any(thread.name == "proxy" for thread in threading.enumerate())

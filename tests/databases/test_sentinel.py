@@ -11,13 +11,13 @@ import pytest
 
 from tests.databases.redis import RedisServer
 from tests.databases.sentinel import Sentinels
-from tests.databases.server_process import ServerFailed
+from tests.databases.server_process import DatabaseServerFailed
 
 
 def test_a_sentinel_is_ended_when_a_later_one_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
-        monkeypatch.setattr(Sentinels, "_launch", mock.Mock(side_effect=[first, ServerFailed("no second one")]))
+        monkeypatch.setattr(Sentinels, "_launch", mock.Mock(side_effect=[first, DatabaseServerFailed("no second one")]))
         sentinels = Sentinels(tmp_path, mock.create_autospec(RedisServer), "user", "password")
-        with pytest.raises(ServerFailed, match="no second one"), sentinels:
+        with pytest.raises(DatabaseServerFailed, match="no second one"), sentinels:
             pass
         assert first.returncode is not None

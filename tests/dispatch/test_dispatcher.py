@@ -26,7 +26,7 @@ from tests.assembly import open_core
 _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
 
 
-class Stage:
+class DispatcherOnShard:
     """A dispatcher on one shard with the queue `q`."""
 
     def __init__(self, shard: Shard, core: Core) -> None:
@@ -57,14 +57,14 @@ class Stage:
         return sum(row.in_progress for row in await self.shard.count_jobs(["q"]))
 
 
-async def _open(shard: Shard, limits: dict[str, float]) -> Stage:
+async def _open(shard: Shard, limits: dict[str, float]) -> DispatcherOnShard:
     core = await open_core(shard, clock=ManualClock(), file_limits=lambda: limits)
     await core.service.queues.create_queue("q")
-    return Stage(shard, core)
+    return DispatcherOnShard(shard, core)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[DispatcherOnShard]:
     shard: Shard = MemoryShard() if request.param == "memory" else SqliteShard(tmp_path / "jobs.db")
     stage = await _open(shard, {})
     yield stage
@@ -92,7 +92,7 @@ async def _cancelled(task: asyncio.Task[list[FromShard]]) -> int:
 
 
 @pytest.mark.parametrize("wait_ms", [0, 60_000])
-async def test_a_claim_whose_caller_goes_at_any_moment_is_given_back(stage: Stage, wait_ms: int) -> None:
+async def test_a_claim_whose_caller_goes_at_any_moment_is_given_back(stage: DispatcherOnShard, wait_ms: int) -> None:
     """Also in the very turn of the loop in which it was answered: otherwise it would stay claimed until its timeout."""
     await stage.put()
     for turns in _MOMENTS:
@@ -127,7 +127,7 @@ async def test_a_claim_under_way_whose_caller_has_gone_is_given_back_also_while_
     assert await stage.in_progress() == 0
 
 
-async def test_a_woken_caller_that_goes_at_any_moment_leaves_the_job_to_the_next(stage: Stage) -> None:
+async def test_a_woken_caller_that_goes_at_any_moment_leaves_the_job_to_the_next(stage: DispatcherOnShard) -> None:
     """Also where its claim waited for its turn and never ran."""
     for turns in _MOMENTS:
         first = stage.claim(wait_ms=60_000)

@@ -39,13 +39,13 @@ class Wait:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.loop = CountingLoop(self.clock)
-        self.patience = ShardDeadlines("1", SLOW_MS / 1000, STALL_MS / 1000)
+        self.deadlines = ShardDeadlines("1", SLOW_MS / 1000, STALL_MS / 1000)
         self.waiters = Waiters("q", self.clock.now_ms)
 
     def answer(self, waiters: Waiters | None = None, *, anything: bool = False) -> asyncio.Future[str]:
         """An answer that is waited for."""
         future: asyncio.Future[str] = self.loop.create_future()
-        self.patience.begin(future, waiters, 1, anything=anything)
+        self.deadlines.begin(future, waiters, 1, anything=anything)
         return future
 
     def after(self, ms: int) -> None:

@@ -153,9 +153,9 @@ async def test_a_wake_names_queues_and_how_many_jobs_and_nothing_else() -> None:
 
 async def test_an_invalid_datagram_wakes_no_waiter() -> None:
     """Without the secret, cut short, or no datagram of ours at all: counted and dropped."""
-    async with servers(2) as (one, two), servers(1, b"another secret") as (stranger,):
-        stranger.wakes.know([], {("127.0.0.1", two.port): b"another secret"})
-        stranger.wakes.tell("emails", 1)
+    async with servers(2) as (one, two), servers(1, b"another secret") as (outsider,):
+        outsider.wakes.know([], {("127.0.0.1", two.port): b"another secret"})
+        outsider.wakes.tell("emails", 1)
         for data in (b"", b"x" * 10, b"x" * 2000):
             two.wakes.datagram_received(data, ("127.0.0.1", 1))
         one.wakes.tell("emails", 7)

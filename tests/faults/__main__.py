@@ -13,28 +13,28 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.databases.farm import ServerFarm
+from tests.databases.servers import DatabaseServers
 from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
 from tests.faults.stores import STORES
-from tests.faults.verdict import Verdict, judge, suffer
+from tests.faults.verdict import FaultVerdict, judge, suffer
 
 _NORMAL_S = 15.0
 _SHARDS = 3
 
 
-async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -> list[Verdict]:
+async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -> list[FaultVerdict]:
     """The chosen faults that there are for this kind, `rounds` times, on one stage; what each showed."""
     faults = faults_of(kind)
     names = [name for name in options.fault or faults if name in faults]
-    verdicts: list[Verdict] = []
-    with ServerFarm() as farm:
+    verdicts: list[FaultVerdict] = []
+    with DatabaseServers() as database_servers:
         store = STORES[kind]
-        databases = [await asyncio.to_thread(store.start, farm) for _ in range(_SHARDS)]
+        databases = [await asyncio.to_thread(store.start, database_servers) for _ in range(_SHARDS)]
         async with Stage(
             folder,
-            farm,
+            database_servers,
             store,
             databases,
             seed=seed,
@@ -52,7 +52,7 @@ async def run(options: argparse.Namespace, kind: str, seed: int, folder: Path) -
                         return verdicts
             drained_s, broken = await judge(stage, everything=True)
             print(f"at the end: {len(broken)} broken promises, drained in {drained_s:.1f} s", flush=True)
-            verdicts.append(Verdict("the end", 0.0, drained_s, 0, broken, [], stage.load.errors, {}))
+            verdicts.append(FaultVerdict("the end", 0.0, drained_s, 0, broken, [], stage.load.errors, {}))
             if broken:
                 _keep(stage, folder)
     return verdicts

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.faults.faults import ANYWHERE, Fault
+from tests.faults.faults import ANYWHERE, InjectedFault
 from tests.faults.mysql_faults import ON_MYSQL
 from tests.faults.polls import DURING_POLLS
 from tests.faults.queues import ON_QUEUES
 from tests.faults.redis_faults import ON_REDIS
 
 
-def faults_of(kind: str) -> dict[str, Fault]:
+def faults_of(kind: str) -> dict[str, InjectedFault]:
     """By name, for a name of `stores.STORES`."""
     return {
         fault.name: fault

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.databases.database import DatabaseServer
-from tests.databases.farm import ServerFarm
 from tests.databases.fixtures import start_or_skip, start_redis_or_skip
 from tests.databases.mariadb import MariaDb
+from tests.databases.servers import DatabaseServers
 from tests.faults.catalogue import faults_of
 from tests.faults.load import Pace
 from tests.faults.stage import Stage
@@ -29,33 +29,37 @@ NothingIsBrokenBy = Callable[[str], Awaitable[None]]
 
 
 @pytest.fixture(scope="package")
-def mariadbs(server_farm: ServerFarm) -> Iterator[list[DatabaseServer]]:
+def mariadbs(database_servers: DatabaseServers) -> Iterator[list[DatabaseServer]]:
     """Three, that may be killed; a test leaves them running."""
-    found: list[DatabaseServer] = [start_or_skip(server_farm, MariaDb) for _ in range(3)]
+    found: list[DatabaseServer] = [start_or_skip(database_servers, MariaDb) for _ in range(3)]
     yield found
     for database in found:
         database.remove()
 
 
 @pytest.fixture
-def databases(kind: str, server_farm: ServerFarm, request: pytest.FixtureRequest) -> list[AnyServer]:
+def databases(kind: str, database_servers: DatabaseServers, request: pytest.FixtureRequest) -> list[AnyServer]:
     """Three of the kind that the test's file names."""
     if kind == "mariadb":
         return list(request.getfixturevalue("mariadbs"))
-    start_redis_or_skip(server_farm).remove()
-    return [STORES[kind].start(server_farm) for _ in range(3)]
+    start_redis_or_skip(database_servers).remove()
+    return [STORES[kind].start(database_servers) for _ in range(3)]
 
 
 @pytest.fixture
 async def stage(
-    kind: str, tmp_path: Path, server_farm: ServerFarm, databases: list[AnyServer], request: pytest.FixtureRequest
+    kind: str,
+    tmp_path: Path,
+    database_servers: DatabaseServers,
+    databases: list[AnyServer],
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Stage]:
     """Two servers of ours on three shards that are new, under load."""
     seed = int(os.environ.get("FAULTS_SEED") or secrets.randbelow(2**31))
     print(f"FAULTS_SEED={seed}")
     prefix = f"faults{next(_numbers)}"
     async with Stage(
-        tmp_path, server_farm, STORES[kind], databases, seed=seed, length=_LENGTH, pace=_PACE, prefix=prefix
+        tmp_path, database_servers, STORES[kind], databases, seed=seed, length=_LENGTH, pace=_PACE, prefix=prefix
     ) as stage:
         yield stage
     left = [place.database for place in stage.places.values()]

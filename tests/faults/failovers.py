@@ -16,10 +16,10 @@ from pinlater.server.storage.redis.keys import parts_of
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import ADMIN, PASSWORD
 from tests.databases.sentinel import Sentinels
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.rollback import Lacked, Rollback
 from tests.faults.stage import Stage
-from tests.faults.stores import RedisStore
+from tests.faults.stores import RedisKind
 
 
 async def a_replica_without_the_tail_takes_over(stage: Stage) -> None:
@@ -58,7 +58,7 @@ async def sentinels_choose_another_master(stage: Stage) -> None:
         until_ns = time.monotonic_ns()
         await stage.until(lambda: _is_alone(replica), "the replica has noticed")
         stage.rollbacks.append(await asyncio.to_thread(_rollback, replica, stage.prefix, since_ns, until_ns))
-        assert (await _replication(replica))["role"] == "slave", "the failover was over before anybody could look"
+        assert (await _replication(replica))["role"] == "slave", "the failover was over before it could be seen"
         await stage.lasts(10, without=HARMED)
         await asyncio.to_thread(sentinels.wait_for_master, replica.port)
         await stage.back(HARMED)
@@ -113,15 +113,15 @@ async def _watched_by_sentinels(stage: Stage) -> AsyncIterator[tuple[RedisServer
 
 
 FAILOVERS = (
-    Fault(a_replica_without_the_tail_takes_over, slots_lost=True),
-    Fault(sentinels_choose_another_master),
-    Fault(a_master_wakes_after_its_failover),
+    InjectedFault(a_replica_without_the_tail_takes_over, slots_lost=True),
+    InjectedFault(sentinels_choose_another_master),
+    InjectedFault(a_master_wakes_after_its_failover),
 )
 
 
 async def _replica_of(master: RedisServer, stage: Stage) -> RedisServer:
-    assert isinstance(stage.store, RedisStore)
-    replica = stage.store.start(stage.farm)
+    assert isinstance(stage.store, RedisKind)
+    replica = stage.store.start(stage.database_servers)
     await asyncio.to_thread(replica.execute, "REPLICAOF", master.host, master.port)
 
     async def follows() -> bool:

@@ -11,10 +11,10 @@ from tests.databases.proxy import Trap
 from tests.faults.stage import Stage
 
 HARMED = "2"
-_TRAP_PATIENCE_S = 30.0
+_TRAP_DEADLINE_S = 30.0
 
 
-class Fault(NamedTuple):
+class InjectedFault(NamedTuple):
     """`harmed`: the shard that it harms; then the others' latency is compared. `errors`: whether a caller may see any.
 
     `slots_lost`: whether a server that lives may lose its place in a shard. `loses_jobs`: whether jobs may be in an index and not there.
@@ -63,7 +63,7 @@ async def a_shard_moves_to_another_host(stage: Stage) -> None:
     await stage.store.kill(old)
     await stage.lasts(3, without=HARMED)
     with stage.load.latencies.aside():  # on a machine of its own the other host would have been up all the time
-        new = stage.store.copy(stage.farm, old)
+        new = stage.store.copy(stage.database_servers, old)
         await asyncio.to_thread(new.start)
         await asyncio.to_thread(stage.store.start_as_replica, old, new)
     await stage.lasts(10, without=HARMED)
@@ -117,7 +117,7 @@ async def answers_of_commits_are_lost(stage: Stage) -> None:
 
 
 async def _sprung(trap: Trap) -> None:
-    async with asyncio.timeout(_TRAP_PATIENCE_S):
+    async with asyncio.timeout(_TRAP_DEADLINE_S):
         await trap.wait()
 
 
@@ -164,13 +164,13 @@ async def a_server_is_killed(stage: Stage) -> None:
 
 
 ANYWHERE = (
-    Fault(a_database_is_killed),
-    Fault(a_database_stands_still),
-    Fault(answers_of_commits_are_lost, harmed=None),
-    Fault(a_network_is_slow),
-    Fault(a_network_is_half_open),
-    Fault(a_shard_moves_to_another_host),
-    Fault(a_shard_is_drained_and_removed, errors=False),
-    Fault(a_server_is_killed, harmed=None),
+    InjectedFault(a_database_is_killed),
+    InjectedFault(a_database_stands_still),
+    InjectedFault(answers_of_commits_are_lost, harmed=None),
+    InjectedFault(a_network_is_slow),
+    InjectedFault(a_network_is_half_open),
+    InjectedFault(a_shard_moves_to_another_host),
+    InjectedFault(a_shard_is_drained_and_removed, errors=False),
+    InjectedFault(a_server_is_killed, harmed=None),
 )
 """Of whatever store."""

@@ -21,13 +21,13 @@ from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError
 from pinlater.server.sharding.rendezvous import rendezvous_home
-from tests.crash.history import Recorder
+from tests.crash.history import HistoryRecorder
 from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 
 QUEUE = "faults"
 POLLED = "polled"  # has few jobs, so that a worker that waits for them waits for long
 # A worker that can't ack for so long lets the job go; its claim has timed out long before.
-_ACK_PATIENCE_S = 15.0
+_ACK_DEADLINE_S = 15.0
 _OUTSTANDING_MAX = 2_000
 _WAIT_MS = 300
 _LONG_WAIT_MS = 20_000
@@ -47,15 +47,15 @@ class Pace(NamedTuple):
     long: float = 0.01
 
 
-class Load:
-    """Use as `async with Load(...) as load`. `servers` is a server-set file; all that is seen goes to `recorder`."""
+class SteadyLoad:
+    """Use as `async with SteadyLoad(...) as load`. `servers` is a server-set file; all that is seen goes to `recorder`."""
 
     def __init__(self, servers: Path, seed: int, pace: Pace, shards: Sequence[str]) -> None:
         self._servers = servers
         self._shards = shards
         self._seed = seed
         self._pace = pace
-        self.recorder = Recorder()
+        self.recorder = HistoryRecorder()
         self.judged = 0  # lines of it that have been looked at
         self.latencies = Latencies()
         self.errors = Counter[str]()
@@ -74,7 +74,7 @@ class Load:
         self._free: list[AsyncClient] = []
         self._opened: list[AsyncClient] = []
 
-    async def __aenter__(self) -> Load:
+    async def __aenter__(self) -> SteadyLoad:
         self._start(self._produce())
         for number in range(self._pace.workers):
             self._start(self._work(f"worker-{number}"))
@@ -326,7 +326,7 @@ class Load:
         """Until it is answered, or an answer can't be expected any more."""
         acks = sorted(acks, key=lambda ack: not ack.succeeded)
         shard = shard_of(acks[0].descriptor)
-        ends_at = time.monotonic() + _ACK_PATIENCE_S
+        ends_at = time.monotonic() + _ACK_DEADLINE_S
         while time.monotonic() < ends_at:
             call = self.recorder.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded) for ack in acks])
             began = time.monotonic()

@@ -8,12 +8,12 @@ from random import Random
 
 from pinlater.server.storage.redis.keys import parts_of
 from tests.databases.redis import RedisServer
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.stage import Stage
 from tests.redis.lost_keys import KINDS, keys_of_kind
 
 _JOBS_DELETED = 20
-_MENDED_S = 60.0
+_REPAIRED_S = 60.0
 
 
 async def keys_are_deleted(stage: Stage) -> None:
@@ -33,7 +33,7 @@ async def keys_are_deleted(stage: Stage) -> None:
     assert await _counted(stage, before), "more jobs are counted as lost than were deleted"
 
 
-ON_KEYS = (Fault(keys_are_deleted, slots_lost=True, loses_jobs=True),)
+ON_KEYS = (InjectedFault(keys_are_deleted, slots_lost=True, loses_jobs=True),)
 
 
 async def _counted(stage: Stage, before: float) -> bool:
@@ -57,9 +57,9 @@ async def _until_consistent(stage: Stage) -> None:
     """Waits until the servers have rebuilt the keys, while the load pauses: keys agree only while no call is in flight."""
     stage.load.pause()
     try:
-        ends_at = time.monotonic() + _MENDED_S
+        ends_at = time.monotonic() + _REPAIRED_S
         while left := await stage.inconsistencies(HARMED):
-            assert time.monotonic() < ends_at, f"not rebuilt within {_MENDED_S:g} s: {left[:5]}"
+            assert time.monotonic() < ends_at, f"not rebuilt within {_REPAIRED_S:g} s: {left[:5]}"
             await stage.load.quiet(0.2)
     finally:
         stage.load.go_on()

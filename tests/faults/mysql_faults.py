@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.databases.database import DatabaseServer
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.stage import Stage
 
 
@@ -96,6 +96,6 @@ async def _other_client(database: DatabaseServer, name: str) -> AsyncIterator[tu
 
 
 ON_MYSQL = (
-    Fault(other_clients_hold_row_locks),
-    Fault(another_client_holds_waiting_jobs, claims_go_on=True),
+    InjectedFault(other_clients_hold_row_locks),
+    InjectedFault(another_client_holds_waiting_jobs, claims_go_on=True),
 )

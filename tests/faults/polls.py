@@ -7,9 +7,9 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator
 
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.load import POLLED, QUEUE, shard_of
-from tests.faults.stage import PATIENCE_S, Stage
+from tests.faults.stage import DEADLINE_S, Stage
 
 # Longer than a change's outcome is asked for, so that it stays unknown.
 _REFUSED_S = 4.5
@@ -28,7 +28,7 @@ async def a_claims_answer_is_lost_and_connections_are_refused(stage: Stage) -> N
                 for _ in range(stage.times(10)):
                     trap = proxy.lose_answer(stage.store.claim, refuse=True)
                     putting = asyncio.ensure_future(load.put(POLLED))
-                    async with asyncio.timeout(PATIENCE_S):
+                    async with asyncio.timeout(DEADLINE_S):
                         await trap.wait()
                     await load.quiet(_REFUSED_S)
                     proxy.heal()
@@ -78,7 +78,7 @@ async def a_database_restarts_under_long_polls(stage: Stage) -> None:
 
 
 DURING_POLLS = (
-    Fault(a_claims_answer_is_lost_and_connections_are_refused, harmed=None),
-    Fault(a_database_restarts_under_long_polls),
+    InjectedFault(a_claims_answer_is_lost_and_connections_are_refused, harmed=None),
+    InjectedFault(a_database_restarts_under_long_polls),
 )
 """Of whatever store."""

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
-from tests.crash.history import Recorder, check
-from tests.faults.faults import Fault
+from tests.crash.history import HistoryRecorder, check
+from tests.faults.faults import InjectedFault
 from tests.faults.stage import ADMIN_PASSWORD, Stage
 
 _QUEUES = 3
@@ -19,7 +19,7 @@ _JOBS = 6
 _CLAIM_MS = 300
 _WAIT_MS = 500
 # For what takes a second or two.
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 
 
 async def queues_come_and_go(stage: Stage) -> None:
@@ -56,7 +56,7 @@ class _Tenant:
 
     async def _work(self, number: int) -> None:
         """Until all jobs have succeeded; then nothing is lost, nothing was handed out twice, and the counts agree."""
-        recorder = Recorder()
+        recorder = HistoryRecorder()
         bodies = [f"{self._queue}-{number}-{index}" for index in range(_JOBS)]
         jobs = [Job(body.encode(), attempts_allowed=1_000, claim_timeout_ms=_CLAIM_MS) for body in bodies]
         call = recorder.call("enqueue", bodies=bodies)
@@ -67,7 +67,7 @@ class _Tenant:
         ]
         recorder.answer(call, descriptors=descriptors)
         done: set[str] = set()
-        ends_at = time.monotonic() + _PATIENCE_S
+        ends_at = time.monotonic() + _DEADLINE_S
         while len(done) < _JOBS:
             assert time.monotonic() < ends_at, f"{self._queue}: {sorted(set(descriptors) - done)} never came back"
             for job in await self._claim(recorder):
@@ -81,7 +81,7 @@ class _Tenant:
         totals = {name: stats.total(name) for name in ("pending", "future", "in_progress", "succeeded", "failed")}
         assert totals == {"pending": 0, "future": 0, "in_progress": 0, "succeeded": _JOBS, "failed": 0}, totals
 
-    async def _claim(self, recorder: Recorder) -> Sequence[ClaimedJob]:
+    async def _claim(self, recorder: HistoryRecorder) -> Sequence[ClaimedJob]:
         call = recorder.call("claim", worker=self._queue, timeout_ms=_CLAIM_MS)
         jobs = (await self._any.dequeue(self._queue, self._dice.randint(1, 3), wait_ms=_WAIT_MS)).jobs
         now_ms = time.time() * 1000
@@ -94,16 +94,16 @@ class _Tenant:
         )
         return jobs
 
-    async def _handle(self, job: ClaimedJob, recorder: Recorder) -> bool:
+    async def _handle(self, job: ClaimedJob, recorder: HistoryRecorder) -> bool:
         """Whether it has succeeded. A claim may be over by the time that its ack comes; but the job is there."""
         roll = self._dice.random()
         if roll < 0.4:
             return False  # forgotten: its claim times out
         if roll < 0.6:
             call = recorder.call("heartbeat", descriptor=job.descriptor, token=job.token)
-            [beat] = await self._any.heartbeat(self._queue, [Claim(job.descriptor, job.token)])
-            assert beat.outcome is not Outcome.NOT_FOUND, f"a heartbeat of {job.descriptor} finds no job"
-            recorder.answer(call, outcome=int(beat.outcome))
+            [renewed] = await self._any.heartbeat(self._queue, [Claim(job.descriptor, job.token)])
+            assert renewed.outcome is not Outcome.NOT_FOUND, f"a heartbeat of {job.descriptor} finds no job"
+            recorder.answer(call, outcome=int(renewed.outcome))
         ack = Ack(job.descriptor, token=job.token, succeeded=self._dice.random() < 0.8)
         call = recorder.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded)])
         [result] = await self._any.ack(self._queue, [ack])
@@ -112,5 +112,5 @@ class _Tenant:
         return ack.succeeded and result.outcome in (Outcome.APPLIED, Outcome.ALREADY_FINAL)
 
 
-ON_QUEUES = (Fault(queues_come_and_go, harmed=None),)
+ON_QUEUES = (InjectedFault(queues_come_and_go, harmed=None),)
 """Of whatever store."""

@@ -15,7 +15,7 @@ import redis
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS
 from tests.faults.failovers import FAILOVERS
-from tests.faults.faults import HARMED, Fault
+from tests.faults.faults import HARMED, InjectedFault
 from tests.faults.lost_keys import ON_KEYS
 from tests.faults.stage import Stage
 
@@ -102,7 +102,7 @@ async def a_clusters_other_node_answers(stage: Stage) -> None:
     database: RedisServer = place.database
     await stage.store.kill(database)
     await asyncio.to_thread(database.start, **_OF_A_CLUSTER)
-    other = await asyncio.to_thread(stage.farm.start_redis, **WITH_USERS, **_OF_A_CLUSTER)
+    other = await asyncio.to_thread(stage.database_servers.start_redis, **WITH_USERS, **_OF_A_CLUSTER)
     await stage.back(HARMED)  # one node with all the keys is as good as no cluster
     await asyncio.to_thread(other.execute, "CLUSTER", "MEET", database.host, database.port)
     key = f"{stage.prefix}{{{HARMED}}}:"
@@ -143,7 +143,7 @@ async def _none_in_use(stage: Stage) -> bool:
 
 
 async def connections_are_killed_again_and_again(stage: Stage) -> None:
-    """Everybody's, on every Redis, several times a second: none stays, and there are never more of them."""
+    """Those of all clients, on every Redis, several times a second: none stays, and there are never more of them."""
     with contextlib.ExitStack() as storms:
         seen = [
             storms.enter_context(_storm(place.database, Random(f"{stage.dice.random()} {name}")))
@@ -224,13 +224,13 @@ def _hog(database: RedisServer, over: threading.Event) -> None:
 _LOOP = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i end return 0"
 
 ON_REDIS = (
-    Fault(a_redis_that_flushes_each_answer_is_killed),
-    Fault(a_script_of_another_client_never_ends),
-    Fault(another_client_fills_the_memory, errors=False),
-    Fault(a_master_becomes_a_replica_for_a_while),
-    Fault(a_clusters_other_node_answers),
-    Fault(connections_are_killed_again_and_again, harmed=None),
-    Fault(another_client_blocks_redis),
+    InjectedFault(a_redis_that_flushes_each_answer_is_killed),
+    InjectedFault(a_script_of_another_client_never_ends),
+    InjectedFault(another_client_fills_the_memory, errors=False),
+    InjectedFault(a_master_becomes_a_replica_for_a_while),
+    InjectedFault(a_clusters_other_node_answers),
+    InjectedFault(connections_are_killed_again_and_again, harmed=None),
+    InjectedFault(another_client_blocks_redis),
     *ON_KEYS,
     *FAILOVERS,
 )

@@ -18,15 +18,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
-from bench.servers import Server
-from tests.databases.farm import ServerFarm
+from bench.servers import PinLaterServer
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
-from tests.faults.load import QUEUE, Load, Pace, client_of
+from tests.databases.servers import DatabaseServers
+from tests.faults.load import QUEUE, Pace, SteadyLoad, client_of
 from tests.faults.rollback import Rollback
-from tests.faults.stores import AnyServer, Place, Store
+from tests.faults.stores import AnyServer, DatabaseKind, ShardLocation
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 # May delete queues.
 ADMIN_PASSWORD = "open sesame"
 # In the original's form, which is quick to check.
@@ -39,8 +39,8 @@ class Stage:
     def __init__(
         self,
         folder: Path,
-        farm: ServerFarm,
-        store: Store,
+        database_servers: DatabaseServers,
+        store: DatabaseKind,
         databases: Sequence[AnyServer],
         *,
         seed: int,
@@ -50,12 +50,12 @@ class Stage:
         prefix: str = "pinlater",
     ) -> None:
         self.folder = folder
-        self.farm = farm
+        self.database_servers = database_servers
         self.store = store
         self.dice = Random(seed)
         self.prefix = prefix
-        self.places: dict[str, Place] = {}
-        self.servers: list[Server] = []
+        self.places: dict[str, ShardLocation] = {}
+        self.servers: list[PinLaterServer] = []
         self.rollbacks: list[Rollback] = []  # what shards have forgotten, and were allowed to
         self.lost: set[str] = set()  # jobs that went with it
         self.deleted: set[tuple[str, int]] = set()  # shard and id of jobs whose data a fault has deleted
@@ -72,7 +72,7 @@ class Stage:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             for number, database in enumerate(self._databases, start=1):
-                self.places[str(number)] = Place(database, await self.proxy_of(database), {})
+                self.places[str(number)] = ShardLocation(database, await self.proxy_of(database), {})
             self.write_map()
             self.settings.write_text(self.store.settings.format(prefix=self.prefix, password_hash=_ADMIN_HASH))
             for _ in range(self._server_count):
@@ -81,7 +81,7 @@ class Stage:
                 await client.create_queue(QUEUE)
             await self.until(self._all_in_use, "all shards are in use")
             self.load = await self._undo.enter_async_context(
-                Load(self.server_set, self._seed, self._pace, list(self.places))
+                SteadyLoad(self.server_set, self._seed, self._pace, list(self.places))
             )
         except BaseException:
             await self._undo.aclose()
@@ -124,7 +124,7 @@ class Stage:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=PATIENCE_S,
+                timeout=DEADLINE_S,
                 check=False,
             )
             assert done.returncode == 0, f"pinlater {arguments}: {done.returncode}\n{done.stdout}"
@@ -139,18 +139,18 @@ class Stage:
         """Where clients read which servers there are."""
         return self.folder / "servers"
 
-    async def add_server(self) -> Server:
+    async def add_server(self) -> PinLaterServer:
         """One more, on ports that it keeps."""
         ports = "--thrift-port", str(free_port()), "--http-port", str(free_port())
         command = [sys.executable, "-m", "pinlater", "serve", "--config", str(self.settings), *ports]
-        server = Server(command, log=self.folder / f"server-{next(self._numbers)}.log")
+        server = PinLaterServer(command, log=self.folder / f"server-{next(self._numbers)}.log")
         self._undo.callback(server.kill)
         await asyncio.to_thread(server.start)
         self.servers.append(server)
         self._write_servers()
         return server
 
-    async def take_out(self, server: Server) -> int:
+    async def take_out(self, server: PinLaterServer) -> int:
         """Stops it in an orderly way, clients having been told; its exit code."""
         self.servers.remove(server)
         self._write_servers()
@@ -161,7 +161,7 @@ class Stage:
         new.write_text("".join(f"127.0.0.1:{server.port}\n" for server in self.servers))
         new.replace(self.server_set)
 
-    async def metric(self, server: Server, name: str) -> dict[str, float]:
+    async def metric(self, server: PinLaterServer, name: str) -> dict[str, float]:
         """A metric of a server by its one label; nothing while it doesn't answer."""
         try:
             text = await asyncio.to_thread(server.get, "/metrics")
@@ -199,9 +199,9 @@ class Stage:
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
         """Looks until it is so. Raises `AssertionError` naming it."""
-        ends_at = time.monotonic() + PATIENCE_S
+        ends_at = time.monotonic() + DEADLINE_S
         while not await condition():
-            assert time.monotonic() < ends_at, f"not within {PATIENCE_S:g} s: {what}"
+            assert time.monotonic() < ends_at, f"not within {DEADLINE_S:g} s: {what}"
             await asyncio.sleep(0.05)
 
     async def back(self, shard: str) -> None:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from pinlater.server.storage.redis.scripts import script
 from tests.databases.database import DatabaseServer
-from tests.databases.farm import ServerFarm
 from tests.databases.mariadb import MariaDb
 from tests.databases.mysql import MySql8
 from tests.databases.proxy import Proxy
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD, USER, WITH_USERS
+from tests.databases.servers import DatabaseServers
 from tests.mysql import consistency as mysql_consistency
 from tests.redis import consistency as redis_consistency
 
@@ -24,7 +24,7 @@ AnyServer = DatabaseServer | RedisServer
 
 
 @dataclass(slots=True)
-class Place:
+class ShardLocation:
     """Where a shard is now. `entry` is what else the shard file says of it."""
 
     database: Any
@@ -41,14 +41,14 @@ class Sums(NamedTuple):
     unfinished: int
 
 
-class Store(ABC):
+class DatabaseKind(ABC):
     """One kind of server and how PinLater uses it."""
 
     name: ClassVar[str]
     settings: ClassVar[str]  # `{prefix}` and `{password_hash}` in it
 
     @abstractmethod
-    def start(self, farm: ServerFarm) -> AnyServer:
+    def start(self, database_servers: DatabaseServers) -> AnyServer:
         """A new server that runs."""
 
     async def kill(self, database: Any) -> None:
@@ -56,7 +56,7 @@ class Store(ABC):
         database.kill()
 
     @abstractmethod
-    def copy(self, farm: ServerFarm, dead: Any) -> AnyServer:
+    def copy(self, database_servers: DatabaseServers, dead: Any) -> AnyServer:
         """A new one, not yet started, that has all that the dead one had."""
 
     @abstractmethod
@@ -64,7 +64,7 @@ class Store(ABC):
         """A dead one returns, and refuses writes."""
 
     @abstractmethod
-    def document(self, places: Mapping[str, Place]) -> dict[str, Any]:
+    def document(self, places: Mapping[str, ShardLocation]) -> dict[str, Any]:
         """The shard file."""
 
     @property
@@ -77,11 +77,11 @@ class Store(ABC):
         """What is in a request that changes something, and in no other."""
 
     @abstractmethod
-    async def inconsistencies(self, place: Place, prefix: str, shard: str) -> list[str]:
+    async def inconsistencies(self, place: ShardLocation, prefix: str, shard: str) -> list[str]:
         """What doesn't agree within the shard, in words. Nothing is under way."""
 
     @abstractmethod
-    async def sums(self, place: Place, prefix: str, shard: str) -> Sums:
+    async def sums(self, place: ShardLocation, prefix: str, shard: str) -> Sums:
         """As the shard's counters have them."""
 
 
@@ -95,7 +95,7 @@ removal_grace_ms = 1000
 """
 
 
-class MySqlStore(Store):
+class MySqlKind(DatabaseKind):
     """MariaDB or MySQL 8."""
 
     settings = (
@@ -113,17 +113,17 @@ lease_ms = 10000
     def __init__(self, kind: type[DatabaseServer]) -> None:
         self._kind = kind
 
-    def start(self, farm: ServerFarm) -> DatabaseServer:
-        return farm.start(self._kind)
+    def start(self, database_servers: DatabaseServers) -> DatabaseServer:
+        return database_servers.start(self._kind)
 
-    def copy(self, farm: ServerFarm, dead: Any) -> DatabaseServer:
-        twin: DatabaseServer = farm.copy(dead)
-        return twin
+    def copy(self, database_servers: DatabaseServers, dead: Any) -> DatabaseServer:
+        replica: DatabaseServer = database_servers.copy(dead)
+        return replica
 
     def start_as_replica(self, database: Any, of: Any) -> None:
         database.start(read_only=True)
 
-    def document(self, places: Mapping[str, Place]) -> dict[str, Any]:
+    def document(self, places: Mapping[str, ShardLocation]) -> dict[str, Any]:
         return {
             f"pinlaterdb{int(name):03}": {
                 "master": {"host": place.proxy.host, "port": place.proxy.port},
@@ -141,10 +141,10 @@ lease_ms = 10000
     def change(self, dice: Random) -> bytes:
         return b";COMMIT"  # not that of READ COMMITTED
 
-    async def inconsistencies(self, place: Place, prefix: str, shard: str) -> list[str]:
+    async def inconsistencies(self, place: ShardLocation, prefix: str, shard: str) -> list[str]:
         return await mysql_consistency.inconsistencies(place.database, f"{prefix}_{shard}")
 
-    async def sums(self, place: Place, prefix: str, shard: str) -> Sums:
+    async def sums(self, place: ShardLocation, prefix: str, shard: str) -> Sums:
         async with (
             place.database.connect(database=f"{prefix}_{shard}") as connection,
             connection.cursor() as cursor,
@@ -160,7 +160,7 @@ SELECT SUM(enqueued_total), SUM(succeeded_total), SUM(succeeded), SUM(pending) +
 _CHANGES = tuple(script(name).sha for name in ("insert_jobs", "claim_jobs", "finish_jobs", "change_jobs"))
 
 
-class RedisStore(Store):
+class RedisKind(DatabaseKind):
     """Redis, or what TEST_REDIS_PROGRAM names, flushing once a second."""
 
     name = "redis"
@@ -176,19 +176,19 @@ lease_ms = 10000
         + _SWEEPS
     )
 
-    def start(self, farm: ServerFarm) -> RedisServer:
-        return farm.start_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
+    def start(self, database_servers: DatabaseServers) -> RedisServer:
+        return database_servers.start_redis(**WITH_USERS, appendfsync="everysec", repl_diskless_sync_delay=0)
 
     async def kill(self, database: Any) -> None:
         await asyncio.to_thread(database.kill_once_written)
 
-    def copy(self, farm: ServerFarm, dead: Any) -> RedisServer:
-        return farm.copy_redis(dead)
+    def copy(self, database_servers: DatabaseServers, dead: Any) -> RedisServer:
+        return database_servers.copy_redis(dead)
 
     def start_as_replica(self, database: Any, of: Any) -> None:
         database.start(replicaof=f"{of.host} {of.port}")
 
-    def document(self, places: Mapping[str, Place]) -> dict[str, Any]:
+    def document(self, places: Mapping[str, ShardLocation]) -> dict[str, Any]:
         shards = []
         for name, place in places.items():
             here = {"host": place.proxy.host, "port": place.proxy.port}
@@ -203,10 +203,10 @@ lease_ms = 10000
     def change(self, dice: Random) -> bytes:
         return dice.choice(_CHANGES)
 
-    async def inconsistencies(self, place: Place, prefix: str, shard: str) -> list[str]:
+    async def inconsistencies(self, place: ShardLocation, prefix: str, shard: str) -> list[str]:
         return await asyncio.to_thread(redis_consistency.inconsistencies, place.database, _front(prefix, shard))
 
-    async def sums(self, place: Place, prefix: str, shard: str) -> Sums:
+    async def sums(self, place: ShardLocation, prefix: str, shard: str) -> Sums:
         return await asyncio.to_thread(_redis_sums, place.database, _front(prefix, shard))
 
 
@@ -226,4 +226,4 @@ def _redis_sums(server: RedisServer, front: bytes) -> Sums:
     return Sums(enqueued, succeeded, sizes[b"s"], sizes[b"r"] + sizes[b"i"] + sizes[b"f"])
 
 
-STORES: dict[str, Store] = {"mariadb": MySqlStore(MariaDb), "mysql8": MySqlStore(MySql8), "redis": RedisStore()}
+STORES: dict[str, DatabaseKind] = {"mariadb": MySqlKind(MariaDb), "mysql8": MySqlKind(MySql8), "redis": RedisKind()}

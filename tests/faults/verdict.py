@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pinlater.client.errors import PinLaterError
 from pinlater.server.sharding.settings import ShardingSettings
 from tests.crash.history import SUCCEEDED, History, check, read_history
-from tests.faults.faults import Fault
+from tests.faults.faults import InjectedFault
 from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUE, client_of, shard_of
 from tests.faults.rollback import judged
@@ -59,7 +59,7 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FaultVerdict:
     """What one fault showed. `broken` is every promise that was, in words."""
 
     name: str
@@ -110,7 +110,7 @@ _COUNTED = {
 }
 
 
-async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
+async def suffer(stage: Stage, fault: InjectedFault, *, normal_s: float) -> FaultVerdict:
     """A quiet stretch, the fault, a drain, the verdict; then the load goes on."""
     quiet_at = time.monotonic()
     await stage.lasts(normal_s)
@@ -124,7 +124,7 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
     ended = time.monotonic()
     seen = stage.load.errors - errors
     after = await _trouble(stage)
-    # Who began anew counts from nothing.
+    # A server that began anew counts from nothing.
     changes = {what: max(0, round(after[what] - before)) for what, before in trouble.items()}
     if changes["slots lost"] and not fault.slots_lost:
         broken.append(f"a place of a server that lived was taken over {changes['slots lost']} times")
@@ -136,10 +136,10 @@ async def suffer(stage: Stage, fault: Fault, *, normal_s: float) -> Verdict:
     jobs = sum(stage.load.enqueued.values())
     compared = _compare(stage, fault, quiet_at, began, ended)
     lost = len(stage.lost) - lost
-    return Verdict(fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes, lost)
+    return FaultVerdict(fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes, lost)
 
 
-def _compare(stage: Stage, fault: Fault, quiet_at: float, began: float, ended: float) -> list[Compared]:
+def _compare(stage: Stage, fault: InjectedFault, quiet_at: float, began: float, ended: float) -> list[Compared]:
     """The latency of the shards that the fault did not harm, and of its claims where they go on."""
     if fault.harmed is None:
         return []

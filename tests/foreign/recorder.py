@@ -14,8 +14,8 @@ _CHUNK = 1 << 16
 _IDLE_S = 60.0
 
 
-class Recorder:
-    """A port of its own before `server` (`host:port`). Use as `with Recorder(server.address) as between: ... between.address`."""
+class CallRecorder:
+    """A port of its own before `server` (`host:port`). Use as `with CallRecorder(server.address) as between: ... between.address`."""
 
     def __init__(self, server: str) -> None:
         host, _, port = server.rpartition(":")

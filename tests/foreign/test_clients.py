@@ -12,7 +12,7 @@ import pytest
 from pinlater import Client
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.testing import RealServer
-from tests.foreign.recorder import Recorder
+from tests.foreign.recorder import CallRecorder
 from tests.foreign.toolchain import need, pinned_class_path, run
 from tests.house.conftest import REPOSITORY
 from tests.house.snippets import Block, blocks, missing_line
@@ -26,10 +26,10 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def between(tmp_path: Path) -> Iterator[Recorder]:
+def between(tmp_path: Path) -> Iterator[CallRecorder]:
     """A real server behind a recorder."""
     (tmp_path / "server").mkdir()
-    with RealServer(tmp_path / "server") as server, Recorder(server.address) as recorder:
+    with RealServer(tmp_path / "server") as server, CallRecorder(server.address) as recorder:
         yield recorder
 
 
@@ -52,7 +52,7 @@ def first_block(language: str) -> Block:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_a_client_in_another_language_does_what_its_readme_says(
-    language: str, tmp_path: Path, between: Recorder
+    language: str, tmp_path: Path, between: CallRecorder
 ) -> None:
     need("thrift", *PROGRAMS[language])
     folder = copied(language, tmp_path)
@@ -82,7 +82,7 @@ def test_the_clients_print_the_same_when_they_run_again_in_any_order(tmp_path: P
             assert missing_line(block.prints or "", printed) is None, printed
 
 
-def check_what_was_sent(between: Recorder) -> None:
+def check_what_was_sent(between: CallRecorder) -> None:
     """Each field of a job arrived, from the language's own generated code."""
     first, again, _ = between.calls("enqueueJobs")
     job = first.arguments.request.jobs[0]

@@ -10,7 +10,7 @@ import pytest
 from pinlater import Client
 from pinlater.domain.job import JobState
 from pinlater.testing import RealServer
-from tests.foreign.recorder import Recorder
+from tests.foreign.recorder import CallRecorder
 from tests.foreign.toolchain import maven, need, pinned_class_path, run
 
 pytestmark = pytest.mark.foreign
@@ -44,9 +44,9 @@ def test_a_client_on_finagle_probes_and_then_works_as_with_the_original(version:
     class_path = pinned_class_path(folder)
     maven("compile", folder)
     server_folder.mkdir()
-    with RealServer(server_folder) as server, Recorder(server.address) as between:
+    with RealServer(server_folder) as server, CallRecorder(server.address) as between:
         scenario = f"java -cp target/classes:{class_path} Scenario {between.address}"
-        assert run(scenario, folder, patience_s=90.0) == PRINTS
+        assert run(scenario, folder, deadline_s=90.0) == PRINTS
         sent = between.messages()
         with Client(server.address) as client:
             scanned = client.scan("old_clients", JobState.PENDING, future=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-_PATIENCE_S = 270.0  # a first run fetches and compiles libraries
+_DEADLINE_S = 270.0  # a first run fetches and compiles libraries
 
 
 def need(*programs: str) -> None:
@@ -26,7 +26,7 @@ def need(*programs: str) -> None:
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
-def run(script: str, folder: Path, patience_s: float = _PATIENCE_S) -> str:
+def run(script: str, folder: Path, deadline_s: float = _DEADLINE_S) -> str:
     """What the shell lines print; fails with all that they said when one of them does."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
@@ -34,7 +34,7 @@ def run(script: str, folder: Path, patience_s: float = _PATIENCE_S) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=patience_s,
+        timeout=deadline_s,
         check=False,
     )
     assert done.returncode == 0, f"{script}\n--- status {done.returncode}\n{done.stdout}{done.stderr}"

@@ -298,11 +298,11 @@ async def test_a_connection_that_says_nothing_is_closed(owner: Owner, monkeypatc
 
 
 async def test_connections_without_proof_are_bounded_and_keep_no_server_out(owner: Owner) -> None:
-    opened = [await asyncio.open_connection("127.0.0.1", owner.port) for _ in range(peer_listener.STRANGERS_MAX + 20)]
-    assert len(owner.listener.connections) <= peer_listener.STRANGERS_MAX
+    opened = [await asyncio.open_connection("127.0.0.1", owner.port) for _ in range(peer_listener.UNPROVEN_MAX + 20)]
+    assert len(owner.listener.connections) <= peer_listener.UNPROVEN_MAX
     link = await Asker().connect(owner)
     await until(lambda: link.waits is not None)
-    assert 1 <= len(owner.listener.connections) <= peer_listener.STRANGERS_MAX + 1
+    assert 1 <= len(owner.listener.connections) <= peer_listener.UNPROVEN_MAX + 1
     link.abort()
     for _, writer in opened:
         writer.transport.abort()

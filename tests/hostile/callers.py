@@ -13,23 +13,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.server.telemetry.loop_lag import BOUNDS_MS
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.generated import ttypes as types
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 STALL_S = 2.0
 CONTEXT = types.RequestContext("hostile", "request")
 _SAMPLE = re.compile(r"^(\w+)(?:\{(\w+)=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
 
 
-class Caller:
+class HostileCaller:
     """One connection; sends and reads only what it is told to."""
 
-    def __init__(self, server: Server, host: str = "127.0.0.1") -> None:
+    def __init__(self, server: PinLaterServer, host: str = "127.0.0.1") -> None:
         """`host`: the address of this machine to connect from."""
-        self.socket = socket.create_connection(("127.0.0.1", server.port), PATIENCE_S, source_address=(host, 0))
+        self.socket = socket.create_connection(("127.0.0.1", server.port), DEADLINE_S, source_address=(host, 0))
         self._decoder = Decoder()
         self._unsent = b""
 
@@ -97,9 +97,9 @@ def call(method: str, seqid: int = 1, **arguments: Any) -> bytes:
     return encode_call(method, seqid, context=CONTEXT, **arguments)
 
 
-def flood(callers: Sequence[Caller], watch: Callable[[], object]) -> None:
+def flood(callers: Sequence[HostileCaller], watch: Callable[[], object]) -> None:
     """Sends what all of them have queued until it is gone, or the server takes nothing for a while. `watch` is called often."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     moved = time.monotonic()
     while time.monotonic() < min(deadline, moved + STALL_S):
         sending = [each for each in callers if each.wants_to_send]
@@ -113,7 +113,7 @@ def flood(callers: Sequence[Caller], watch: Callable[[], object]) -> None:
 
 def until(condition: Callable[[], object]) -> None:
     """Polls until it holds. Raises TimeoutError."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError("it never became so")
@@ -126,7 +126,7 @@ def until(condition: Callable[[], object]) -> None:
 class Memory:
     """The most resident memory of a server beyond what it had when this was made, at the moment of the last `look`."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PinLaterServer) -> None:
         self._server = server
         self._before_mb = server.memory_mb()
         self.peak_mb = 0.0
@@ -144,18 +144,18 @@ class Memory:
         return done
 
 
-def answered(server: Server, method: str) -> float:
+def answered(server: PinLaterServer, method: str) -> float:
     """How many calls of a method the server has begun since its start."""
     return samples(server, "pinlater_requests_total").get(method, 0)
 
 
-def samples(server: Server, name: str) -> dict[str, float]:
+def samples(server: PinLaterServer, name: str) -> dict[str, float]:
     """A metric's values by its one label; '' where it has none."""
     found = _SAMPLE.findall(server.get("/metrics"))
     return {label: float(value) for metric, _, label, value in found if metric == name}
 
 
-def in_flight(server: Server) -> float:
+def in_flight(server: PinLaterServer) -> float:
     """Bytes that the server's budget counts now."""
     return sum(samples(server, "pinlater_memory_in_flight_bytes").values())
 
@@ -180,7 +180,7 @@ def _work() -> float:
 
 
 @contextmanager
-def no_long_turn(server: Server, name: str = "") -> Iterator[None]:
+def no_long_turn(server: PinLaterServer, name: str = "") -> Iterator[None]:
     """Fails where a turn of the server's event loop took more CPU time inside the block than `allowed_turn_ms`.
 
     CPU time of the loop's thread and not time on the wall: the machine may be busy with other tests. Start the server with

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, pinlater_server
-from tests.hostile.callers import Caller
+from bench.servers import PinLaterServer, pinlater_server
+from tests.hostile.callers import HostileCaller
 
 BUDGET_BYTES = 64 * 2**20
-Starter = Callable[..., Server]
+Starter = Callable[..., PinLaterServer]
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def start(tmp_path: Path) -> Iterator[Starter]:
     """Starts `pinlater serve` on a file, with more `--set` settings."""
     with ExitStack() as stack:
 
-        def one(*settings: str) -> Server:
+        def one(*settings: str) -> PinLaterServer:
             options = [option for setting in settings for option in ("--set", setting)]
             return stack.enter_context(pinlater_server(tmp_path / "store.db", *options, log=tmp_path / "log"))
 
@@ -28,9 +28,9 @@ def start(tmp_path: Path) -> Iterator[Starter]:
 
 
 @pytest.fixture
-def server(start: Starter) -> Server:
+def server(start: Starter) -> PinLaterServer:
     """With a budget of 64 MiB and a queue `q`."""
     server = start(f"thrift.max_buffered_bytes={BUDGET_BYTES}", "telemetry.loop_lag_interval_ms=5")
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
         assert caller.call("createQueue", name="q").exception is None
     return server

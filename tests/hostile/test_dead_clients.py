@@ -6,26 +6,26 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller, call, flood, samples, until
+from tests.hostile.callers import HostileCaller, call, flood, samples, until
 
 pytestmark = pytest.mark.crash
 
 LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
 
 
-def enqueue(server: Server, number: int, body: bytes) -> None:
-    with Caller(server) as caller:
+def enqueue(server: PinLaterServer, number: int, body: bytes) -> None:
+    with HostileCaller(server) as caller:
         for _ in range(number):
             request = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=body)])
             assert caller.call("enqueueJobs", request=request).exception is None
 
 
-def claimed_by_another(server: Server, number: int) -> None:
+def claimed_by_another(server: PinLaterServer, number: int) -> None:
     """Another worker gets this number of jobs before its deadline, with all their attempts."""
     found: set[str] = set()
-    with Caller(server) as worker:
+    with HostileCaller(server) as worker:
 
         def complete() -> bool:
             request = types.PinLaterDequeueRequest("q", 100, waitMillis=1_000)
@@ -37,26 +37,26 @@ def claimed_by_another(server: Server, number: int) -> None:
         until(complete)
 
 
-def long_polls(server: Server) -> float:
+def long_polls(server: PinLaterServer) -> float:
     return samples(server, "pinlater_long_polls")[""]
 
 
-def test_jobs_of_a_client_that_resets_without_reading_come_back_at_once(server: Server) -> None:
+def test_jobs_of_a_client_that_resets_without_reading_come_back_at_once(server: PinLaterServer) -> None:
     """Not after their claims' ten minutes."""
     enqueue(server, 12, b"x" * (2**20 - 100))
-    client = Caller(server)
+    client = HostileCaller(server)
     client.send("dequeueJobs", request=types.PinLaterDequeueRequest("q", 12))
     until(lambda: samples(server, "pinlater_memory_in_flight_bytes")["answers"] > 0)
     client.reset()
     claimed_by_another(server, 12)
 
 
-@pytest.mark.parametrize("leave", [lambda client: client.socket.close(), Caller.reset], ids=["close", "reset"])
+@pytest.mark.parametrize("leave", [lambda client: client.socket.close(), HostileCaller.reset], ids=["close", "reset"])
 def test_a_dead_client_with_many_calls_behind_a_long_poll_gets_no_job(
-    server: Server, leave: Callable[[Caller], None]
+    server: PinLaterServer, leave: Callable[[HostileCaller], None]
 ) -> None:
     """The server reads no further while this number of calls waits, and the next job arrives at once."""
-    client = Caller(server)
+    client = HostileCaller(server)
     client.queue(*[call("dequeueJobs", request=LONG_POLL)] * 130)
     flood([client], lambda: None)
     until(lambda: long_polls(server) == 1)
@@ -67,12 +67,12 @@ def test_a_dead_client_with_many_calls_behind_a_long_poll_gets_no_job(
     assert long_polls(server) == 0
 
 
-@pytest.mark.parametrize("leave", [lambda client: client.socket.close(), Caller.reset], ids=["close", "reset"])
+@pytest.mark.parametrize("leave", [lambda client: client.socket.close(), HostileCaller.reset], ids=["close", "reset"])
 def test_the_end_of_a_client_is_seen_behind_more_than_the_kernel_holds(
-    server: Server, leave: Callable[[Caller], None]
+    server: PinLaterServer, leave: Callable[[HostileCaller], None]
 ) -> None:
     """The end of the connection stands behind the bytes sent before, which stay unread while its first call waits."""
-    client = Caller(server)
+    client = HostileCaller(server)
     behind = types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * 100_000)])
     client.queue(call("dequeueJobs", request=LONG_POLL), *[call("enqueueJobs", request=behind)] * 100)
     flood([client], lambda: None)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bench.servers import Server, serve
+from bench.servers import PinLaterServer, serve
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller
+from tests.hostile.callers import HostileCaller
 from tests.hostile.test_loop_databases import mysql_store, redis_store
 
 pytestmark = pytest.mark.crash
@@ -28,7 +28,7 @@ def sqlite_store(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 @pytest.fixture(params=[sqlite_store, mysql_store, redis_store], ids=["sqlite", "mysql", "redis"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PinLaterServer]:
     with serve(*request.param(request), log=tmp_path / "log") as server:
         yield server
 
@@ -37,7 +37,7 @@ def job(**fields: Any) -> types.PinLaterJob:
     return types.PinLaterJob(b"body", **fields)
 
 
-def claim(caller: Caller) -> tuple[str, str]:
+def claim(caller: HostileCaller) -> tuple[str, str]:
     """Stores and claims a job; its descriptor and token."""
     caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job(numAttemptsAllowed=5)]))
     found = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1)).value.jobMetadata
@@ -45,7 +45,7 @@ def claim(caller: Caller) -> tuple[str, str]:
     return descriptor, metadata.claimToken
 
 
-def calls(caller: Caller) -> Iterator[tuple[str, dict[str, Any]]]:
+def calls(caller: HostileCaller) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each field of each request with each of its extremes."""
     for field, values in {
         "priority": BYTE,
@@ -120,7 +120,7 @@ def settings() -> Iterator[types.QueueConfig]:
         yield types.QueueConfig(defaultAttempts=value)
 
 
-def checked(caller: Caller, method: str, arguments: dict[str, Any]) -> Any:
+def checked(caller: HostileCaller, method: str, arguments: dict[str, Any]) -> Any:
     """Carries it out: its answer is a value or an error of its caller's."""
     reply = caller.call(method, **arguments)
     assert reply.application_error is None, (method, arguments, reply.application_error)
@@ -129,8 +129,8 @@ def checked(caller: Caller, method: str, arguments: dict[str, Any]) -> Any:
 
 
 @pytest.mark.timeout(300)
-def test_no_number_in_a_request_is_too_much_for_the_store(server: Server, tmp_path: Path) -> None:
-    with Caller(server) as caller:
+def test_no_number_in_a_request_is_too_much_for_the_store(server: PinLaterServer, tmp_path: Path) -> None:
+    with HostileCaller(server) as caller:
         caller.call("createQueue", name="q")
         for method, arguments in calls(caller):
             checked(caller, method, arguments)
@@ -142,8 +142,8 @@ def test_no_number_in_a_request_is_too_much_for_the_store(server: Server, tmp_pa
 
 
 @pytest.mark.timeout(300)
-def test_a_queue_works_after_every_setting_that_was_taken(server: Server, tmp_path: Path) -> None:
-    with Caller(server) as caller:
+def test_a_queue_works_after_every_setting_that_was_taken(server: PinLaterServer, tmp_path: Path) -> None:
+    with HostileCaller(server) as caller:
         caller.call("createQueue", name="q")
         for config in settings():
             checked(caller, "configureQueue", {"queueName": "q", "config": config})
@@ -176,9 +176,9 @@ ALIKE = (
 )
 
 
-def test_texts_that_a_database_may_take_for_the_same_are_not(server: Server, tmp_path: Path) -> None:
+def test_texts_that_a_database_may_take_for_the_same_are_not(server: PinLaterServer, tmp_path: Path) -> None:
     """Case, spaces at the end, accents, characters without width or beyond the basic plane."""
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
         for name in ("q", "Q"):
             assert checked(caller, "createQueue", {"name": name}).exception is None
         assert checked(caller, "getQueueNames", {}).value == {"q", "Q"}
@@ -198,8 +198,8 @@ def test_texts_that_a_database_may_take_for_the_same_are_not(server: Server, tmp
 
 
 @pytest.mark.parametrize("text", ["x" * 2**20, "\0" * 5_000, "\U0001f511" * 6_000], ids=["long", "nul", "wide"])
-def test_no_text_in_a_request_is_too_much_for_the_store(server: Server, tmp_path: Path, text: str) -> None:
-    with Caller(server) as caller:
+def test_no_text_in_a_request_is_too_much_for_the_store(server: PinLaterServer, tmp_path: Path, text: str) -> None:
+    with HostileCaller(server) as caller:
         caller.call("createQueue", name="q")
         for number in (5_000, len(text)):
             part = text[:number]

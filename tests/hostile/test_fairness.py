@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller, call, flood, in_flight, until
+from tests.hostile.callers import HostileCaller, call, flood, in_flight, until
 from tests.hostile.conftest import BUDGET_BYTES
 
 pytestmark = pytest.mark.crash
@@ -21,16 +21,16 @@ LARGE = call(
 )
 
 
-def hoarders(server: Server, stack: ExitStack) -> list[Caller]:
+def hoarders(server: PinLaterServer, stack: ExitStack) -> list[HostileCaller]:
     """Connections that send most of a large request each, more than the server's budget together, and stop."""
-    callers = [stack.enter_context(Caller(server)) for _ in range(BUDGET_BYTES // len(LARGE) + 3)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(BUDGET_BYTES // len(LARGE) + 3)]
     for caller in callers:
         caller.queue(LARGE[: -MEBIBYTE // 2])
     flood(callers, lambda: None)
     return callers
 
 
-def accepted(caller: Caller) -> bool:
+def accepted(caller: HostileCaller) -> bool:
     """Whether a large request is carried out; else it is refused for want of memory."""
     caller.socket.sendall(LARGE)
     refusal = caller.receive().exception
@@ -38,33 +38,33 @@ def accepted(caller: Caller) -> bool:
     return refusal is None
 
 
-def test_half_sent_requests_of_one_address_keep_no_other_address_out(server: Server) -> None:
+def test_half_sent_requests_of_one_address_keep_no_other_address_out(server: PinLaterServer) -> None:
     with ExitStack() as stack:
         hoarders(server, stack)
-        with Caller(server, ELSEWHERE) as honest:
+        with HostileCaller(server, ELSEWHERE) as honest:
             assert [accepted(honest) for _ in range(3)] == [True] * 3
 
 
-def test_small_requests_behind_long_polls_of_one_address_keep_no_other_address_out(server: Server) -> None:
+def test_small_requests_behind_long_polls_of_one_address_keep_no_other_address_out(server: PinLaterServer) -> None:
     """Each request is too small to free anything by itself."""
     poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, waitMillis=60_000))
     small = call("createQueue", name="x" * 300)
     with ExitStack() as stack:
-        callers = [stack.enter_context(Caller(server)) for _ in range(BUDGET_BYTES // (1_500 * len(small)) + 16)]
+        callers = [stack.enter_context(HostileCaller(server)) for _ in range(BUDGET_BYTES // (1_500 * len(small)) + 16)]
         for caller in callers:
             caller.queue(poll, small * 1_500)
         flood(callers, lambda: None)
         until(lambda: in_flight(server) > BUDGET_BYTES * 7 // 8)
-        with Caller(server, ELSEWHERE) as honest:
+        with HostileCaller(server, ELSEWHERE) as honest:
             until(lambda: accepted(honest))
             assert accepted(honest)
 
 
-def test_many_requests_that_are_sent_by_less_than_64_kib_keep_no_other_address_out(server: Server) -> None:
+def test_many_requests_that_are_sent_by_less_than_64_kib_keep_no_other_address_out(server: PinLaterServer) -> None:
     with ExitStack() as stack:
-        callers = [stack.enter_context(Caller(server)) for _ in range(850)]
+        callers = [stack.enter_context(HostileCaller(server)) for _ in range(850)]
         for caller in callers:
             caller.socket.sendall(LARGE[:63_000])
         until(lambda: in_flight(server) > BUDGET_BYTES * 3 // 4)
-        with Caller(server, ELSEWHERE) as honest:
+        with HostileCaller(server, ELSEWHERE) as honest:
             assert [accepted(honest) for _ in range(3)] == [True] * 3

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, ServerFailed
-from tests.hostile.callers import PATIENCE_S, no_long_turn
+from bench.servers import PinLaterServer, ServerFailed
+from tests.hostile.callers import DEADLINE_S, no_long_turn
 
 pytestmark = pytest.mark.crash
 
@@ -23,10 +23,10 @@ HALF_SENT = {
 
 
 @pytest.mark.parametrize("sent", HALF_SENT.values(), ids=HALF_SENT)
-def test_half_sent_http_requests_never_keep_a_health_check_out(server: Server, sent: bytes) -> None:
+def test_half_sent_http_requests_never_keep_a_health_check_out(server: PinLaterServer, sent: bytes) -> None:
     with ExitStack() as stack:
         for _ in range(300):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.http_port), timeout=PATIENCE_S))
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.http_port), timeout=DEADLINE_S))
             client.sendall(sent)
         for _ in range(3):
             assert server.get("/healthz") == "ok\n"
@@ -34,14 +34,14 @@ def test_half_sent_http_requests_never_keep_a_health_check_out(server: Server, s
 
 def test_a_server_that_may_open_too_few_files_for_health_checks_does_not_start(tmp_path: Path) -> None:
     serve = f"{sys.executable} -m pinlater serve --thrift-port 0 --http-port 0 --store sqlite:{tmp_path}/store.db"
-    limited = Server(["bash", "-c", f"ulimit -n 256; exec {serve}"], log=tmp_path / "log")
+    limited = PinLaterServer(["bash", "-c", f"ulimit -n 256; exec {serve}"], log=tmp_path / "log")
     with pytest.raises(ServerFailed, match="may open 256 files, and a server needs at least 416"):
         limited.start()
 
 
-def test_pipelined_http_requests_take_turns_with_everything_else(server: Server) -> None:
+def test_pipelined_http_requests_take_turns_with_everything_else(server: PinLaterServer) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.http_port), timeout=PATIENCE_S) as client, no_long_turn(server):
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=DEADLINE_S) as client, no_long_turn(server):
         client.sendall(request * 3_000 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         while client.recv(1_000_000):
             pass

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller
+from tests.hostile.callers import HostileCaller
 
 pytestmark = pytest.mark.crash
 
@@ -39,8 +39,10 @@ CALLS: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_a_long_name_comes_back_in_no_error_and_fills_no_log(server: Server, tmp_path: Path, method: str) -> None:
-    with Caller(server) as caller:
+def test_a_long_name_comes_back_in_no_error_and_fills_no_log(
+    server: PinLaterServer, tmp_path: Path, method: str
+) -> None:
+    with HostileCaller(server) as caller:
         caller.send(method, **CALLS[method](LONG))
         size = int.from_bytes(caller._read(4), "big")
         assert size < ANSWER_BYTES_MAX
@@ -50,10 +52,10 @@ def test_a_long_name_comes_back_in_no_error_and_fills_no_log(server: Server, tmp
 
 
 def test_a_long_source_is_kept_cut_and_still_tells_callers_apart(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: PinLaterServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An old client's checkpoint counts by its source, also by one that is too long to be kept."""
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
         for _ in range(2):
             caller.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(b"old")]))
         monkeypatch.setattr("tests.hostile.callers.CONTEXT", types.RequestContext(LONG + "1", LONG))

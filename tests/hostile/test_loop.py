@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from pinlater.server.thrift.large_frames import SMALL_BYTES
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller, call, no_long_turn
+from tests.hostile.callers import HostileCaller, call, no_long_turn
 
 pytestmark = pytest.mark.crash
 
@@ -32,25 +32,25 @@ def enqueue(jobs: int, body_bytes: int, **options: Any) -> types.PinLaterEnqueue
     return types.PinLaterEnqueueRequest("q", [job(number) for number in range(jobs)])
 
 
-def filled(caller: Caller, times: int, jobs: int, body_bytes: int) -> list[str]:
+def filled(caller: HostileCaller, times: int, jobs: int, body_bytes: int) -> list[str]:
     """Descriptors of new jobs."""
     answers = [caller.call("enqueueJobs", request=enqueue(jobs, body_bytes)) for _ in range(times)]
     return [descriptor for answer in answers for descriptor in answer.value.jobDescriptors]
 
 
-def the_largest_enqueue(caller: Caller, _: list[str]) -> object:
+def the_largest_enqueue(caller: HostileCaller, _: list[str]) -> object:
     return caller.call("enqueueJobs", request=enqueue(15, 2**20 - 100)).value
 
 
-def an_enqueue_of_most_jobs(caller: Caller, _: list[str]) -> object:
+def an_enqueue_of_most_jobs(caller: HostileCaller, _: list[str]) -> object:
     return caller.call("enqueueJobs", request=enqueue(JOBS_MAX, 10)).value
 
 
-def an_enqueue_of_most_jobs_and_bytes(caller: Caller, _: list[str]) -> object:
+def an_enqueue_of_most_jobs_and_bytes(caller: HostileCaller, _: list[str]) -> object:
     return caller.call("enqueueJobs", request=enqueue(JOBS_MAX, 1_500)).value
 
 
-def an_enqueue_of_most_jobs_with_all_options(caller: Caller, _: list[str]) -> object:
+def an_enqueue_of_most_jobs_with_all_options(caller: HostileCaller, _: list[str]) -> object:
     request = enqueue(
         JOBS_MAX,
         100,
@@ -65,30 +65,30 @@ def an_enqueue_of_most_jobs_with_all_options(caller: Caller, _: list[str]) -> ob
     return caller.call("enqueueJobs", request=request).value
 
 
-def a_dequeue_of_most_jobs(caller: Caller, _: list[str]) -> object:
+def a_dequeue_of_most_jobs(caller: HostileCaller, _: list[str]) -> object:
     return caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value
 
 
-def a_lookup_of_most_jobs(caller: Caller, descriptors: list[str]) -> object:
+def a_lookup_of_most_jobs(caller: HostileCaller, descriptors: list[str]) -> object:
     return caller.call("lookupJobs", request=types.PinLaterLookupJobRequest(descriptors, True)).value
 
 
-def a_scan_of_most_jobs(caller: Caller, _: list[str]) -> object:
+def a_scan_of_most_jobs(caller: HostileCaller, _: list[str]) -> object:
     request = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
     return caller.call("scanJobs", request=request).value
 
 
-def a_frame_that_is_refused(caller: Caller, _: list[str]) -> object:
+def a_frame_that_is_refused(caller: HostileCaller, _: list[str]) -> object:
     return caller.call("createQueue", name="q" * (15 * 2**20)).exception
 
 
-def failed_acks_of_a_thousand_jobs(caller: Caller, _: list[str]) -> object:
+def failed_acks_of_a_thousand_jobs(caller: HostileCaller, _: list[str]) -> object:
     claimed = caller.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1_000)).value.jobMetadata
     acks = [types.PinLaterJobAckInfo(descriptor, claimToken=one.claimToken) for descriptor, one in claimed.items()]
     return caller.call("ackJobs", request=types.PinLaterJobAckRequest("q", jobsFailed=acks)).value
 
 
-def a_frame_of_millions_of_empty_jobs(caller: Caller, _: list[str]) -> object:
+def a_frame_of_millions_of_empty_jobs(caller: HostileCaller, _: list[str]) -> object:
     """One field again and again, as long a list as may be each time; each job is one byte."""
     empty_jobs = b"\x0f\0\2\x0c" + (100_000).to_bytes(4, "big") + bytes(100_000)
     context = b"\x0c\0\1\x0b\0\1\0\0\0\1x\0"
@@ -98,7 +98,7 @@ def a_frame_of_millions_of_empty_jobs(caller: Caller, _: list[str]) -> object:
     return caller.receive().application_error
 
 
-def an_enqueue_of_a_hundred_thousand_jobs(caller: Caller, _: list[str]) -> object:
+def an_enqueue_of_a_hundred_thousand_jobs(caller: HostileCaller, _: list[str]) -> object:
     return caller.call("enqueueJobs", request=enqueue(100_000, 10)).exception
 
 
@@ -119,15 +119,15 @@ LARGE = [
 
 @pytest.mark.parametrize("request_of", LARGE, ids=lambda each: each.__name__)
 def test_a_request_at_its_bounds_blocks_the_loop_for_no_longer_than_50_ms(
-    server: Server, request_of: Callable[[Caller, list[str]], object]
+    server: PinLaterServer, request_of: Callable[[HostileCaller, list[str]], object]
 ) -> None:
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
         descriptors = filled(caller, 2, 1_000, 1_000)
         with no_long_turn(server):
             assert request_of(caller, descriptors)
 
 
-def claimed(caller: Caller, jobs: int) -> list[types.ClaimRef]:
+def claimed(caller: HostileCaller, jobs: int) -> list[types.ClaimRef]:
     """New jobs that are in the caller's hands."""
     for _ in range(0, jobs, JOBS_MAX):
         caller.call("enqueueJobs", request=enqueue(JOBS_MAX, 10))
@@ -144,9 +144,9 @@ def acks(claims: list[types.ClaimRef], *, succeeded: bool, per_item_errors: bool
 
 
 @pytest.mark.timeout(300)
-def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(server: Server) -> None:
+def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(server: PinLaterServer) -> None:
     """Every operation on jobs by name, each of fifty thousand of them, all of which it applies to."""
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
 
         def ask(method: str, **arguments: Any) -> Any:
             with no_long_turn(server, method):
@@ -192,7 +192,7 @@ def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> No
     blocking = ("tests.hostile.blocking_server",)
     with (
         pinlater_server(tmp_path / "store.db", *options, log=tmp_path / "log", module=blocking) as server,
-        Caller(server) as caller,
+        HostileCaller(server) as caller,
     ):
         with no_long_turn(server):
             assert caller.call("getQueueNames").exception is None
@@ -200,7 +200,9 @@ def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> No
             assert caller.call("getServerInfo").exception is None
 
 
-def test_frames_that_are_just_small_enough_for_the_event_loop_take_turns_with_everything_else(server: Server) -> None:
+def test_frames_that_are_just_small_enough_for_the_event_loop_take_turns_with_everything_else(
+    server: PinLaterServer,
+) -> None:
     """Each takes long to decode, to find that the last of its texts is no UTF-8. Seven come while a long poll lasts."""
     item = types.PinLaterJobAckInfo("\ufffd")
     one, two = (len(call("ackJobs", request=types.PinLaterJobAckRequest("q", [item] * number))) for number in (1, 2))
@@ -208,7 +210,7 @@ def test_frames_that_are_just_small_enough_for_the_event_loop_take_turns_with_ev
     head, last, tail = call("ackJobs", request=types.PinLaterJobAckRequest("q", items)).rpartition("\ufffd".encode())
     frame = head + b"\xff" * len(last) + tail
     poll = call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, waitMillis=500))
-    with Caller(server) as caller, no_long_turn(server):
+    with HostileCaller(server) as caller, no_long_turn(server):
         caller.socket.sendall(poll + frame * 7)
         for _ in range(8):
             caller.receive()

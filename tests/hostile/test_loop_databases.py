@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from bench.servers import Server, serve
+from bench.servers import PinLaterServer, serve
 from pinlater.wire.generated import ttypes as types
 from tests.databases.redis_users import url_of
-from tests.hostile.callers import Caller, no_long_turn
+from tests.hostile.callers import HostileCaller, no_long_turn
 from tests.hostile.test_loop import DESCRIPTORS_MAX, JOBS_MAX, LARGE, acks, claimed, filled
 
 pytestmark = pytest.mark.crash
@@ -31,19 +31,19 @@ def redis_store(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 @pytest.fixture(params=[mysql_store, redis_store], ids=["mysql", "redis"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PinLaterServer]:
     options = request.param(request)
     with serve(*options, "--set", "telemetry.loop_lag_interval_ms=5", log=tmp_path / "log") as server:
-        with Caller(server) as caller:
+        with HostileCaller(server) as caller:
             assert caller.call("createQueue", name="q").exception is None
         yield server
 
 
 @pytest.mark.timeout(300)
 def test_requests_at_their_bounds_block_the_loop_of_a_server_on_a_database_for_no_longer_than_50_ms(
-    server: Server,
+    server: PinLaterServer,
 ) -> None:
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
 
         def ask(method: str, **arguments: Any) -> Any:
             with no_long_turn(server, method):

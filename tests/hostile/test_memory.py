@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import Caller, Memory, call, flood, in_flight, samples, until
+from tests.hostile.callers import HostileCaller, Memory, call, flood, in_flight, samples, until
 from tests.hostile.conftest import BUDGET_BYTES
 
 pytestmark = pytest.mark.crash
@@ -34,25 +34,25 @@ def jobs(number: int, body_bytes: int) -> types.PinLaterEnqueueRequest:
     return types.PinLaterEnqueueRequest("q", [types.PinLaterJob(body=b"x" * body_bytes) for _ in range(number)])
 
 
-def filled(server: Server, number: int, body_bytes: int) -> None:
+def filled(server: PinLaterServer, number: int, body_bytes: int) -> None:
     """The queue has this number of further jobs."""
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
         for _ in range(number):
             assert caller.call("enqueueJobs", request=jobs(1, body_bytes)).exception is None
 
 
-def goes_on(server: Server) -> None:
+def goes_on(server: PinLaterServer) -> None:
     """The server answers others: health checks, and small requests."""
     assert server.get("/healthz") == "ok\n"
-    with Caller(server) as caller:
+    with HostileCaller(server) as caller:
         assert caller.call("enqueueJobs", request=jobs(1, 100)).exception is None
 
 
 def test_frames_behind_long_polls_take_bounded_memory_and_are_free_soon_after_their_callers_have_gone(
-    server: Server, stack: ExitStack
+    server: PinLaterServer, stack: ExitStack
 ) -> None:
     memory = Memory(server)
-    callers = [stack.enter_context(Caller(server)) for _ in range(30)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(30)]
     large = call("enqueueJobs", request=jobs(15, MEBIBYTE))
     for caller in callers:
         caller.queue(call("dequeueJobs", request=LONG_POLL), large, large)
@@ -67,9 +67,9 @@ def test_frames_behind_long_polls_take_bounded_memory_and_are_free_soon_after_th
     goes_on(server)
 
 
-def test_frames_that_never_end_take_bounded_memory(server: Server, stack: ExitStack) -> None:
+def test_frames_that_never_end_take_bounded_memory(server: PinLaterServer, stack: ExitStack) -> None:
     memory = Memory(server)
-    callers = [stack.enter_context(Caller(server)) for _ in range(30)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(30)]
     large = call("enqueueJobs", request=jobs(15, MEBIBYTE))
     for caller in callers:
         caller.queue(large[:-1])
@@ -83,9 +83,9 @@ def test_frames_that_never_end_take_bounded_memory(server: Server, stack: ExitSt
     until(lambda: in_flight(server) == 0)
 
 
-def test_many_small_calls_behind_long_polls_take_bounded_memory(server: Server, stack: ExitStack) -> None:
+def test_many_small_calls_behind_long_polls_take_bounded_memory(server: PinLaterServer, stack: ExitStack) -> None:
     memory = Memory(server)
-    callers = [stack.enter_context(Caller(server)) for _ in range(100)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(100)]
     small = call("getQueueNames") * 10_000
     for caller in callers:
         caller.queue(call("dequeueJobs", request=LONG_POLL), small)
@@ -99,11 +99,11 @@ def test_many_small_calls_behind_long_polls_take_bounded_memory(server: Server, 
 
 
 def test_answers_that_are_not_read_take_bounded_memory_and_the_others_are_refused(
-    server: Server, stack: ExitStack
+    server: PinLaterServer, stack: ExitStack
 ) -> None:
     filled(server, 12, MEBIBYTE - 100)
     memory = Memory(server)
-    callers = [stack.enter_context(Caller(server)) for _ in range(60)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(60)]
     peek = types.PinLaterDequeueRequest("q", 1_000, dryRun=True)
     for caller in callers:
         caller.queue(call("dequeueJobs", request=peek))
@@ -123,11 +123,11 @@ def test_answers_that_are_not_read_take_bounded_memory_and_the_others_are_refuse
     assert len(callers[-1].call("dequeueJobs", request=peek).value.jobs) >= 12
 
 
-def test_dequeues_at_once_share_the_bytes_of_their_claim(server: Server, stack: ExitStack) -> None:
+def test_dequeues_at_once_share_the_bytes_of_their_claim(server: PinLaterServer, stack: ExitStack) -> None:
     """They are joined into one claim, which the budget sees only once it is made."""
     filled(server, 400, MEBIBYTE - 100)
     memory = Memory(server)
-    callers = [stack.enter_context(Caller(server)) for _ in range(40)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(40)]
     for caller in callers:
         caller.queue(call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 10)))
     flood(callers, memory.look)
@@ -139,12 +139,14 @@ def test_dequeues_at_once_share_the_bytes_of_their_claim(server: Server, stack: 
     until(lambda: in_flight(server) == 0)
 
 
-def test_dequeues_of_one_large_job_each_share_the_bytes_of_several_claims(server: Server, stack: ExitStack) -> None:
+def test_dequeues_of_one_large_job_each_share_the_bytes_of_several_claims(
+    server: PinLaterServer, stack: ExitStack
+) -> None:
     """All of them look again at once when the queue's pause ends."""
     waiting = 500
     filled(server, waiting, MEBIBYTE - 100)
-    callers = [stack.enter_context(Caller(server)) for _ in range(waiting)]
-    with Caller(server) as operator:
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(waiting)]
+    with HostileCaller(server) as operator:
         operator.call("pauseQueue", queueName="q")
         for caller in callers:
             caller.send("dequeueJobs", request=LONG_POLL)
@@ -158,12 +160,12 @@ def test_dequeues_of_one_large_job_each_share_the_bytes_of_several_claims(server
 
 
 def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back(
-    server: Server, stack: ExitStack
+    server: PinLaterServer, stack: ExitStack
 ) -> None:
     """Dequeues are not estimated beforehand: beyond the budget those that have waited longest are cut, and lose nothing."""
     filled(server, 240, MEBIBYTE - 100)
     memory = Memory(server)
-    callers = [stack.enter_context(Caller(server)) for _ in range(20)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(20)]
     for number, caller in enumerate(callers, start=1):
         caller.send("dequeueJobs", request=types.PinLaterDequeueRequest("q", 12))
         until(partial(memory.after, "dequeueJobs", number))
@@ -172,7 +174,7 @@ def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back
     for caller in callers:
         caller.reset()
     came_back: set[str] = set()
-    with Caller(server) as worker:
+    with HostileCaller(server) as worker:
         request = types.PinLaterDequeueRequest("q", 12, waitMillis=1_000)
 
         def claimed() -> bool:
@@ -185,10 +187,10 @@ def test_jobs_that_are_handed_out_and_not_read_take_bounded_memory_and_come_back
         until(claimed)
 
 
-def test_scans_take_bounded_memory_and_the_others_are_refused(server: Server, stack: ExitStack) -> None:
+def test_scans_take_bounded_memory_and_the_others_are_refused(server: PinLaterServer, stack: ExitStack) -> None:
     filled(server, 14, MEBIBYTE - 100)
     memory = Memory(server)
-    callers = [stack.enter_context(Caller(server)) for _ in range(60)]
+    callers = [stack.enter_context(HostileCaller(server)) for _ in range(60)]
     scan = types.PinLaterScanJobsRequest("q", 0, limit=10_000, includeBody=True)
     for caller in callers:
         caller.queue(call("scanJobs", request=scan))

@@ -1,8 +1,8 @@
 """Counts forbidden words in the prose of the repository: metaphors, private words, vague actors.
 
-Prose is Markdown, docstrings, comments and the strings of Python, and the comments of other sources. The names of functions and classes
-count in tests and benchmarks, since the name of a test is a sentence. Other code does not count: neither other names in Python, nor fenced
-blocks and `code spans` in prose. A generated region of a page counts where its text comes from.
+Prose is Markdown, docstrings, comments and the strings of Python, and the comments of other sources. Names in Python count where they are
+given: those of modules, classes, functions, arguments, variables and attributes. Other code does not count, nor do fenced blocks and `code
+spans` in prose. A generated region of a page counts where its text comes from.
 
 `python -m tests.house.language` prints the counts by word, `--where src` the places, and `--lower` stores lower counts in language.json.
 """
@@ -23,15 +23,16 @@ from scripts.reference.regions import without_regions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COUNTS = Path(__file__).with_name("language.json")
-# Each area's files; README and CONTRIBUTING are documentation.
+# Each area's files; the pages in the root are documentation.
 AREAS = {
-    "docs": ("docs", "README.md", "CONTRIBUTING.md", "examples", "deploy"),
+    "docs": ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "examples", "deploy"),
     "src": ("src", "scripts"),
     "tests": ("tests", "bench"),
 }
 # docs/contributing/vocabulary.md says what to write instead.
 FORBIDDEN = {
-    "vague actor": r"who(?:m|so)?ever|somebody|someone|nobody|no one|so many|what is left|whom",
+    "vague actor": r"who(?:m|so)?ever|(?:any|every|some|no)(?:body|one)s?|no one|so many|what is left|whom",
+    "the actor's noun before its verb": r"(?-i:Who)(?= (?![^.?]*\?))",
     "the actor's noun": r"(?:for|to|with|from|by|so that|all|only|then|those) who",
     "plain order of words": r"so (?:is|are) then|should we|however often",
     "package": r"rooms?|house|workplace|meeting(?! point)",
@@ -59,10 +60,12 @@ FORBIDDEN = {
     "unknown outcome": r"doubtful|in doubt",
     "unreachable": r"out of reach",
     "duplicate": r"twins?",
+    "the next holder": r"heirs?",
+    "contested change": r"rival(?:s|ry|ries)?",
+    "server of a test": r"rigs?|farms?",
 }
 # A name of a file or a module is none of these words, and neither is a part of a longer word.
 _ANY = re.compile(rf"(?<![\w./-])(?:{'|'.join(FORBIDDEN.values())})(?![\w/-]|\.\w)".replace(" ", r"\s+"), re.IGNORECASE)
-_NAME = re.compile(r"^ *(?:async )?(?:def|class) (\w+)", re.MULTILINE)
 _COMMENT = {
     ".sql": r"--(.*)$",
     ".lua": r"--(.*)$",
@@ -86,7 +89,7 @@ def found_in(area: str) -> Iterator[tuple[str, int, str]]:
     """(file, line, word) of each forbidden word of the area."""
     for path in _files(AREAS[area]):
         name = str(path.relative_to(REPOSITORY))
-        for line, text in (*prose(path), *(names(path) if area == "tests" else ())):
+        for line, text in (*prose(path), *names(path)):
             for match in _ANY.finditer(text):
                 yield name, line + text.count("\n", 0, match.start()), " ".join(match[0].lower().split())
 
@@ -122,12 +125,23 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def names(path: Path) -> Iterator[tuple[int, str]]:
-    """(line number, words) of the name of each function and class in the file."""
+    """(line number, words) of each name that the file gives: its own, and those of classes, functions, arguments, variables, attributes."""
     if path.suffix == ".py":
-        source = path.read_text()
-        for match in _NAME.finditer(source):
-            words = re.sub(r"_|(?<=[a-z0-9])(?=[A-Z])", " ", match[1])
-            yield source.count("\n", 0, match.start()) + 1, words
+        for line, name in ((1, path.stem), *_given(ast.parse(path.read_text()))):
+            yield line, " ".join(re.split(r"_+|(?<=[a-z0-9])(?=[A-Z])", name))
+
+
+def _given(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
 
 
 def _files(places: Iterable[str]) -> Iterator[Path]:

@@ -1,9 +1,13 @@
-"""A class name of the code means one thing. Generated code has the names of the wire, which are not ours to choose."""
+"""A class name of the code means one thing, and so does one of tests and benchmarks that several files use.
+
+Generated code has the names of the wire, which are not ours to choose.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,9 @@ import pytest
 SOURCES = Path("src/pinlater")
 GENERATED = Path("wire/generated")
 STORES = Path("server/storage")
+TESTS = ("tests", "bench")
+# Private words of former code that prose needs; language.py knows the others. docs/contributing/vocabulary.md says what to write instead.
+PRIVATE_WORDS = {"Line", "Others", "Place", "Spread", "Stops", "Watch", "Woken"}
 
 # A store imports no other one, so each has a class of its own for the same role; some implement a protocol of the same name.
 ONE_FOR_EACH_STORE = {
@@ -30,16 +37,30 @@ ONE_FOR_EACH_STORE = {
 }
 
 
-def _twice(sources: Path) -> dict[str, list[Path]]:
-    """The modules of each class name that occurs more than once, relative to `sources`."""
+def _modules_of_classes(root: Path, folders: Sequence[str] = (".",)) -> dict[str, list[Path]]:
+    """The modules of each class name, relative to `root`."""
     modules: dict[str, list[Path]] = {}
-    for path in sorted(sources.rglob("*.py")):
-        module = path.relative_to(sources)
+    for path in sorted(path for folder in folders for path in (root / folder).rglob("*.py")):
+        module = path.relative_to(root)
         if not module.is_relative_to(GENERATED):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
                     modules.setdefault(node.name, []).append(module)
-    return {name: where for name, where in modules.items() if len(where) > 1}
+    return modules
+
+
+def _twice(sources: Path) -> dict[str, list[Path]]:
+    """The modules of each class name that occurs more than once, relative to `sources`."""
+    return {name: where for name, where in _modules_of_classes(sources).items() if len(where) > 1}
+
+
+def _with_two_meanings_in_tests(repository: Path) -> dict[str, list[str]]:
+    """The names that a module for several tests gives to a class, and that another class has. Two tests may have a private one each."""
+    return {
+        name: [str(module) for module in modules]
+        for name, modules in _modules_of_classes(repository, TESTS).items()
+        if len(modules) > 1 and not all(module.name.startswith("test_") for module in modules)
+    }
 
 
 def _one_for_each_store(modules: list[Path]) -> bool:
@@ -59,6 +80,30 @@ def _with_two_meanings(sources: Path) -> dict[str, list[str]]:
 def test_no_class_name_is_used_twice_but_for_one_role_in_several_stores(repository: Path) -> None:
     """Name the class after what it is: `WorkerHealth` and `ShardHealth`, rather than two of the name `Health`."""
     assert _with_two_meanings(repository / SOURCES) == {}
+
+
+def test_a_class_that_several_tests_use_has_a_name_of_its_own(repository: Path) -> None:
+    assert _with_two_meanings_in_tests(repository) == {}
+
+
+def test_no_class_of_tests_is_named_by_a_private_word(repository: Path) -> None:
+    assert PRIVATE_WORDS & _modules_of_classes(repository, TESTS).keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("tests/faults/load.py", "bench/load.py", True),
+        ("tests/faults/load.py", "tests/redis/test_durability.py", True),
+        ("tests/conftest.py", "tests/redis/test_durability.py", True),
+        ("tests/mysql/test_durability.py", "tests/redis/test_durability.py", False),
+    ],
+)
+def test_a_name_of_two_classes_of_tests_is_found(tmp_path: Path, first: str, second: str, found: bool) -> None:
+    for module in (first, second):
+        (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / module).write_text("class Load:\n    pass\n")
+    assert list(_with_two_meanings_in_tests(tmp_path)) == (["Load"] if found else [])
 
 
 def test_each_name_that_stores_may_share_is_still_shared(repository: Path) -> None:

@@ -31,13 +31,36 @@ def test_words_are_counted_in_prose_and_not_in_code(tmp_path: Path) -> None:
     assert counted == {"page.md": ["house"], "module.py": ["mended", "nobody", "room"]}
 
 
-def test_words_are_counted_in_names_of_functions_and_classes(tmp_path: Path) -> None:
-    module = tmp_path / "module.py"
+def test_words_are_counted_where_names_are_given(tmp_path: Path) -> None:
+    module = tmp_path / "rivalry.py"
     module.write_text(
-        "class BigHouse:\n    async def _has_room(self) -> None: ...\n\n\ndef test_roomy_houses() -> None:\n    room = 1\n"
+        "class BigHouse:\n"
+        "    async def _has_room(self, twin: int) -> None:\n"
+        "        self.patience_s = twin\n"
+        "\n"
+        "\n"
+        "NOBODY, roomy_households = house.rooms, [_ for out_of_reach in ()]\n"
     )
-    found = [(line, language.words_in(words)) for line, words in language.names(module)]
-    assert found == [(1, ["House"]), (2, ["room"]), (5, [])]
+    found = [(line, word) for line, words in language.names(module) for word in language.words_in(words)]
+    assert sorted(found) == [
+        (1, "House"),
+        (1, "rivalry"),
+        (2, "room"),
+        (2, "twin"),
+        (3, "patience"),
+        (6, "NOBODY"),
+        (6, "out of reach"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["anyone", "everybody's turn", "somebodys machine", "Who comes later waits."])
+def test_sentences_without_an_actor_are_found(text: str) -> None:
+    assert len(language.words_in(text)) == 1
+
+
+@pytest.mark.parametrize("text", ["Who are you?", "The client who asks waits.", "anywhere"])
+def test_other_sentences_are_not(text: str) -> None:
+    assert language.words_in(text) == []
 
 
 def _words(path: Path) -> list[str]:

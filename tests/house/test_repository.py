@@ -51,7 +51,7 @@ def test_the_licence_is_the_whole_apache_text(repository: Path) -> None:
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-def test_no_tracked_file_names_a_place_on_somebodys_machine(tracked_files: list[Path], repository: Path) -> None:
+def test_no_tracked_file_names_a_place_on_one_machine(tracked_files: list[Path], repository: Path) -> None:
     found = [
         f"{path.relative_to(repository)}:{number}: {line.strip()[:80]}"
         for path in tracked_files

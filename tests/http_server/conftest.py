@@ -17,7 +17,7 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.telemetry.metrics import Metrics
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What a client got. Header names are lower-case."""
 
     status: int
@@ -48,17 +48,17 @@ class Site:
             extra_routes=extra_routes,
         )
 
-    async def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+    async def get(self, path: str, method: str = "GET", **headers: str) -> HttpAnswer:
         """One request by the standard library's client, in a thread."""
         return await asyncio.to_thread(self._get, path, method, headers)
 
-    def _get(self, path: str, method: str, headers: Mapping[str, str]) -> Answer:
+    def _get(self, path: str, method: str, headers: Mapping[str, str]) -> HttpAnswer:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
         try:
             connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
             response = connection.getresponse()
             found = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, found, response.read())
+            return HttpAnswer(response.status, found, response.read())
         finally:
             connection.close()
 

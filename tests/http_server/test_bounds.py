@@ -21,7 +21,7 @@ from pinlater.server.telemetry.metrics import Metrics
 from .conftest import Serve, Site
 
 METRICS = Metrics()
-NOBODY = OneServer(METRICS, lambda: Readiness(True), dict)
+NO_WAITERS = OneServer(METRICS, lambda: Readiness(True), dict)
 PING = b"GET /ping.txt HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -311,7 +311,7 @@ async def test_stopping_ends_streams_at_once_and_can_be_repeated(serve: Serve) -
 
 def test_it_runs_in_the_loop_that_the_thrift_server_uses() -> None:
     async def ask() -> bytes:
-        server = HttpServer(HttpSettings(port=0), METRICS, NOBODY)
+        server = HttpServer(HttpSettings(port=0), METRICS, NO_WAITERS)
         await server.start()
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -331,7 +331,7 @@ def test_it_runs_in_the_loop_that_the_thrift_server_uses() -> None:
 
 
 async def test_a_taken_port_is_an_error_at_the_start(site: Site) -> None:
-    second = HttpServer(HttpSettings(port=site.server.port), METRICS, NOBODY)
+    second = HttpServer(HttpSettings(port=site.server.port), METRICS, NO_WAITERS)
     with pytest.raises(OSError, match="in use"):
         await second.start()
     await second.stop()

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of failures: a rig on each kind of server, on the session's own or on one that may be killed."""
+"""Fixtures for the tests of failures: a database on each kind of server, on the session's own or on one that may be killed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from tests.contract.desk import Desk
 from tests.databases.database import DatabaseServer
-from tests.databases.farm import ServerFarm
 from tests.databases.fixtures import start_or_skip
 from tests.databases.mariadb import MariaDb
 from tests.databases.mysql import MySql8
-from tests.mysql.rig import Rig, rig_on
+from tests.databases.servers import DatabaseServers
+from tests.mysql.proxied_mysql import ProxiedMysql, proxied
 
 KINDS: dict[str, type[DatabaseServer]] = {"mariadb": MariaDb, "mysql8": MySql8}
 
@@ -23,23 +23,25 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def rig(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+async def database(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[ProxiedMysql]:
     """On the session's server, which must be left as it is."""
-    async with rig_on(request.getfixturevalue(kind)) as rig:
-        yield rig
+    async with proxied(request.getfixturevalue(kind)) as database:
+        yield database
 
 
 @pytest.fixture(scope="session")
-def victims(server_farm: ServerFarm) -> dict[str, DatabaseServer]:
+def victims(database_servers: DatabaseServers) -> dict[str, DatabaseServer]:
     """Servers that the tests here may kill, suspend and restart, one of a kind, begun when first needed."""
     return {}
 
 
 @pytest.fixture
-def victim(kind: str, victims: dict[str, DatabaseServer], server_farm: ServerFarm) -> Iterator[DatabaseServer]:
+def victim(
+    kind: str, victims: dict[str, DatabaseServer], database_servers: DatabaseServers
+) -> Iterator[DatabaseServer]:
     """One of them, running; whatever a test did to it is undone after."""
     if kind not in victims:
-        victims[kind] = start_or_skip(server_farm, KINDS[kind])
+        victims[kind] = start_or_skip(database_servers, KINDS[kind])
     server = victims[kind]
     if not server.running:
         server.start()
@@ -49,13 +51,13 @@ def victim(kind: str, victims: dict[str, DatabaseServer], server_farm: ServerFar
 
 
 @pytest.fixture
-async def mortal(victim: DatabaseServer) -> AsyncIterator[Rig]:
-    """A rig on a server that may be killed."""
-    async with rig_on(victim) as rig:
-        yield rig
+async def killable(victim: DatabaseServer) -> AsyncIterator[ProxiedMysql]:
+    """A database on a server that may be killed."""
+    async with proxied(victim) as database:
+        yield database
 
 
 @pytest.fixture
-async def desk(rig: Rig) -> Desk:
+async def desk(database: ProxiedMysql) -> Desk:
     """A desk behind the proxy."""
-    return await rig.desk()
+    return await database.desk()

@@ -19,8 +19,8 @@ from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.values import ClaimCall, ClaimOrder
 from tests.contract.desk import Desk
-from tests.mysql.rig import LIMITS, Rig
-from tests.shared_shards.rig import QUEUE, stats_of
+from tests.mysql.proxied_mysql import LIMITS, ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE, stats_of
 
 _OTHER = "other"
 # A server looks for jobs of other servers once a second, from the start of the queue once a second.
@@ -53,12 +53,12 @@ def bytes_that_are_here(cache: MysqlQueueCache) -> int:
     )
 
 
-async def desk_by(rig: Rig, clock: ManualClock) -> Desk:
+async def desk_by(database: ProxiedMysql, clock: ManualClock) -> Desk:
     """A server that has both its times from one clock."""
 
     def make() -> MysqlShard:
-        shard = MysqlShard(rig.endpoint(direct=True), MysqlSettings(**LIMITS), monotonic=clock.monotonic)
-        rig._stack.push_async_callback(shard.close)
+        shard = MysqlShard(database.endpoint(direct=True), MysqlSettings(**LIMITS), monotonic=clock.monotonic)
+        database._stack.push_async_callback(shard.close)
         return shard
 
     desk = Desk(make)
@@ -71,11 +71,11 @@ async def desk_by(rig: Rig, clock: ManualClock) -> Desk:
 @pytest.mark.parametrize("from_memory", [True, False])
 @pytest.mark.parametrize("priority", [1, 3])
 async def test_jobs_of_another_server_wait_for_two_seconds_at_most_in_a_busy_queue(
-    rig: Rig, from_memory: bool, priority: int
+    database: ProxiedMysql, from_memory: bool, priority: int
 ) -> None:
     """Memory answers most claims, so the looks for other servers' jobs must be made by those that search."""
     clock = ManualClock()
-    here, there = await desk_by(rig, clock), await desk_by(rig, clock)
+    here, there = await desk_by(database, clock), await desk_by(database, clock)
     await claim(here, 5, from_memory=from_memory)
     for number in range(100):
         await here.put(b"ours", priority=3)
@@ -90,9 +90,9 @@ async def test_jobs_of_another_server_wait_for_two_seconds_at_most_in_a_busy_que
 
 
 async def test_a_priority_that_becomes_known_while_a_claim_commits_changes_nothing_for_it(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    database: ProxiedMysql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = await rig.desk(direct=True)
+    here = await database.desk(direct=True)
     await here.put(b"x")
     commit = Transaction.commit
 
@@ -107,18 +107,18 @@ async def test_a_priority_that_becomes_known_while_a_claim_commits_changes_nothi
 
 @pytest.mark.parametrize("from_memory", [True, False])
 async def test_a_row_that_another_server_has_locked_keeps_claims_for_a_moment_and_once(
-    rig: Rig, kind: str, from_memory: bool
+    database: ProxiedMysql, kind: str, from_memory: bool
 ) -> None:
     """As by a server that is suspended in the middle of a claim. MariaDB waits for no lock, and MySQL for up to two seconds, as a time
     limit of one second is looked at once a second."""
     moment_s = 4.0 if kind == "mysql8" and from_memory else 1.0
-    here = await rig.desk(direct=True, lock_wait_ms=10_000, statement_timeout_ms=15_000)
+    here = await database.desk(direct=True, lock_wait_ms=10_000, statement_timeout_ms=15_000)
     await here.shard.create_queues([_OTHER], here.now)
     await claim(here, 1, QUEUE, _OTHER, from_memory=from_memory)
     for body in (b"1", b"2", b"3"):
         await here.put(body)
     await here.put(b"other", queue=_OTHER)
-    async with rig.server.connect(database=rig.database, autocommit=False) as other, other.cursor() as cursor:
+    async with database.server.connect(database=database.name, autocommit=False) as other, other.cursor() as cursor:
         await cursor.execute("SELECT id FROM ready ORDER BY queue_id, priority, run_after_ms, id LIMIT 1 FOR UPDATE")
         began = time.monotonic()
         found = await asyncio.gather(
@@ -131,12 +131,12 @@ async def test_a_row_that_another_server_has_locked_keeps_claims_for_a_moment_an
         assert time.monotonic() - began < 1.0
         await other.rollback()
     assert await bodies(here, 1, from_memory=from_memory) == [b"1"]
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seconds(rig: Rig) -> None:
+async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seconds(database: ProxiedMysql) -> None:
     clock = ManualClock()
-    here, there = await desk_by(rig, clock), await desk_by(rig, clock)
+    here, there = await desk_by(database, clock), await desk_by(database, clock)
 
     async def round_trips_of_a_claim() -> int:
         await here.put(b"x")
@@ -156,8 +156,8 @@ async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seco
     assert await round_trips_of_a_claim() == 1
 
 
-async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longer(rig: Rig) -> None:
-    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longer(database: ProxiedMysql) -> None:
+    here, there = await database.desk(direct=True), await database.desk(direct=True)
     for _ in range(4):
         await here.shard.list_queues()
         await claim(here, 1)
@@ -177,19 +177,21 @@ async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longe
 
 
 @pytest.mark.parametrize("queues", [(QUEUE,), (QUEUE, "nosuch")])
-async def test_a_claim_that_finds_nothing_leaves_no_transaction_open(rig: Rig, queues: Sequence[str]) -> None:
-    here = await rig.desk(direct=True)
+async def test_a_claim_that_finds_nothing_leaves_no_transaction_open(
+    database: ProxiedMysql, queues: Sequence[str]
+) -> None:
+    here = await database.desk(direct=True)
     await claim(here, 1)
     for _ in range(2):
         assert await claim(here, 1, *queues) == []
-    async with rig.server.connect(database=rig.database) as other, other.cursor() as cursor:
+    async with database.server.connect(database=database.name) as other, other.cursor() as cursor:
         await cursor.execute("SET lock_wait_timeout = 2")
         await cursor.execute("ALTER TABLE queues COMMENT 'x'")
 
 
-async def test_the_jobs_of_a_queue_without_workers_leave_the_memory_to_other_queues(rig: Rig) -> None:
+async def test_the_jobs_of_a_queue_without_workers_leave_the_memory_to_other_queues(database: ProxiedMysql) -> None:
     clock = ManualClock()
-    here = await desk_by(rig, clock)
+    here = await desk_by(database, clock)
     await here.shard.create_queues([_OTHER], here.now)
     await claim(here, 1, QUEUE, _OTHER)
     for _ in range(18):
@@ -204,9 +206,9 @@ async def test_the_jobs_of_a_queue_without_workers_leave_the_memory_to_other_que
     assert stats_of(here).round_trips - before == 10  # an insert and a claim each
 
 
-async def test_jobs_of_a_long_request_are_searched(rig: Rig) -> None:
+async def test_jobs_of_a_long_request_are_searched(database: ProxiedMysql) -> None:
     """To remember ten thousand jobs would keep the event loop from other calls for too long."""
-    here = await rig.desk(direct=True)
+    here = await database.desk(direct=True)
     await claim(here, 1)
     await here.put(b"before")
     await here.insert(*[here.job(b"%d" % number) for number in range(1_100)])

@@ -7,7 +7,7 @@ import pytest
 from pinlater.domain.job import JobState
 from tests.contract.desk import Desk, unique
 from tests.mysql.consistency import inconsistencies
-from tests.mysql.rig import Rig
+from tests.mysql.proxied_mysql import ProxiedMysql
 
 HARMS = {
     "UPDATE counters SET pending = pending + 1 LIMIT 1": "counted",
@@ -25,12 +25,12 @@ HARMS = {
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_harm_is_seen(rig: Rig, desk: Desk, harm: str) -> None:
+async def test_harm_is_seen(database: ProxiedMysql, desk: Desk, harm: str) -> None:
     for state in JobState:
         if state is not JobState.PENDING:
             await desk.put_in(state)
     await desk.put(unique=unique("key"), expires_in_ms=60_000)
     await desk.put(delay_ms=60_000)
-    assert await inconsistencies(rig.server, rig.database) == []
-    await rig.ask(harm)
-    assert any(HARMS[harm] in text for text in await inconsistencies(rig.server, rig.database))
+    assert await inconsistencies(database.server, database.name) == []
+    await database.ask(harm)
+    assert any(HARMS[harm] in text for text in await inconsistencies(database.server, database.name))

@@ -11,10 +11,10 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage.values import InsertRequest, JobCheckpoint
-from tests.contract.desk import Desk, Held, unique
+from tests.contract.desk import Desk, DeskJob, unique
 from tests.mysql.consistency import inconsistencies
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE
 
 SERVERS = 3
 TASKS = 2  # on each
@@ -24,7 +24,7 @@ STEPS = 40  # of each
 class Hand:
     """Does random things. What one hand holds, another one may end: that is part of it."""
 
-    def __init__(self, desk: Desk, held: list[Held], dice: random.Random) -> None:
+    def __init__(self, desk: Desk, held: list[DeskJob], dice: random.Random) -> None:
         self.desk = desk
         self.held = held
         self.dice = dice
@@ -108,22 +108,22 @@ class Hand:
         await shard.expire_jobs(now, 100)
         await self.desk.collect(succeeded_ms=100, failed_ms=100, limit=5)
 
-    def pick(self) -> Held | None:
+    def pick(self) -> DeskJob | None:
         return self.held.pop(self.dice.randrange(len(self.held))) if self.held else None
 
 
-async def test_tables_agree_whatever_several_servers_do(rig: Rig, request: pytest.FixtureRequest) -> None:
+async def test_tables_agree_whatever_several_servers_do(database: ProxiedMysql, request: pytest.FixtureRequest) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     dice = random.Random(seed)
-    desks = [await rig.desk(direct=True) for _ in range(SERVERS)]
-    held: list[Held] = []
+    desks = [await database.desk(direct=True) for _ in range(SERVERS)]
+    held: list[DeskJob] = []
     over = asyncio.Event()
     looks: list[list[str]] = []
 
     async def look() -> None:
         while not over.is_set():
-            looks.append(await inconsistencies(rig.server, rig.database, deleted=True))
+            looks.append(await inconsistencies(database.server, database.name, deleted=True))
 
     async def act(hand: Hand) -> None:
         for _ in range(STEPS):
@@ -138,6 +138,6 @@ async def test_tables_agree_whatever_several_servers_do(rig: Rig, request: pytes
         over.set()
         await looking
     assert [wrong for wrong in looks if wrong] == []
-    await rig.assert_consistent(deleted=True)
-    done = await rig.ask("SELECT SUM(enqueued_total), SUM(claimed_total) FROM counters")
+    await database.assert_consistent(deleted=True)
+    done = await database.ask("SELECT SUM(enqueued_total), SUM(claimed_total) FROM counters")
     assert min(int(total) for total in done[0]) > SERVERS * TASKS

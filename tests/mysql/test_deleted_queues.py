@@ -5,20 +5,20 @@ from __future__ import annotations
 from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
 from pinlater.server.storage.values import DELETION_KEPT_MS
 from tests.contract.desk import Desk
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE
 
 LATE_MS = 1_767_225_600_000
 
 
 async def test_a_shard_of_the_schema_before_opens_with_its_queues_and_remembers_deletions_from_then_on(
-    rig: Rig, desk: Desk
+    database: ProxiedMysql, desk: Desk
 ) -> None:
     await desk.shard.configure_queue(QUEUE, config=QueueConfig(max_backlog=7), paused=True)
     key = await desk.put()
     await desk.shard.close()
-    await rig.ask("DROP TABLE deleted_queues")
-    await rig.ask("UPDATE meta SET value = '3' WHERE name = 'schema'")
+    await database.ask("DROP TABLE deleted_queues")
+    await database.ask("UPDATE meta SET value = '3' WHERE name = 'schema'")
     await desk.reopen()
     assert await desk.shard.list_queues() == [Queue(QUEUE, QueueConfig(max_backlog=7), True, Versions(), Life())]
     assert (await desk.look(key)).body
@@ -28,7 +28,7 @@ async def test_a_shard_of_the_schema_before_opens_with_its_queues_and_remembers_
     assert await desk.shard.list_queues() == []
 
 
-async def test_old_deletions_leave_no_rows(rig: Rig, desk: Desk) -> None:
+async def test_old_deletions_leave_no_rows(database: ProxiedMysql, desk: Desk) -> None:
     await desk.shard.delete_queues(["a", "b"], LATE_MS)
     await desk.shard.delete_queues(["c"], LATE_MS + 1, LATE_MS + DELETION_KEPT_MS + 1)
-    assert await rig.ask("SELECT deleted_at_ms FROM deleted_queues") == [(LATE_MS + 1,)]
+    assert await database.ask("SELECT deleted_at_ms FROM deleted_queues") == [(LATE_MS + 1,)]

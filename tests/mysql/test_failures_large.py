@@ -11,23 +11,23 @@ from pinlater.domain.job import Outcome, UniqueScope
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.storage.values import Acked, Inserted, InsertRequest, JobAck, JobCheckpoint
 from tests.contract.desk import Desk, unique
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE
 
 PACKET = 1 << 20
 QUOTE = b"'"  # is sent as two bytes
 
 
 @pytest.fixture
-async def desk(mortal: Rig) -> AsyncIterator[Desk]:
+async def desk(killable: ProxiedMysql) -> AsyncIterator[Desk]:
     """On a server that takes packets of a megabyte."""
-    [[before]] = await mortal.server.execute("SELECT @@global.max_allowed_packet")
-    await mortal.server.execute(f"SET GLOBAL max_allowed_packet = {PACKET}")
-    yield await mortal.desk(direct=True)
-    await mortal.server.execute(f"SET GLOBAL max_allowed_packet = {before}")
+    [[before]] = await killable.server.execute("SELECT @@global.max_allowed_packet")
+    await killable.server.execute(f"SET GLOBAL max_allowed_packet = {PACKET}")
+    yield await killable.desk(direct=True)
+    await killable.server.execute(f"SET GLOBAL max_allowed_packet = {before}")
 
 
-async def test_a_request_longer_than_a_packet_is_stored_whole(mortal: Rig, desk: Desk) -> None:
+async def test_a_request_longer_than_a_packet_is_stored_whole(killable: ProxiedMysql, desk: Desk) -> None:
     bodies = [bytes([number]) * 150_000 for number in range(20)]
     stored = await desk.insert(*[desk.job(body) for body in bodies])
     assert len(stored.ids) == len(bodies)
@@ -37,10 +37,10 @@ async def test_a_request_longer_than_a_packet_is_stored_whole(mortal: Rig, desk:
         JobAck(one.key, False, one.holder.token, "s" * 5_000, error_type="E", error_text="t" * 50_000) for one in held
     ]
     assert {one.outcome for one in await desk.shard.finish_jobs(acks, desk.now)} == {Outcome.APPLIED}
-    await mortal.assert_consistent()
+    await killable.assert_consistent()
 
 
-async def test_the_keys_of_a_request_are_longer_than_a_packet_together(mortal: Rig, desk: Desk) -> None:
+async def test_the_keys_of_a_request_are_longer_than_a_packet_together(killable: ProxiedMysql, desk: Desk) -> None:
     """As many jobs as a request may have, with the longest keys; each is found when it comes again, or has outlived its time."""
     keys = [f"{number:06d}".ljust(256, "'") for number in range(ServiceSettings().max_jobs_per_request)]
 
@@ -51,10 +51,10 @@ async def test_the_keys_of_a_request_are_longer_than_a_packet_together(mortal: R
     assert (len(again.existing), list(again.ids)) == (len(keys), list(first.ids))
     desk.clock.advance(ms=1_001)
     assert (await insert()).existing == {}
-    await mortal.assert_consistent()
+    await killable.assert_consistent()
 
 
-async def test_the_longest_body_that_the_shard_declares_always_fits(mortal: Rig, desk: Desk) -> None:
+async def test_the_longest_body_that_the_shard_declares_always_fits(killable: ProxiedMysql, desk: Desk) -> None:
     most = desk.shard.capabilities.body_bytes_max
     assert PACKET // 3 < most < PACKET // 2
     await desk.put(QUOTE * most)
@@ -65,10 +65,10 @@ async def test_the_longest_body_that_the_shard_declares_always_fits(mortal: Rig,
     )
     assert saved.outcome is Outcome.APPLIED
     assert (await desk.take()).job.body == b"\\" * most
-    await mortal.assert_consistent()
+    await killable.assert_consistent()
 
 
-async def test_a_longer_one_fits_where_few_bytes_must_be_escaped(mortal: Rig, desk: Desk) -> None:
+async def test_a_longer_one_fits_where_few_bytes_must_be_escaped(killable: ProxiedMysql, desk: Desk) -> None:
     body = b"x" * (PACKET - 4_000)
     await desk.put(body)
     assert (await desk.take()).job.body == body
@@ -76,7 +76,7 @@ async def test_a_longer_one_fits_where_few_bytes_must_be_escaped(mortal: Rig, de
 
 @pytest.mark.parametrize("body", [b"x" * PACKET, QUOTE * (PACKET // 2)], ids=["long", "escaped"])
 async def test_a_body_that_fits_into_no_packet_is_refused_and_harms_no_other(
-    mortal: Rig, desk: Desk, body: bytes
+    killable: ProxiedMysql, desk: Desk, body: bytes
 ) -> None:
     requests = [InsertRequest(QUEUE, [desk.job(b"before")]), InsertRequest(QUEUE, [desk.job(), desk.job(body)])]
     requests.append(InsertRequest(QUEUE, [desk.job(b"after")]))
@@ -88,10 +88,10 @@ async def test_a_body_that_fits_into_no_packet_is_refused_and_harms_no_other(
     assert "max_allowed_packet" in refused.message
     assert "Job 1 " in refused.message
     assert [held.job.body for held in await desk.claim(10)] == [b"before", b"after"]
-    await mortal.assert_consistent()
+    await killable.assert_consistent()
 
 
-async def test_the_same_holds_for_checkpoints(mortal: Rig, desk: Desk) -> None:
+async def test_the_same_holds_for_checkpoints(killable: ProxiedMysql, desk: Desk) -> None:
     one, other = await desk.put_and_take(), await desk.put_and_take()
     saved, refused = await desk.shard.checkpoint_jobs(
         [
@@ -104,4 +104,4 @@ async def test_the_same_holds_for_checkpoints(mortal: Rig, desk: Desk) -> None:
     assert saved.outcome is Outcome.APPLIED
     assert isinstance(refused, PinLaterError)
     assert "max_allowed_packet" in refused.message
-    await mortal.assert_consistent()
+    await killable.assert_consistent()

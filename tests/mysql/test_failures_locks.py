@@ -15,8 +15,8 @@ from pinlater.server.storage.mysql.connection import MysqlConnectionLost, connec
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from tests.contract.desk import Desk
 from tests.databases.mariadb import MariaDb
-from tests.mysql.rig import Rig, rig_on
-from tests.shared_shards.rig import gathered, stats_of, until
+from tests.mysql.proxied_mysql import ProxiedMysql, proxied
+from tests.shared_shards.proxied_database import gathered, stats_of, until
 
 # The database sends away who has changed less: this is more than any of ours.
 MUCH = """
@@ -37,10 +37,10 @@ class OtherClient:
 
 
 @asynccontextmanager
-async def other_client(rig: Rig, *statements: str) -> AsyncIterator[OtherClient]:
+async def other_client(database: ProxiedMysql, *statements: str) -> AsyncIterator[OtherClient]:
     """Its transaction is rolled back at the end."""
     async with (
-        rig.server.connect(database=rig.database, autocommit=False) as connection,
+        database.server.connect(database=database.name, autocommit=False) as connection,
         connection.cursor() as cursor,
     ):
         found = OtherClient(cursor)
@@ -51,7 +51,7 @@ async def other_client(rig: Rig, *statements: str) -> AsyncIterator[OtherClient]
         await connection.rollback()
 
 
-async def waits_for_a_lock(rig: Rig) -> None:
+async def waits_for_a_lock(database: ProxiedMysql) -> None:
     """Until some transaction does.
 
     The table is made anew only if it was not read for a tenth of a second: its rows may be those of the test before, whose connections
@@ -63,7 +63,7 @@ async def waits_for_a_lock(rig: Rig) -> None:
     )
 
     async def some() -> bool:
-        return bool(await rig.ask(waiting))
+        return bool(await database.ask(waiting))
 
     await until(some, every_s=0.15)
 
@@ -78,33 +78,35 @@ async def clear(call: Awaitable[object]) -> ShardConnectionFailed:
     return failed.value
 
 
-async def test_a_claim_skips_jobs_that_another_transaction_has_locked(rig: Rig, desk: Desk) -> None:
+async def test_a_claim_skips_jobs_that_another_transaction_has_locked(database: ProxiedMysql, desk: Desk) -> None:
     held, free = await desk.put(b"held"), await desk.put(b"free")
-    async with other_client(rig, f"SELECT * FROM ready WHERE id = {held.id} FOR UPDATE"):
+    async with other_client(database, f"SELECT * FROM ready WHERE id = {held.id} FOR UPDATE"):
         assert [job.key for job in await desk.claim(2)] == [free]
     assert stats_of(desk).lock_waits == 0
     assert [job.key for job in await desk.claim(2)] == [held]
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_an_ack_waits_for_the_row_of_its_claim(rig: Rig, desk: Desk) -> None:
+async def test_an_ack_waits_for_the_row_of_its_claim(database: ProxiedMysql, desk: Desk) -> None:
     held = await desk.put_and_take()
-    async with other_client(rig, "SELECT * FROM claims FOR UPDATE"):
+    async with other_client(database, "SELECT * FROM claims FOR UPDATE"):
         ack = asyncio.ensure_future(desk.succeed(held.key, token=held.holder.token))
-        await waits_for_a_lock(rig)
+        await waits_for_a_lock(database)
     assert (await ack).outcome is Outcome.APPLIED
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize(("table", "word"), [("claims", "ack"), ("counters", "insert"), ("queues", "insert")])
-async def test_a_wait_that_lasts_ends_in_an_error_and_nothing_is_changed(rig: Rig, table: str, word: str) -> None:
+async def test_a_wait_that_lasts_ends_in_an_error_and_nothing_is_changed(
+    database: ProxiedMysql, table: str, word: str
+) -> None:
     """A queue's row is needed only where its counters are new."""
     retries = int(table == "claims")
-    desk = await rig.desk(statement_timeout_ms=20_000, retries=retries)
+    desk = await database.desk(statement_timeout_ms=20_000, retries=retries)
     held = await desk.put_and_take()
     before = await desk.counts()
     job = desk.job(b"new", priority=2 if table == "queues" else 1)
-    async with other_client(rig, f"SELECT * FROM {table} FOR UPDATE"):
+    async with other_client(database, f"SELECT * FROM {table} FOR UPDATE"):
         await clear(desk.succeed(held.key, token=held.holder.token) if word == "ack" else desk.insert(job))
     assert stats_of(desk).lock_waits == 1 + retries
     assert await desk.counts() == before
@@ -112,18 +114,18 @@ async def test_a_wait_that_lasts_ends_in_an_error_and_nothing_is_changed(rig: Ri
         assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
     else:
         await desk.insert(job)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize("retries", [3, 0])
-async def test_the_loser_of_a_deadlock_does_it_again(rig: Rig, retries: int) -> None:
+async def test_the_loser_of_a_deadlock_does_it_again(database: ProxiedMysql, retries: int) -> None:
     """As often as is set; then the caller gets an error."""
-    desk = await rig.desk(statement_timeout_ms=20_000, lock_wait_ms=10_000, retries=retries)
+    desk = await database.desk(statement_timeout_ms=20_000, lock_wait_ms=10_000, retries=retries)
     await desk.succeed((await desk.put_and_take()).key)  # from now on the writer has a row of counters
     held = await desk.put_and_take()
-    async with other_client(rig, MUCH, "UPDATE counters SET pending = pending + 1") as other:
+    async with other_client(database, MUCH, "UPDATE counters SET pending = pending + 1") as other:
         ack = asyncio.ensure_future(desk.succeed(held.key, token=held.holder.token))
-        await waits_for_a_lock(rig)
+        await waits_for_a_lock(database)
         await other.does("SELECT * FROM claims FOR UPDATE")
         if not retries:
             await clear(ack)
@@ -131,21 +133,23 @@ async def test_the_loser_of_a_deadlock_does_it_again(rig: Rig, retries: int) -> 
         ack = asyncio.ensure_future(desk.succeed(held.key, token=held.holder.token))
     assert (await ack).outcome is Outcome.APPLIED
     assert stats_of(desk).deadlocks == 1
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: MariaDb) -> None:
     """As with a binary log on a full disk, where MySQL would end itself if it were. Only MariaDB has a way to bring it about."""
-    async with rig_on(mariadb) as rig:
-        shard = await rig.open(direct=True)
+    async with proxied(mariadb) as database:
+        shard = await database.open(direct=True)
         writer = shard._connections.inserting
-        old, new = [await connect(rig.endpoint(direct=True), MysqlSettings(), autocommit=False) for _ in range(2)]
+        old, new = [await connect(database.endpoint(direct=True), MysqlSettings(), autocommit=False) for _ in range(2)]
         try:
-            async with other_client(rig, "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT") as backup:
+            async with other_client(database, "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT") as backup:
                 commit = asyncio.ensure_future(old.run([b"INSERT INTO expiries VALUES (1, 1)", b"COMMIT"]))
 
                 async def hangs() -> bool:
-                    return bool(await rig.ask("SELECT 1 FROM information_schema.processlist WHERE info = 'COMMIT'"))
+                    return bool(
+                        await database.ask("SELECT 1 FROM information_schema.processlist WHERE info = 'COMMIT'")
+                    )
 
                 await until(hangs)
                 with pytest.raises(MysqlConnectionLost, match="a COMMIT does not end"):
@@ -161,9 +165,9 @@ async def test_a_commit_that_does_not_end_is_waited_for_and_not_killed(mariadb: 
 
 
 @pytest.mark.crash
-async def test_a_storm_of_deadlocks_loses_nothing(rig: Rig) -> None:
+async def test_a_storm_of_deadlocks_loses_nothing(database: ProxiedMysql) -> None:
     """Another client takes rows in the other order: all calls end, most of them well, and the failed ones can be repeated."""
-    desk = await rig.desk(retries=5)
+    desk = await database.desk(retries=5)
     count = 30
     for _ in range(count):
         await desk.put()
@@ -172,7 +176,7 @@ async def test_a_storm_of_deadlocks_loses_nothing(rig: Rig) -> None:
     async def storm() -> None:
         while not over.is_set():
             async with other_client(
-                rig, MUCH, "UPDATE counters SET pending = pending + 1", "UPDATE writers SET newest = newest"
+                database, MUCH, "UPDATE counters SET pending = pending + 1", "UPDATE writers SET newest = newest"
             ) as other:
                 await gathered([other.does("SELECT * FROM claims ORDER BY id DESC FOR UPDATE")])
 
@@ -197,4 +201,4 @@ async def test_a_storm_of_deadlocks_loses_nothing(rig: Rig) -> None:
         over.set()
         await gathered(storms)
     assert len(await desk.scan(JobState.SUCCEEDED)) == count
-    await rig.assert_consistent()
+    await database.assert_consistent()

@@ -9,9 +9,9 @@ import pytest
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import Outcome
 from tests.contract.desk import QUEUE, Desk
-from tests.mysql.rig import COMMIT, LIMITS, Rig
+from tests.mysql.proxied_mysql import COMMIT, LIMITS, ProxiedMysql
 from tests.shared_shards.changes import CHANGES, Change, assert_done_once, prepare
-from tests.shared_shards.rig import gathered, stats_of, until
+from tests.shared_shards.proxied_database import gathered, stats_of, until
 
 NO_COMMIT = b";DO   0"
 ERROR_DURING_COMMIT, LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED, DEADLOCK = 1180, 1026, 1105, 1205, 3100, 1213
@@ -22,32 +22,34 @@ def change(request: pytest.FixtureRequest) -> Change:
     return CHANGES[request.param]
 
 
-async def test_a_look_whose_answer_is_lost_is_done_again_and_counted(rig: Rig, desk: Desk) -> None:
+async def test_a_look_whose_answer_is_lost_is_done_again_and_counted(database: ProxiedMysql, desk: Desk) -> None:
     key = await desk.put(b"looked for")
     await desk.look(key)  # a connection for looks is there now
-    trap = rig.proxy.lose_answer(b"FROM jobs")
+    trap = database.proxy.lose_answer(b"FROM jobs")
     assert (await desk.look(key)).body == b"looked for"
     assert (trap.sprung, stats_of(desk).lost_connections) == (True, 1)
 
 
 async def test_an_error_that_answers_a_commit_which_was_carried_out_is_none(
-    rig: Rig, desk: Desk, change: Change
+    database: ProxiedMysql, desk: Desk, change: Change
 ) -> None:
     """Something of the database's own went wrong after the commit: what is done must not be told as failed."""
     held = await prepare(desk, change)
-    trap = rig.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT, "Got error 28 during COMMIT")
+    trap = database.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT, "Got error 28 during COMMIT")
     assert change.answered(await change.act(desk, held))
     assert trap.sprung
     assert (stats_of(desk).settled, stats_of(desk).lost_connections) == (1, 0)
-    await assert_done_once(rig, desk, change.name, held)
+    await assert_done_once(database, desk, change.name, held)
 
 
 @pytest.mark.parametrize("code", [LOG_NOT_WRITTEN, UNKNOWN_ERROR, NO_LOCK, HOOK_FAILED])
-async def test_whatever_error_leaves_a_commit_open_the_database_is_asked(rig: Rig, desk: Desk, code: int) -> None:
-    trap = rig.proxy.fail_answer(COMMIT, code)
+async def test_whatever_error_leaves_a_commit_open_the_database_is_asked(
+    database: ProxiedMysql, desk: Desk, code: int
+) -> None:
+    trap = database.proxy.fail_answer(COMMIT, code)
     assert await desk.put(b"new")
     assert (trap.sprung, stats_of(desk).settled) == (True, 1)
-    await assert_done_once(rig, desk, "insert")
+    await assert_done_once(database, desk, "insert")
 
 
 @pytest.mark.parametrize(
@@ -61,11 +63,11 @@ async def test_whatever_error_leaves_a_commit_open_the_database_is_asked(rig: Ri
     ],
 )
 async def test_an_error_that_answers_a_commit_which_was_not_carried_out_is_one(
-    rig: Rig, desk: Desk, code: int, told: type[PinLaterError] | None
+    database: ProxiedMysql, desk: Desk, code: int, told: type[PinLaterError] | None
 ) -> None:
     """The transaction is even still open in the database: it is ended, and then what helps may be done again."""
     held = await desk.put_and_take()
-    trap = rig.proxy.fail_answer(COMMIT, code, "no", instead=NO_COMMIT)
+    trap = database.proxy.fail_answer(COMMIT, code, "no", instead=NO_COMMIT)
     if told is not None:
         with pytest.raises(told) as failed:
             await CHANGES["fail"].act(desk, held)
@@ -73,41 +75,43 @@ async def test_an_error_that_answers_a_commit_which_was_not_carried_out_is_one(
         assert "no" in str(failed.value)
     assert CHANGES["fail"].answered(await CHANGES["fail"].act(desk, held))
     assert (trap.sprung, stats_of(desk).settled, stats_of(desk).lost_connections) == (True, 0, 0)
-    await assert_done_once(rig, desk, "fail")
+    await assert_done_once(database, desk, "fail")
 
 
-async def test_an_error_for_a_commit_is_an_unknown_outcome_if_the_database_is_unreachable(rig: Rig, desk: Desk) -> None:
+async def test_an_error_for_a_commit_is_an_unknown_outcome_if_the_database_is_unreachable(
+    database: ProxiedMysql, desk: Desk
+) -> None:
     held = await desk.put_and_take()
     await desk.succeed(held.key, token="not that of the claim")  # connects
-    trap = rig.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT)
-    rig.proxy.refuse()
+    trap = database.proxy.fail_answer(COMMIT, ERROR_DURING_COMMIT)
+    database.proxy.refuse()
     with pytest.raises(OutcomeUnknown):
         await desk.succeed(held.key, token=held.holder.token)
     assert trap.sprung
-    rig.proxy.heal()
+    database.proxy.heal()
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.ALREADY_FINAL
-    await assert_done_once(rig, desk, "finish")
+    await assert_done_once(database, desk, "finish")
 
 
-async def test_connections_that_go_again_and_again_are_given_up(rig: Rig, desk: Desk) -> None:
+async def test_connections_that_go_again_and_again_are_given_up(database: ProxiedMysql, desk: Desk) -> None:
     """After as many tries as are set, each of them counted; nothing was done, and the next call is as any other."""
     held = await desk.put_and_take()
     tries = LIMITS["retries"] + 1
-    traps = [rig.proxy.lose_request(b"INSERT INTO writers") for _ in range(tries)]
+    traps = [database.proxy.lose_request(b"INSERT INTO writers") for _ in range(tries)]
     with pytest.raises(ShardConnectionFailed, match="was not carried out") as failed:
         await desk.succeed(held.key, token=held.holder.token)
     assert all(trap.sprung for trap in traps)
     assert failed.value.retryable
     assert stats_of(desk).lost_connections == tries
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
-    await assert_done_once(rig, desk, "finish")
+    await assert_done_once(database, desk, "finish")
 
 
-async def test_a_transaction_left_open_by_a_silent_network_holds_nothing_up(rig: Rig) -> None:
+async def test_a_transaction_left_open_by_a_silent_network_holds_nothing_up(database: ProxiedMysql) -> None:
     """Lost in its middle: the database would keep its locks for hours. The next call ends it first."""
-    desk = await rig.desk(statement_timeout_ms=700)
+    desk = await database.desk(statement_timeout_ms=700)
     await desk.put(b"old")
-    trap = rig.proxy.lose_request(b"INSERT INTO claims", hang=True)  # the waiting row is locked by then
+    trap = database.proxy.lose_request(b"INSERT INTO claims", hang=True)  # the waiting row is locked by then
     with pytest.raises(PinLaterError) as failed:
         await desk.claim()
     assert trap.sprung
@@ -115,55 +119,55 @@ async def test_a_transaction_left_open_by_a_silent_network_holds_nothing_up(rig:
     assert failed.value.retryable
     [held] = await desk.claim()
     assert held.job.body == b"old"
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_cancelled_call_leaves_no_locks(rig: Rig, desk: Desk) -> None:
+async def test_a_cancelled_call_leaves_no_locks(database: ProxiedMysql, desk: Desk) -> None:
     """A caller that gives a call up cancels it: its transaction ends before the next one begins."""
     await desk.put(b"old")
-    trap = rig.proxy.lose_request(b"INSERT INTO claims", hang=True)
+    trap = database.proxy.lose_request(b"INSERT INTO claims", hang=True)
     call = asyncio.ensure_future(desk.claim())
     await trap.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     assert [held.job.body for held in await desk.claim()] == [b"old"]
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(rig: Rig) -> None:
+async def test_a_claim_whose_bodies_can_not_be_read_any_more_is_unknown(database: ProxiedMysql) -> None:
     """Carried out, but the answer is lost a second time: it must not claim others in their place."""
-    desk = await rig.desk(connect_timeout_ms=700, statement_timeout_ms=700)
+    desk = await database.desk(connect_timeout_ms=700, statement_timeout_ms=700)
     await desk.put(b"old")
     await desk.put(b"other")
-    rig.proxy.lose_answer(COMMIT)
-    second = rig.proxy.lose_request(rig.claim_read_again)
+    database.proxy.lose_answer(COMMIT)
+    second = database.proxy.lose_request(database.claim_read_again)
     claim = asyncio.ensure_future(desk.claim())
     await second.wait()
-    rig.proxy.hold()
+    database.proxy.hold()
     with pytest.raises(OutcomeUnknown):
         await claim
-    rig.proxy.heal()
+    database.proxy.heal()
     assert (await desk.counts()).in_progress == 1
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
     # No worker has it: the next sweep gives it back unspent and wakes a waiter.
     assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
     assert QUEUE in await desk.shared.changed_queues()
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_server_whose_machine_is_off_holds_its_locks_for_less_than_its_lease(rig: Rig) -> None:
+async def test_a_server_whose_machine_is_off_holds_its_locks_for_less_than_its_lease(database: ProxiedMysql) -> None:
     """The database does not learn that the server's machine is off: it would wait for hours for the next statement."""
-    vanished = await rig.desk(lease_ms=2_000, statement_timeout_ms=30_000)
-    other = await rig.desk(direct=True)
+    cut_off = await database.desk(lease_ms=2_000, statement_timeout_ms=30_000)
+    other = await database.desk(direct=True)
     await other.put(b"old")
-    trap = rig.proxy.lose_request(b"INSERT INTO claims", hang=True)
-    call = asyncio.ensure_future(vanished.claim())
+    trap = database.proxy.lose_request(b"INSERT INTO claims", hang=True)
+    call = asyncio.ensure_future(cut_off.claim())
     await trap.wait()
-    rig.proxy.refuse()
+    database.proxy.refuse()
     assert await other.claim() == []
 
     async def claimed() -> bool:
@@ -172,4 +176,4 @@ async def test_a_server_whose_machine_is_off_holds_its_locks_for_less_than_its_l
     await until(claimed)
     call.cancel()
     await gathered([call])
-    await rig.assert_consistent()
+    await database.assert_consistent()

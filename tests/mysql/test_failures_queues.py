@@ -9,57 +9,57 @@ import pytest
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.job import Outcome
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, Inserted, InsertRequest, JobCheckpoint, TimeToLive
-from tests.contract.desk import Desk, Held
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE
+from tests.contract.desk import Desk, DeskJob
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE
 
 
 @pytest.fixture
-async def other(rig: Rig, desk: Desk) -> Desk:
+async def other(database: ProxiedMysql, desk: Desk) -> Desk:
     """A second server on the same shard."""
-    return await rig.desk(direct=True)
+    return await database.desk(direct=True)
 
 
-async def nothing_left(rig: Rig, desk: Desk) -> bool:
+async def nothing_left(database: ProxiedMysql, desk: Desk) -> bool:
     """What a deleted queue held is freed bit by bit."""
     while await desk.shard.collect_garbage([TimeToLive(QUEUE, 0, 0)], desk.now, 1_000):
         pass
     await desk.shard.time_out_claims(desk.now + 10**9, 1_000)
     rows = [
-        await rig.ask(f"SELECT COUNT(*) FROM {table}")
+        await database.ask(f"SELECT COUNT(*) FROM {table}")
         for table in ("ready", "claims", "done", "counters", "dropped_queues")
     ]
     return not sum(count for [[count]] in rows)
 
 
-async def test_nothing_is_stored_in_a_queue_that_is_gone(rig: Rig, desk: Desk, other: Desk) -> None:
+async def test_nothing_is_stored_in_a_queue_that_is_gone(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
     await other.shard.delete_queues([QUEUE])
     assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()])), QueueNotFound)
-    assert await rig.ask("SELECT id FROM jobs") == []
-    assert await nothing_left(rig, desk)
+    assert await database.ask("SELECT id FROM jobs") == []
+    assert await nothing_left(database, desk)
 
 
-async def test_other_requests_of_the_same_call_are_stored(rig: Rig, desk: Desk, other: Desk) -> None:
+async def test_other_requests_of_the_same_call_are_stored(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
     await other.shard.create_queues(["others"], desk.now)
     await other.shard.delete_queues([QUEUE])
     requests = [InsertRequest(queue, [desk.job(queue.encode())]) for queue in (QUEUE, "others")]
     gone, stored = await desk.shard.insert_jobs(requests, desk.now)
     assert isinstance(gone, QueueNotFound)
     assert isinstance(stored, Inserted)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_nothing_is_claimed_from_a_queue_that_is_gone(rig: Rig, desk: Desk, other: Desk) -> None:
+async def test_nothing_is_claimed_from_a_queue_that_is_gone(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
     await desk.put()
     await other.shard.delete_queues([QUEUE])
     order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder())], 1_000)
     assert isinstance((await desk.shard.claim_jobs([order], desk.now))[0], QueueNotFound)
-    assert await nothing_left(rig, desk)
+    assert await nothing_left(database, desk)
 
 
 @pytest.mark.parametrize("word", ["finish", "fail", "checkpoint", "extend", "release", "cancel"])
-async def test_a_job_in_hand_is_gone_with_its_queue(rig: Rig, desk: Desk, other: Desk, word: str) -> None:
-    held: Held = await desk.put_and_take()
+async def test_a_job_in_hand_is_gone_with_its_queue(database: ProxiedMysql, desk: Desk, other: Desk, word: str) -> None:
+    held: DeskJob = await desk.put_and_take()
     await other.shard.delete_queues([QUEUE])
     acts = {
         "finish": lambda: desk.succeed(held.key, token=held.holder.token),
@@ -70,19 +70,21 @@ async def test_a_job_in_hand_is_gone_with_its_queue(rig: Rig, desk: Desk, other:
         "cancel": lambda: desk.cancel(held.key),
     }
     assert (await acts[word]()).outcome is Outcome.NOT_FOUND
-    assert await nothing_left(rig, desk)
+    assert await nothing_left(database, desk)
 
 
-async def test_a_queue_made_again_is_another_one(rig: Rig, desk: Desk, other: Desk) -> None:
+async def test_a_queue_made_again_is_another_one(database: ProxiedMysql, desk: Desk, other: Desk) -> None:
     await desk.put(b"old")
     await other.shard.delete_queues([QUEUE])
     await other.shard.create_queues([QUEUE], other.now)
     await desk.put(b"new")
     assert [held.job.body for held in await desk.claim(10)] == [b"new"]
-    await rig.assert_consistent(deleted=True)
+    await database.assert_consistent(deleted=True)
 
 
-async def test_a_queue_deleted_under_load_leaves_nothing_and_blocks_no_call(rig: Rig, desk: Desk, other: Desk) -> None:
+async def test_a_queue_deleted_under_load_leaves_nothing_and_blocks_no_call(
+    database: ProxiedMysql, desk: Desk, other: Desk
+) -> None:
     """Inserts, claims and acks continue meanwhile: each is done or told that there is no such queue."""
     gone = asyncio.Event()
 
@@ -104,4 +106,4 @@ async def test_a_queue_deleted_under_load_leaves_nothing_and_blocks_no_call(rig:
     await other.shard.delete_queues([QUEUE])
     await asyncio.wait_for(working, 30)
     assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()])), QueueNotFound)
-    assert await nothing_left(rig, desk)
+    assert await nothing_left(database, desk)

@@ -23,18 +23,18 @@ from pinlater.server.storage.mysql.migration import newest_version
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from tests.contract.desk import Desk
 from tests.databases.database import DatabaseServer
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE, until
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE, until
 
 NEEDED = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "REFERENCES"]
 OTHER = "pinlater_other"
 
 
 @pytest.fixture
-async def other(rig: Rig) -> AsyncIterator[str]:
+async def other(database: ProxiedMysql) -> AsyncIterator[str]:
     """A database's name that nothing has yet."""
     yield OTHER
-    await rig.server.drop_databases(OTHER)
+    await database.server.drop_databases(OTHER)
 
 
 @asynccontextmanager
@@ -49,12 +49,12 @@ async def user(server: DatabaseServer, *grants: str) -> AsyncIterator[dict[str, 
         await server.execute("DROP USER 'narrow'@'%%'")
 
 
-async def refused(rig: Rig, endpoint: MysqlEndpoint) -> PinLaterError:
+async def refused(database: ProxiedMysql, endpoint: MysqlEndpoint) -> PinLaterError:
     """Why it can't be opened."""
     with pytest.raises(ShardConnectionFailed) as failed:
-        await rig.shard(endpoint=endpoint).open(0)
+        await database.shard(endpoint=endpoint).open(0)
     assert "secret word" not in failed.value.message
-    assert rig.server.password not in failed.value.message
+    assert database.server.password not in failed.value.message
     return failed.value
 
 
@@ -75,28 +75,28 @@ async def test_a_connection_that_goes_while_it_is_made_is_lost(
 # --- who may come in -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_wrong_password_is_said_and_not_retried(rig: Rig) -> None:
-    error = await refused(rig, rig.endpoint(password="secret word"))
+async def test_a_wrong_password_is_said_and_not_retried(database: ProxiedMysql) -> None:
+    error = await refused(database, database.endpoint(password="secret word"))
     assert not error.retryable
     assert "check user, password and grants" in error.message
 
 
-async def test_a_login_without_a_password_is_said_to_lack_one(rig: Rig) -> None:
-    error = await refused(rig, rig.endpoint(password=""))
+async def test_a_login_without_a_password_is_said_to_lack_one(database: ProxiedMysql) -> None:
+    error = await refused(database, database.endpoint(password=""))
     assert not error.retryable
     assert "no password is configured; set PINLATER_MYSQL_PASSWORD or mysql.password_file" in error.message
 
 
-async def test_a_database_that_is_not_there_and_may_not_be_made(rig: Rig, other: str) -> None:
-    async with user(rig.server, "SELECT", "INSERT", "UPDATE", "DELETE") as login:
-        error = await refused(rig, rig.endpoint(database=other, **login))
+async def test_a_database_that_is_not_there_and_may_not_be_made(database: ProxiedMysql, other: str) -> None:
+    async with user(database.server, "SELECT", "INSERT", "UPDATE", "DELETE") as login:
+        error = await refused(database, database.endpoint(database=other, **login))
     assert not error.retryable
     assert "make it, or grant CREATE" in error.message
 
 
-async def test_the_rights_of_the_manual_are_enough(rig: Rig, other: str) -> None:
-    async with user(rig.server, *NEEDED) as login:
-        desk = Desk(lambda: rig.shard(endpoint=rig.endpoint(database=other, **login)))
+async def test_the_rights_of_the_manual_are_enough(database: ProxiedMysql, other: str) -> None:
+    async with user(database.server, *NEEDED) as login:
+        desk = Desk(lambda: database.shard(endpoint=database.endpoint(database=other, **login)))
         await desk.open()
         await desk.shard.create_queues([QUEUE], desk.now)
         held = await desk.put_and_take()
@@ -105,23 +105,23 @@ async def test_the_rights_of_the_manual_are_enough(rig: Rig, other: str) -> None
 
 
 @pytest.mark.parametrize("missing", [right for right in NEEDED if right not in ("ALTER", "DROP")])
-async def test_a_right_that_is_missing_is_named(rig: Rig, other: str, missing: str) -> None:
+async def test_a_right_that_is_missing_is_named(database: ProxiedMysql, other: str, missing: str) -> None:
     """ALTER and DROP are for partitions, without which a shard serves, with a warning. MariaDB asks for no REFERENCES."""
-    if missing == "REFERENCES" and rig.server.kind == "mariadb":
+    if missing == "REFERENCES" and database.server.kind == "mariadb":
         pytest.skip("MariaDB does without")
-    await rig.server.execute(f"CREATE DATABASE {other}")
-    async with user(rig.server, *[right for right in NEEDED if right != missing]) as login:
-        error = await refused(rig, rig.endpoint(database=other, **login))
+    await database.server.execute(f"CREATE DATABASE {other}")
+    async with user(database.server, *[right for right in NEEDED if right != missing]) as login:
+        error = await refused(database, database.endpoint(database=other, **login))
     assert not error.retryable
     assert missing in error.message or "grants" in error.message
 
 
-async def test_without_rights_to_change_tables_a_shard_that_is_made_serves(rig: Rig, other: str) -> None:
+async def test_without_rights_to_change_tables_a_shard_that_is_made_serves(database: ProxiedMysql, other: str) -> None:
     """An operator may keep those for `pinlater migrate`."""
-    await rig.open(direct=True)
-    async with user(rig.server) as login:
-        await rig.server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {rig.database}.* TO 'narrow'@'%%'")
-        desk = Desk(lambda: rig.shard(endpoint=rig.endpoint(**login)))
+    await database.open(direct=True)
+    async with user(database.server) as login:
+        await database.server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database.name}.* TO 'narrow'@'%%'")
+        desk = Desk(lambda: database.shard(endpoint=database.endpoint(**login)))
         await desk.open()
         await desk.shard.create_queues([QUEUE], desk.now)
         assert (await desk.put_and_take()).job.body == b"hello"
@@ -131,54 +131,54 @@ async def test_without_rights_to_change_tables_a_shard_that_is_made_serves(rig: 
 # --- the schema ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_schema_that_is_newer_by_one_is_used(rig: Rig) -> None:
-    await rig.open()
+async def test_a_schema_that_is_newer_by_one_is_used(database: ProxiedMysql) -> None:
+    await database.open()
     try:
-        await rig.ask(f"UPDATE meta SET value = '{newest_version() + 1}' WHERE name = 'schema'")
-        desk = await rig.desk()
+        await database.ask(f"UPDATE meta SET value = '{newest_version() + 1}' WHERE name = 'schema'")
+        desk = await database.desk()
         assert (await desk.put_and_take()).job.body == b"hello"
     finally:
-        await rig.ask(f"UPDATE meta SET value = '{newest_version()}' WHERE name = 'schema'")
+        await database.ask(f"UPDATE meta SET value = '{newest_version()}' WHERE name = 'schema'")
 
 
-async def test_a_schema_that_is_newer_by_two_is_refused_with_both_numbers(rig: Rig) -> None:
-    await rig.open()
+async def test_a_schema_that_is_newer_by_two_is_refused_with_both_numbers(database: ProxiedMysql) -> None:
+    await database.open()
     try:
-        await rig.ask(f"UPDATE meta SET value = '{newest_version() + 2}' WHERE name = 'schema'")
+        await database.ask(f"UPDATE meta SET value = '{newest_version() + 2}' WHERE name = 'schema'")
         with pytest.raises(SchemaRefused, match=f"schema {newest_version() + 2}.*schema {newest_version()}"):
-            await rig.open()
+            await database.open()
     finally:
-        await rig.ask(f"UPDATE meta SET value = '{newest_version()}' WHERE name = 'schema'")
+        await database.ask(f"UPDATE meta SET value = '{newest_version()}' WHERE name = 'schema'")
 
 
-async def test_servers_that_start_on_a_new_database_at_once_make_it_once(rig: Rig, other: str) -> None:
-    shards = [rig.shard(endpoint=rig.endpoint(database=other), statement_timeout_ms=20_000) for _ in range(3)]
+async def test_servers_that_start_on_a_new_database_at_once_make_it_once(database: ProxiedMysql, other: str) -> None:
+    shards = [database.shard(endpoint=database.endpoint(database=other), statement_timeout_ms=20_000) for _ in range(3)]
     await asyncio.gather(*[shard.open(0) for shard in shards])
     assert sorted(shard.slot for shard in shards) == [0, 1, 2]
     for shard in shards:
         await shard.close()
 
 
-async def test_a_migration_that_was_cut_off_is_run_again(mortal: Rig) -> None:
+async def test_a_migration_that_was_cut_off_is_run_again(killable: ProxiedMysql) -> None:
     """The database is killed in its middle."""
-    await mortal.server.drop_databases(OTHER)
-    endpoint = mortal.endpoint(database=OTHER)
-    trap = mortal.proxy.lose_request(b"CREATE TABLE IF NOT EXISTS ready")
+    await killable.server.drop_databases(OTHER)
+    endpoint = killable.endpoint(database=OTHER)
+    trap = killable.proxy.lose_request(b"CREATE TABLE IF NOT EXISTS ready")
     with pytest.raises(ShardConnectionFailed):
-        await mortal.shard(endpoint=endpoint).open(0)
+        await killable.shard(endpoint=endpoint).open(0)
     assert trap.sprung
-    mortal.server.kill()
-    mortal.server.start()
-    [[made]] = await mortal.server.execute(
+    killable.server.kill()
+    killable.server.start()
+    [[made]] = await killable.server.execute(
         "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s", OTHER
     )
     assert made
-    desk = Desk(lambda: mortal.shard(endpoint=endpoint))
+    desk = Desk(lambda: killable.shard(endpoint=endpoint))
     await desk.open()
     await desk.shard.create_queues([QUEUE], desk.now)
     assert (await desk.put_and_take()).job.body == b"hello"
     await desk.shard.close()
-    await mortal.server.drop_databases(OTHER)
+    await killable.server.drop_databases(OTHER)
 
 
 # --- a server that takes no writes, or no connections any more ---------------------------------------------------------------------------
@@ -195,11 +195,11 @@ async def globally(server: DatabaseServer, name: str, value: object) -> AsyncIte
         await server.execute(f"SET GLOBAL {name} = {before}")
 
 
-async def test_a_server_that_became_a_replica_takes_no_writes_and_says_so(mortal: Rig) -> None:
+async def test_a_server_that_became_a_replica_takes_no_writes_and_says_so(killable: ProxiedMysql) -> None:
     """Reads continue; and as soon as it takes writes again, so do we."""
-    desk = await mortal.desk()
+    desk = await killable.desk()
     key = await desk.put()
-    async with globally(mortal.server, "read_only", 1):
+    async with globally(killable.server, "read_only", 1):
         for call in (desk.put, desk.claim, desk.shard.ping):
             with pytest.raises(ShardConnectionFailed, match="takes no writes now") as failed:
                 await call()
@@ -207,21 +207,21 @@ async def test_a_server_that_became_a_replica_takes_no_writes_and_says_so(mortal
             assert not isinstance(failed.value, OutcomeUnknown)
         assert (await desk.look(key)).body == b"hello"
         with pytest.raises(ShardConnectionFailed, match="takes no writes now"):
-            await mortal.open()
+            await killable.open()
     assert [held.key for held in await desk.claim()] == [key]
-    await mortal.assert_consistent()
+    await killable.assert_consistent()
 
 
-async def test_after_a_failover_behind_one_address_connections_are_made_anew(mortal: Rig) -> None:
+async def test_after_a_failover_behind_one_address_connections_are_made_anew(killable: ProxiedMysql) -> None:
     """The address leads to another server now; an old connection would stay with the old one for ever."""
-    desk = await mortal.desk()
+    desk = await killable.desk()
     await desk.put()
-    before = mortal.proxy.connections
-    async with globally(mortal.server, "read_only", 1):
+    before = killable.proxy.connections
+    async with globally(killable.server, "read_only", 1):
         with pytest.raises(ShardConnectionFailed):
             await desk.put()
     await desk.put()
-    assert mortal.proxy.connections > before
+    assert killable.proxy.connections > before
 
 
 @pytest.mark.parametrize(
@@ -256,25 +256,27 @@ def test_errors_are_told_apart(code: int, kind: type[PinLaterError], word: str) 
     assert "secret word" not in error.message
 
 
-async def test_a_database_with_too_many_connections_gives_an_error_that_names_the_setting(mortal: Rig) -> None:
+async def test_a_database_with_too_many_connections_gives_an_error_that_names_the_setting(
+    killable: ProxiedMysql,
+) -> None:
     """Open connections continue to work, and new ones succeed as soon as the server takes them."""
-    desk = await mortal.desk()
+    desk = await killable.desk()
     await desk.put()
-    async with globally(mortal.server, "max_connections", 12), AsyncExitStack() as crowd:
+    async with globally(killable.server, "max_connections", 12), AsyncExitStack() as crowd:
         with contextlib.suppress(driver.OperationalError):
             while True:
                 await crowd.enter_async_context(
-                    mortal.server.connect(user=mortal.server.user, database=mortal.database)
+                    killable.server.connect(user=killable.server.user, database=killable.name)
                 )
         await desk.put()
         with pytest.raises(ShardConnectionFailed, match="raise max_connections") as failed:
             await desk.claim()  # is the first
         assert failed.value.retryable
         with pytest.raises(ShardConnectionFailed, match="raise max_connections"):
-            await mortal.open()
+            await killable.open()
 
     async def claimed() -> bool:
         return len(await desk.claim(10)) == 2
 
     await until(claimed)
-    await mortal.assert_consistent()
+    await killable.assert_consistent()

@@ -14,22 +14,22 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.job import HandedOutJob, Holder, NewJob, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
 from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
-from tests.crash.history import Recorder, check
+from tests.crash.history import HistoryRecorder, check
 from tests.databases.database import DatabaseServer
 from tests.databases.disk import SmallDisk
-from tests.mysql.rig import Rig, rig_on
-from tests.shared_shards.rig import QUEUE, gathered, until
+from tests.mysql.proxied_mysql import ProxiedMysql, proxied
+from tests.shared_shards.proxied_database import QUEUE, gathered, until
 
 TIMEOUT_MS = 2_000
 
 
-class Load:
+class LaneClients:
     """Clients of a shard's lanes, who write down what they saw. A body is the name of its job for ever."""
 
     def __init__(self, lanes: ShardLanes, clock: SystemClock) -> None:
         self.lanes = lanes
         self.clock = clock
-        self.recorder = Recorder()
+        self.recorder = HistoryRecorder()
         self.over = asyncio.Event()
         self.draining = asyncio.Event()
         self.errors = Counter[str]()
@@ -101,22 +101,22 @@ class Load:
 
 
 @pytest.mark.crash
-async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_load(mortal: Rig) -> None:
+async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_load(killable: ProxiedMysql) -> None:
     """Nor handed out twice. The shard is never opened again: it recovers by itself."""
     clock = SystemClock()
-    shard = await mortal.open(direct=True)
+    shard = await killable.open(direct=True)
     await shard.create_queues([QUEUE], clock.now_ms())
-    load = Load(ShardLanes(shard, clock), clock)
+    load = LaneClients(ShardLanes(shard, clock), clock)
     tasks = [asyncio.ensure_future(task) for task in (load.sweep(), *[load.enqueue() for _ in range(3)])]
     tasks += [asyncio.ensure_future(load.work(f"w{number}")) for number in range(3)]
     await load.reaches("ack", 10)
-    mortal.server.kill()
+    killable.server.kill()
 
     async def refused() -> bool:
         return bool(load.errors)
 
     await until(refused)
-    await asyncio.to_thread(mortal.server.start)
+    await asyncio.to_thread(killable.server.start)
     await load.reaches("enqueue", 10)
     await load.reaches("ack", 10)
     load.draining.set()
@@ -133,17 +133,17 @@ async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_lo
     final = {descriptor: int(job.state) for descriptor, job in zip(seen, jobs, strict=True) if job is not None}
     assert check(history, final) == []
     assert not {job.body for job in jobs if job is not None} & load.never
-    await mortal.assert_consistent()
+    await killable.assert_consistent()
 
 
 @pytest.mark.crash
 async def test_calls_to_a_database_that_stands_still_fail_in_time_and_it_goes_on_as_if_nothing_had_been(
-    mortal: Rig,
+    killable: ProxiedMysql,
 ) -> None:
-    desk = await mortal.desk(direct=True, statement_timeout_ms=700, connect_timeout_ms=500)
+    desk = await killable.desk(direct=True, statement_timeout_ms=700, connect_timeout_ms=500)
     held = await desk.put_and_take()
     job = desk.job(b"new")
-    mortal.server.suspend()
+    killable.server.suspend()
     calls = [
         desk.insert(job),
         desk.claim(),
@@ -154,14 +154,14 @@ async def test_calls_to_a_database_that_stands_still_fail_in_time_and_it_goes_on
     try:
         answers = await asyncio.wait_for(gathered(calls), 30)
     finally:
-        mortal.server.resume()
+        killable.server.resume()
     assert [answer for answer in answers if not isinstance(answer, PinLaterError)] == []
     assert isinstance(answers[0], OutcomeUnknown)
     assert all(answer.retryable for answer in answers)
     assert (await desk.insert(job)).ids == [job.id]
     assert [one.job.body for one in await desk.claim(10)] == [b"new"]
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
-    await mortal.assert_consistent()
+    await killable.assert_consistent()
 
 
 @pytest.mark.crash
@@ -172,13 +172,13 @@ async def test_a_full_disk_refuses_and_loses_nothing(kind: str, request: pytest.
         {"skip_log_bin": True} if kind == "mysql8" else {}
     )  # a binary log on a full disk is waited for, a minute at a time
     server = start(disk_mib=400, **options)
-    async with rig_on(server) as rig:
-        await fill_and_free(rig, server.disk)
+    async with proxied(server) as database:
+        await fill_and_free(database, server.disk)
 
 
-async def fill_and_free(rig: Rig, disk: SmallDisk) -> None:
+async def fill_and_free(database: ProxiedMysql, disk: SmallDisk) -> None:
     """MySQL 8.0.15 may crash on a full disk when it splits a page of `jobs`. It is started again then, and nothing may be lost either."""
-    desk = await rig.desk(direct=True)
+    desk = await database.desk(direct=True)
     body = b"x" * 7_000  # at hundreds of kilobytes MariaDB 10.11 ends itself
     stored = [await desk.put(body) for _ in range(20)]
     disk.fill(leave_bytes=2_000_000)
@@ -194,18 +194,18 @@ async def fill_and_free(rig: Rig, disk: SmallDisk) -> None:
 
     while await stores():
         pass
-    crashed = not rig.server.running
+    crashed = not database.server.running
     if crashed:
-        assert rig.server.kind == "mysql8"
+        assert database.server.kind == "mysql8"
     else:
         assert isinstance(refusals[0], StoreFull), refusals
         assert "is full" in refusals[0].message
     assert refusals[0].retryable
     disk.free()
     if crashed:
-        rig.server.restart()
+        database.server.restart()
     await until(stores)
     held = [one.key for one in await desk.claim(10_000)]
     assert [key for key in held if key in stored] == stored
     assert len(held) - len(stored) <= sum(isinstance(refusal, OutcomeUnknown) for refusal in refusals)
-    await rig.assert_consistent()
+    await database.assert_consistent()

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from pinlater.testing.real_server import RealServer
 from tests.databases.mariadb import MariaDb
-from tests.shared_shards.rig import until
+from tests.shared_shards.proxied_database import until
 
 
 async def test_a_server_that_has_nothing_to_do_keeps_its_place(

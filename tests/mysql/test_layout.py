@@ -13,8 +13,8 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import gathered
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import gathered
 
 WRITERS = 4
 READERS = 3
@@ -24,10 +24,10 @@ READ_LIMIT = {"mariadb": b"@@max_statement_time * 1000", "mysql8": b"@@max_execu
 
 
 @asynccontextmanager
-async def bodies_frozen(rig: Rig) -> AsyncIterator[None]:
+async def bodies_frozen(database: ProxiedMysql) -> AsyncIterator[None]:
     """Each change or deletion of a row of `jobs` meanwhile fails."""
     for change in ("UPDATE", "DELETE"):
-        await rig.ask(
+        await database.ask(
             f"CREATE TRIGGER no_{change} BEFORE {change} ON jobs FOR EACH ROW "
             "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a body was touched'"
         )
@@ -35,13 +35,13 @@ async def bodies_frozen(rig: Rig) -> AsyncIterator[None]:
         yield
     finally:
         for change in ("UPDATE", "DELETE"):
-            await rig.ask(f"DROP TRIGGER no_{change}")
+            await database.ask(f"DROP TRIGGER no_{change}")
 
 
-async def test_nothing_that_happens_to_a_job_rewrites_its_body(rig: Rig) -> None:
+async def test_nothing_that_happens_to_a_job_rewrites_its_body(database: ProxiedMysql) -> None:
     """Claims, heartbeats, releases, failures, time-outs, ends and garbage change narrow rows only."""
-    desk = await rig.desk(direct=True)
-    async with bodies_frozen(rig):
+    desk = await database.desk(direct=True)
+    async with bodies_frozen(database):
         key = await desk.put(b"x" * 100_000, attempts=5)
         held = await desk.take()
         await desk.heartbeat(held.ref)
@@ -54,26 +54,26 @@ async def test_nothing_that_happens_to_a_job_rewrites_its_body(rig: Rig) -> None
         assert await desk.retry_failed() == 1
         await desk.succeed((await desk.take()).key)
         with pytest.raises(driver.MySQLError, match="a body was touched"):  # so the triggers do what they are for
-            await rig.ask("UPDATE jobs SET priority = 2")
+            await database.ask("UPDATE jobs SET priority = 2")
         assert (await desk.look(key)).state is JobState.SUCCEEDED
         desk.clock.advance(hours=1, ms=1)
         assert await desk.collect() == (1, 0)
-    await rig.assert_consistent(deleted=True)
+    await database.assert_consistent(deleted=True)
 
 
-async def test_finished_jobs_are_out_of_the_way(rig: Rig) -> None:
+async def test_finished_jobs_are_out_of_the_way(database: ProxiedMysql) -> None:
     """No row of theirs is left in the tables that claims and acks read."""
-    desk = await rig.desk(direct=True)
+    desk = await database.desk(direct=True)
     for state in (JobState.SUCCEEDED, JobState.FAILED):
         await desk.put_in(state)
     for table in ("ready", "claims", "expiries"):
-        assert await rig.ask(f"SELECT COUNT(*) FROM {table}") == [(0,)]
-    assert await rig.ask("SELECT COUNT(*) FROM done") == [(2,)]
+        assert await database.ask(f"SELECT COUNT(*) FROM {table}") == [(0,)]
+    assert await database.ask("SELECT COUNT(*) FROM done") == [(2,)]
 
 
-async def test_every_connection_is_set_as_we_need_it(rig: Rig, kind: str) -> None:
+async def test_every_connection_is_set_as_we_need_it(database: ProxiedMysql, kind: str) -> None:
     """READ COMMITTED, strict, in UTC, and with time limits shorter than the database's eight hours and one year."""
-    shard = await rig.open(direct=True, lock_wait_ms=1_500, statement_timeout_ms=2_500, lease_ms=20_000)
+    shard = await database.open(direct=True, lock_wait_ms=1_500, statement_timeout_ms=2_500, lease_ms=20_000)
     usual = [b"@@innodb_lock_wait_timeout", b"@@lock_wait_timeout", b"@@time_zone", ISOLATION[kind], b"@@sql_mode"]
     expected = (2, 2, "+00:00", "READ-COMMITTED", "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION")
     assert await settings_of(await shard._connect_writer(), usual) == expected
@@ -88,12 +88,12 @@ async def settings_of(connection: MysqlConnection, names: list[bytes]) -> tuple[
     return found.rows[0]
 
 
-async def test_load_opens_no_more_connections(mortal: Rig) -> None:
+async def test_load_opens_no_more_connections(killable: ProxiedMysql) -> None:
     """However many callers there are at once, by the database's own maximum."""
-    desk = await mortal.desk(direct=True, reader_connections=READERS)
+    desk = await killable.desk(direct=True, reader_connections=READERS)
     assert isinstance(desk.shard, MysqlShard)
     keys = [await desk.put() for _ in range(20)]
-    await mortal.ask("FLUSH STATUS")  # counts from now on
+    await killable.ask("FLUSH STATUS")  # counts from now on
     for _ in range(3):
         calls = [one_of_each(desk, number) for number in range(20)]
         looks = [desk.look(key) for key in keys for _ in range(10)]
@@ -101,7 +101,7 @@ async def test_load_opens_no_more_connections(mortal: Rig) -> None:
         assert [answer for answer in answers if isinstance(answer, BaseException)] == []
     ours = desk.shard.figures()["connections"]
     assert WRITERS < ours <= WRITERS + READERS
-    [(_, most)] = await mortal.ask("SHOW GLOBAL STATUS LIKE 'Max_used_connections'")
+    [(_, most)] = await killable.ask("SHOW GLOBAL STATUS LIKE 'Max_used_connections'")
     assert int(most) <= ours + 1  # and the one that asks
 
 
@@ -113,13 +113,15 @@ async def one_of_each(desk: Desk, number: int) -> None:
         await desk.fail(held.key, token=held.holder.token)
 
 
-async def test_a_database_that_was_another_shard_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_database_that_was_another_shard_is_said(
+    database: ProxiedMysql, caplog: pytest.LogCaptureFixture
+) -> None:
     """A URL that names one of the shard file's databases makes it shard 1, whose descriptors no other server understands."""
-    await rig.open(direct=True)
-    await rig.open(direct=True)
+    await database.open(direct=True)
+    await database.open(direct=True)
     said = [record.message for record in caplog.records if "was shard" in record.message]
     assert said == []
-    other = MysqlShard(rig.endpoint(direct=True), name="2")
+    other = MysqlShard(database.endpoint(direct=True), name="2")
     await other.open(0)
     await other.close()
     said = [record.message for record in caplog.records if "was shard" in record.message]

@@ -11,15 +11,15 @@ from pinlater.domain.ids import slot_of
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.contract.desk import Desk
-from tests.mysql.rig import LIMITS, Rig
+from tests.mysql.proxied_mysql import LIMITS, ProxiedMysql
 
 SERVERS = 20
 
 
 @pytest.fixture
-async def desks(rig: Rig) -> AsyncIterator[list[Desk]]:
+async def desks(database: ProxiedMysql) -> AsyncIterator[list[Desk]]:
     """Their looks are never shared: their clocks go on by a second whenever they are asked. Each has a queue that it works on."""
-    endpoint, settings = rig.endpoint(direct=True), MysqlSettings(**LIMITS)
+    endpoint, settings = database.endpoint(direct=True), MysqlSettings(**LIMITS)
     desks = [Desk(lambda: MysqlShard(endpoint, settings, monotonic=count().__next__)) for _ in range(SERVERS)]
     for desk in desks:
         await desk.open()
@@ -43,7 +43,7 @@ async def assert_seen_by_others(desks: list[Desk], number: int) -> None:
         assert list(await desk.shared.changed_queues()) == expected, f"server {other} of what server {number} did"
 
 
-async def test_each_sees_what_each_other_does(desks: list[Desk], rig: Rig) -> None:
+async def test_each_sees_what_each_other_does(desks: list[Desk], database: ProxiedMysql) -> None:
     """An enqueue; a claim, after which less waits; and a job given back, after which as much waits as before."""
     for number, desk in enumerate(desks):
         key = await desk.put(queue=queue_of(number))
@@ -53,7 +53,7 @@ async def test_each_sees_what_each_other_does(desks: list[Desk], rig: Rig) -> No
         await assert_seen_by_others(desks, number)
         await desk.shard.release_jobs([held.ref], desk.now)
         await assert_seen_by_others(desks, number)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 async def test_a_server_sees_all_changes_of_several_servers_since_it_last_asked(desks: list[Desk]) -> None:

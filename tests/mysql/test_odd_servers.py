@@ -12,9 +12,9 @@ from pinlater.server.storage.mysql.server_requirements import judge
 from pinlater.server.storage.mysql.statements import lock_name
 from pinlater.server.storage.values import InsertRequest
 from tests.databases.database import DatabaseServer
-from tests.mysql.rig import rig_on
+from tests.mysql.proxied_mysql import proxied
 from tests.mysql.test_layout import READ_LIMIT
-from tests.shared_shards.rig import QUEUE
+from tests.shared_shards.proxied_database import QUEUE
 
 MANY = 40
 LONGEST_NAME = "a" * 61 + "-$_"
@@ -56,8 +56,8 @@ def odd_server(kind: str, request: pytest.FixtureRequest) -> DatabaseServer:
 async def test_nothing_depends_on_the_servers_own_settings(odd_server: DatabaseServer) -> None:
     """Strict, committed, all rows of each answer, byte for byte; in a database with the longest of names."""
     bodies = [bytes(range(256)), b"\\'\"\\\\'`--", "ü☂😀".encode(), *[b"%d" % number for number in range(MANY)]]
-    async with rig_on(odd_server, LONGEST_NAME) as rig:
-        desk = await rig.desk(direct=True)
+    async with proxied(odd_server, LONGEST_NAME) as database:
+        desk = await database.desk(direct=True)
         for number, body in enumerate(bodies):
             await desk.put(body, run_after_ms=desk.now - 1_000 + number, status="ü☂😀 \\' \"", attempts=3)
         held = await desk.claim(1_000)
@@ -81,21 +81,21 @@ async def test_heartbeats_are_committed_on_a_server_that_commits_nothing_by_itse
     odd_server: DatabaseServer,
 ) -> None:
     """They are written on connections for reading, each statement by itself: uncommitted, all servers would count as gone."""
-    async with rig_on(odd_server) as rig:
-        one, other = await rig.open(direct=True), await rig.open(direct=True)
+    async with proxied(odd_server) as database:
+        one, other = await database.open(direct=True), await database.open(direct=True)
         assert await one.announce("one:1") == await other.announce("other:2")
         assert [member.address for member in await one.members()] == ["one:1", "other:2"]
-        [(before,)] = await rig.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
+        [(before,)] = await database.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
         await one.ping(one_ms := await one.time_ms())
-        [(after,)] = await rig.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
+        [(after,)] = await database.ask("SELECT seen_at_ms FROM servers WHERE slot = 0")
         assert after > before
         assert abs(after - one_ms) < 60_000
 
 
 async def test_only_our_own_time_limits_hold(odd_server: DatabaseServer, kind: str) -> None:
     """A write may take as long as our settings say, not as long as the server allows its others."""
-    async with rig_on(odd_server) as rig:
-        shard = await rig.open(direct=True)
+    async with proxied(odd_server) as database:
+        shard = await database.open(direct=True)
         writer = await shard._connect_writer()
         [found] = await writer.run([b"SELECT " + READ_LIMIT[kind]])
         await writer.quit()

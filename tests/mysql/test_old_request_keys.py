@@ -6,15 +6,15 @@ import asyncio
 
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import Inserted, InsertRequest
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE
 
 _TRIES = 20
 
 
-async def test_two_servers_that_get_a_repeat_under_an_old_key_store_it_once(rig: Rig) -> None:
+async def test_two_servers_that_get_a_repeat_under_an_old_key_store_it_once(database: ProxiedMysql) -> None:
     """What the key meant before is forgotten by one of them; the other one must not forget what the first has just stored."""
-    one, other = await rig.desk(direct=True), await rig.desk(direct=True)
+    one, other = await database.desk(direct=True), await database.desk(direct=True)
     for number in range(_TRIES):
         key = f"daily-{number}"
         await one.request(InsertRequest(QUEUE, [one.job(b"old")], key, b"same"))

@@ -19,7 +19,7 @@ from tests.databases.database import DatabaseServer
 DATABASE = "partitions"
 
 
-class Rows:
+class PartitionedTables:
     """What a test sees of the tables themselves, and of their files."""
 
     def __init__(self, server: DatabaseServer, database: str) -> None:
@@ -49,13 +49,13 @@ def server(kind: str, request: pytest.FixtureRequest) -> DatabaseServer:
 
 
 @pytest.fixture
-async def rows(server: DatabaseServer) -> AsyncIterator[Rows]:
-    yield Rows(server, DATABASE)
+async def rows(server: DatabaseServer) -> AsyncIterator[PartitionedTables]:
+    yield PartitionedTables(server, DATABASE)
     await server.drop_databases(DATABASE)
 
 
 @pytest.fixture
-async def desk(server: DatabaseServer, rows: Rows) -> AsyncIterator[Desk]:
+async def desk(server: DatabaseServer, rows: PartitionedTables) -> AsyncIterator[Desk]:
     endpoint = MysqlEndpoint(server.host, server.port, server.user, server.password, rows.database)
     desk = Desk(lambda: MysqlShard(endpoint, MysqlSettings(partition_hours=1)))
     await desk.open()
@@ -76,7 +76,7 @@ async def collect_all(desk: Desk) -> None:
         pass
 
 
-async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: Rows) -> None:
+async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: PartitionedTables) -> None:
     """Their rows were not deleted one by one before. Its file is gone, so the disk is free for others."""
     for state in (JobState.SUCCEEDED, JobState.FAILED):
         key = await desk.put_in(state)
@@ -97,7 +97,7 @@ async def test_a_partition_goes_when_its_jobs_are_gone(desk: Desk, rows: Rows) -
     assert after[-1] == "later"
 
 
-async def test_jobs_that_outlive_their_partition_are_kept_whole(desk: Desk, rows: Rows) -> None:
+async def test_jobs_that_outlive_their_partition_are_kept_whole(desk: Desk, rows: PartitionedTables) -> None:
     """A waiting job, a claimed one and one with a history are the same after the drop, and can still be claimed and ended."""
     waiting = await desk.put(b"far off", delay_ms=100 * HOUR_MS, headers={"a": "b"})
     plain = await desk.put(b"plain", delay_ms=50 * HOUR_MS)
@@ -128,7 +128,7 @@ async def test_jobs_that_outlive_their_partition_are_kept_whole(desk: Desk, rows
 
 
 async def test_a_long_read_that_blocks_a_partition_change_delays_no_other_call(
-    desk: Desk, rows: Rows, server: DatabaseServer
+    desk: Desk, rows: PartitionedTables, server: DatabaseServer
 ) -> None:
     """Callers behind a waiting change wait as long, so the server ends it. The database would wait longer than any statement may."""
     await desk.put_in(JobState.SUCCEEDED)
@@ -173,7 +173,7 @@ async def _work(desk: Desk) -> int:
     return done
 
 
-async def test_partitions_are_made_ahead(desk: Desk, rows: Rows) -> None:
+async def test_partitions_are_made_ahead(desk: Desk, rows: PartitionedTables) -> None:
     """A job made in the hours to come has a partition of its time, and the last one stays empty."""
     for _ in range(5):
         await desk.put()
@@ -184,7 +184,9 @@ async def test_partitions_are_made_ahead(desk: Desk, rows: Rows) -> None:
     assert len(await rows.partitions()) > 3
 
 
-async def test_partitions_are_looked_after_in_idleness_and_under_constant_garbage(desk: Desk, rows: Rows) -> None:
+async def test_partitions_are_looked_after_in_idleness_and_under_constant_garbage(
+    desk: Desk, rows: PartitionedTables
+) -> None:
     """An idle server makes them ahead and gives disk back, and so does one whose every sweep finds something."""
     await desk.put_in(JobState.SUCCEEDED)
     first = (await rows.partitions())[0]

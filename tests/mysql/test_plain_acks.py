@@ -6,16 +6,16 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.server.storage.values import JobAck, JobKey
-from tests.contract.desk import Desk, Held
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE, stats_of
+from tests.contract.desk import Desk, DeskJob
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE, stats_of
 
 
-async def held(desk: Desk, count: int) -> list[Held]:
+async def held(desk: Desk, count: int) -> list[DeskJob]:
     return [await desk.put_and_take(b"%d" % number) for number in range(count)]
 
 
-def successes(claims: list[Held], *, fenced: bool = True) -> list[JobAck]:
+def successes(claims: list[DeskJob], *, fenced: bool = True) -> list[JobAck]:
     return [JobAck(claim.key, True, claim.ref.token if fenced else None) for claim in claims]
 
 
@@ -25,22 +25,22 @@ async def finish(desk: Desk, acks: list[JobAck]) -> list[Outcome]:
 
 @pytest.mark.parametrize("count", [1, 7])
 @pytest.mark.parametrize("fenced", [True, False], ids=["tokens", "no tokens"])
-async def test_plain_acks_take_one_round_trip(rig: Rig, count: int, fenced: bool) -> None:
-    desk = await rig.desk(direct=True)
+async def test_plain_acks_take_one_round_trip(database: ProxiedMysql, count: int, fenced: bool) -> None:
+    desk = await database.desk(direct=True)
     await finish(desk, successes(await held(desk, 1)))  # opens the connection
     claims = await held(desk, count)
     before = stats_of(desk).round_trips
     assert await finish(desk, successes(claims, fenced=fenced)) == [Outcome.APPLIED] * count
     assert stats_of(desk).round_trips == before + 1
     assert (await desk.counts()).succeeded == count + 1
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize("company", [0, 5], ids=["alone", "among others"])
 @pytest.mark.parametrize("why", ["token", "gone", "priority", "id", "past", "key", "twice"])
-async def test_one_that_is_not_plain_is_decided_alone(rig: Rig, why: str, company: int) -> None:
+async def test_one_that_is_not_plain_is_decided_alone(database: ProxiedMysql, why: str, company: int) -> None:
     """And no other one with it, whichever way it differs from what was supposed."""
-    desk = await rig.desk(direct=True)
+    desk = await database.desk(direct=True)
     others = await held(desk, company)
     odd, expected, left = await odd_ack(desk, why)
     outcomes = await finish(desk, [*successes(others), *odd])
@@ -49,7 +49,7 @@ async def test_one_that_is_not_plain_is_decided_alone(rig: Rig, why: str, compan
     assert counts.succeeded == company + expected.count(Outcome.APPLIED)
     assert counts.in_progress == left
     await desk.assert_counters_exact()
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 async def odd_ack(desk: Desk, why: str) -> tuple[list[JobAck], list[Outcome], int]:
@@ -77,9 +77,9 @@ async def odd_ack(desk: Desk, why: str) -> tuple[list[JobAck], list[Outcome], in
     return successes([claim, claim]), [Outcome.APPLIED, Outcome.ALREADY_FINAL], 0
 
 
-async def test_after_a_refused_ack_calls_read_first_for_a_while(rig: Rig) -> None:
+async def test_after_a_refused_ack_calls_read_first_for_a_while(database: ProxiedMysql) -> None:
     """Where jobs with a history are acked all the time, being refused stays rare."""
-    desk = await rig.desk(direct=True)
+    desk = await database.desk(direct=True)
     claims = await held(desk, 60)
     await finish(desk, [JobAck(claims[0].key, True, "another's")])
     trips = []
@@ -90,8 +90,8 @@ async def test_after_a_refused_ack_calls_read_first_for_a_while(rig: Rig) -> Non
     assert trips == [2] * 50 + [1] * 10
 
 
-async def test_failures_ride_with_plain_successes(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_failures_ride_with_plain_successes(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     claims = await held(desk, 4)
     acks = successes(claims)
     acks[1] = acks[1]._replace(succeeded=False, error_type="Boom")
@@ -103,4 +103,4 @@ async def test_failures_ride_with_plain_successes(rig: Rig) -> None:
         JobState.SUCCEEDED,
         JobState.SUCCEEDED,
     ]
-    await rig.assert_consistent()
+    await database.assert_consistent()

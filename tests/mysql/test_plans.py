@@ -1,6 +1,6 @@
 """How both kinds of database go about every statement: none may look at rows that it doesn't need, or sort them.
 
-A statement that reads a table from end to end gets slower with every job there; and where it locks, it waits for everybody's rows.
+A statement that reads a table from end to end gets slower with every job there; and where it locks, it waits for the rows of all others.
 Plans are the optimizer's guess from statistics, so these are made, over some thousand rows; what is named as an exception has a reason.
 """
 
@@ -28,7 +28,7 @@ from pinlater.server.storage.mysql.statements import (
     sql,
 )
 from tests.databases.database import DatabaseServer
-from tests.mysql.rig import Rig, rig_on
+from tests.mysql.proxied_mysql import ProxiedMysql, proxied
 
 # Tables that grow with the jobs.
 LARGE = {
@@ -187,22 +187,22 @@ _filled: set[DatabaseServer] = set()
 
 
 @pytest.fixture
-async def filled(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+async def filled(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[ProxiedMysql]:
     """The session's server with a database for this, filled once."""
     server: DatabaseServer = request.getfixturevalue(kind)
-    async with rig_on(server, "plans", keep=True) as rig:
+    async with proxied(server, "plans", keep=True) as database:
         if server not in _filled:
             _filled.add(server)
-            await (await rig.open(direct=True)).close()
+            await (await database.open(direct=True)).close()
             for statement in FILL:
-                await rig.ask(statement)
-            await rig.ask(f"ANALYZE TABLE {', '.join(sorted(LARGE | {'counters', 'queues', 'writers'}))}")
-        yield rig
+                await database.ask(statement)
+            await database.ask(f"ANALYZE TABLE {', '.join(sorted(LARGE | {'counters', 'queues', 'writers'}))}")
+        yield database
 
 
-async def plan(rig: Rig, statement: bytes) -> list[Step]:
+async def plan(database: ProxiedMysql, statement: bytes) -> list[Step]:
     """What the database would do for a connection of ours, but for the table that an INSERT puts its rows into."""
-    connection = await connect(rig.endpoint(direct=True), MysqlSettings(), autocommit=True)
+    connection = await connect(database.endpoint(direct=True), MysqlSettings(), autocommit=True)
     try:
         [found] = await connection.run([b"EXPLAIN " + statement])
     finally:
@@ -223,7 +223,7 @@ def scanned(steps: list[Step]) -> set[str]:
 
 @pytest.mark.parametrize("ids", [FEW[:1], FEW, MANY], ids=["one", "few", "many"])
 @pytest.mark.parametrize("name", sorted(STATEMENTS))
-async def test_a_statement_seeks_and_never_scans_or_sorts(filled: Rig, name: str, ids: list[int]) -> None:
+async def test_a_statement_seeks_and_never_scans_or_sorts(filled: ProxiedMysql, name: str, ids: list[int]) -> None:
     """Whether it names one job or a quarter of them."""
     statement = text_of(name, ids)
     if name in NO_PLAN or (ids is not FEW and not {"ids", "keys", "claims"} & set(STATEMENTS[name].parameters)):
@@ -234,7 +234,7 @@ async def test_a_statement_seeks_and_never_scans_or_sorts(filled: Rig, name: str
     assert not sorts or name in SORTS, steps
 
 
-async def test_a_claim_reads_in_the_order_of_the_key(filled: Rig) -> None:
+async def test_a_claim_reads_in_the_order_of_the_key(filled: ProxiedMysql) -> None:
     """A range for each priority, one after the other, until there are enough."""
     for name in ("lock_due", "select_due"):
         [step] = await plan(filled, text_of(name, FEW))
@@ -243,7 +243,7 @@ async def test_a_claim_reads_in_the_order_of_the_key(filled: Rig) -> None:
 
 
 @pytest.mark.parametrize("table", ["claims", "done", "progress", "jobs", "kept_jobs"])
-async def test_rows_are_deleted_by_their_keys(filled: Rig, table: str) -> None:
+async def test_rows_are_deleted_by_their_keys(filled: ProxiedMysql, table: str) -> None:
     """Also where they are most of the table: a scan of the others would wait for their locks."""
     for ids in (FEW[:1], FEW, MANY):
         steps = await plan(filled, delete_rows(table.encode(), ids))

@@ -12,9 +12,9 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import HandedOutJob, JobState, NewJob, StoredJob, UniqueKey, UniqueScope
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey
 from tests.contract.desk import About, Desk
-from tests.mysql.rig import Rig
+from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.mysql.test_claims_from_memory import bytes_that_are_here, cache_of, desk_by
-from tests.shared_shards.rig import QUEUE
+from tests.shared_shards.proxied_database import QUEUE
 
 STEPS = 300
 # Jobs of another server are found by a search once a second, and the queue is searched from its start once a second.
@@ -24,8 +24,8 @@ _PASSED_OVER_MS = 2_300
 class History:
     """What was done so far: jobs by id as the store had them after the last step, and since when each can be claimed."""
 
-    def __init__(self, rig: Rig, dice: Random, clock: ManualClock, desks: list[Desk]) -> None:
-        self._rig, self._dice, self._clock, self._desks = rig, dice, clock, desks
+    def __init__(self, database: ProxiedMysql, dice: Random, clock: ManualClock, desks: list[Desk]) -> None:
+        self._database, self._dice, self._clock, self._desks = database, dice, clock, desks
         self._claims_from_memory = dice.choice(["the first", "all", "now one, now another", "any"])
         self._owner = 0
         self._keys: dict[int, JobKey] = {}
@@ -199,17 +199,17 @@ class History:
             pass
         for priority in (1, 2, 3):
             assert await self._desks[0].scan(JobState.PENDING, priority=priority) == []
-        await self._rig.assert_consistent(deleted=True)
+        await self._database.assert_consistent(deleted=True)
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_claims_from_memory_are_those_of_a_search_in_random_histories_of_several_servers(
-    rig: Rig, seed: int
+    database: ProxiedMysql, seed: int
 ) -> None:
     dice = Random(seed)
     clock = ManualClock()
-    desks = [await desk_by(rig, clock) for _ in range(dice.choice([2, 3]))]
-    history = History(rig, dice, clock, desks)
+    desks = [await desk_by(database, clock) for _ in range(dice.choice([2, 3]))]
+    history = History(database, dice, clock, desks)
     try:
         for _ in range(STEPS):
             await history.step()

@@ -23,8 +23,8 @@ from pinlater.server.storage.mysql.ready_jobs import (
 from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
 from tests.contract.desk import Desk
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE, stats_of
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE, stats_of
 
 
 async def claim(desk: Desk, *limits: int, from_memory: bool = True, max_bytes: int = 2**24) -> Claimed:
@@ -45,8 +45,10 @@ def round_trips(desk: Desk) -> Callable[[], int]:
     return lambda: stats_of(desk).round_trips - before
 
 
-async def test_jobs_that_this_server_stored_take_one_round_trip_and_an_empty_queue_takes_none(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_jobs_that_this_server_stored_take_one_round_trip_and_an_empty_queue_takes_none(
+    database: ProxiedMysql,
+) -> None:
+    desk = await database.desk(direct=True)
     assert bodies(await claim(desk, 1)) == []
     took = round_trips(desk)
     assert bodies(await claim(desk, 10)) == []
@@ -57,11 +59,11 @@ async def test_jobs_that_this_server_stored_take_one_round_trip_and_an_empty_que
     assert bodies(await claim(desk, 1, 5)) == [b"1", b"2", b"3"]
     assert took() == 1
     await desk.assert_counters_exact()
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_remembered_job_is_handed_out_as_a_searched_one(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_a_remembered_job_is_handed_out_as_a_searched_one(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     kinds: list[dict[str, object]] = [
         {},
         {"priority": 2},
@@ -86,19 +88,19 @@ async def test_a_remembered_job_is_handed_out_as_a_searched_one(rig: Rig) -> Non
     assert remembered == searched
 
 
-async def test_a_job_that_another_server_took_is_not_handed_out_again(rig: Rig) -> None:
-    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+async def test_a_job_that_another_server_took_is_not_handed_out_again(database: ProxiedMysql) -> None:
+    here, there = await database.desk(direct=True), await database.desk(direct=True)
     await claim(here, 1)
     for body in (b"1", b"2", b"3"):
         await here.put(body)
     assert bodies(await claim(there, 1, from_memory=False)) == [b"1"]
     assert bodies(await claim(here, 5)) == [b"2", b"3"]
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_job_that_another_server_claimed_and_gave_back_is_read_anew(rig: Rig) -> None:
+async def test_a_job_that_another_server_claimed_and_gave_back_is_read_anew(database: ProxiedMysql) -> None:
     """It has the same place as before, and another attempt or body."""
-    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+    here, there = await database.desk(direct=True), await database.desk(direct=True)
     await claim(here, 1)
     key = await here.put(b"old", attempts=5)
     assert bodies(await claim(there, 1, from_memory=False)) == [b"old"]
@@ -107,11 +109,11 @@ async def test_a_job_that_another_server_claimed_and_gave_back_is_read_anew(rig:
     here.clock.advance(hours=1)
     [[job]] = (await claim(here, 1)).jobs
     assert (job.id, job.attempt) == (key.id, 2)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a_search(rig: Rig) -> None:
-    here, there = await rig.desk(direct=True), await rig.desk(direct=True)
+async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a_search(database: ProxiedMysql) -> None:
+    here, there = await database.desk(direct=True), await database.desk(direct=True)
     await claim(here, 1)
     await there.put(b"there")
     assert bodies(await claim(here, 1)) == []
@@ -122,8 +124,8 @@ async def test_jobs_of_another_server_are_found_within_a_second_and_at_once_by_a
     assert bodies(await claim(here, 1)) == [b"later"]
 
 
-async def test_jobs_that_come_back_or_become_due_are_found(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_jobs_that_come_back_or_become_due_are_found(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     await claim(desk, 1)
     key = await desk.put(b"again", attempts=3)
     [[job]] = (await claim(desk, 1)).jobs
@@ -137,8 +139,8 @@ async def test_jobs_that_come_back_or_become_due_are_found(rig: Rig) -> None:
     assert bodies(await claim(desk, 1)) == [b"later"]
 
 
-async def test_claims_of_a_backlog_take_one_round_trip_after_the_first(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_claims_of_a_backlog_take_one_round_trip_after_the_first(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number) for number in range(60)])
     assert bodies(await claim(desk, 5)) == [b"%d" % number for number in range(5)]
     took = round_trips(desk)
@@ -151,11 +153,11 @@ async def test_claims_of_a_backlog_take_one_round_trip_after_the_first(rig: Rig)
     assert bodies(await claim(desk, 99)) == [*[b"%d" % number for number in range(16, 60)], b"last"]
     assert took() == 5
     await desk.assert_counters_exact()
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_jobs_beyond_the_rows_that_were_read_come_after_them(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_jobs_beyond_the_rows_that_were_read_come_after_them(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number) for number in range(ROWS_MIN + 20)])
     found = bodies(await claim(desk, 1))
     await desk.put(b"last")
@@ -165,8 +167,8 @@ async def test_jobs_beyond_the_rows_that_were_read_come_after_them(rig: Rig) -> 
     assert found == [b"0", b"first", *[b"%d" % number for number in range(1, ROWS_MIN + 20)], b"last"]
 
 
-async def test_a_claim_of_many_jobs_remembers_no_others(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_a_claim_of_many_jobs_remembers_no_others(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number) for number in range(300)])
     await claim(desk, 1, from_memory=False)
     for _ in range(2):
@@ -179,8 +181,8 @@ async def test_a_claim_of_many_jobs_remembers_no_others(rig: Rig) -> None:
     assert took() == 1
 
 
-async def test_jobs_with_a_past_are_searched(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_jobs_with_a_past_are_searched(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     await desk.insert(*[desk.job(b"%d" % number, attempts=3) for number in range(ROWS_MIN + 20)])
     [jobs] = (await claim(desk, ROWS_MIN + 10)).jobs
     for job in jobs:
@@ -189,11 +191,11 @@ async def test_jobs_with_a_past_are_searched(rig: Rig) -> None:
     while jobs := (await claim(desk, 3)).jobs[0]:
         attempts += [job.attempt for job in jobs]
     assert sorted(attempts) == [*[1] * 10, *[2] * (ROWS_MIN + 10)]
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_the_bytes_of_a_call_count_for_remembered_jobs(rig: Rig) -> None:
-    desk = await rig.desk(direct=True)
+async def test_the_bytes_of_a_call_count_for_remembered_jobs(database: ProxiedMysql) -> None:
+    desk = await database.desk(direct=True)
     await claim(desk, 1)
     for number in range(4):
         await desk.put(b"%d" % number * 100)
@@ -205,9 +207,11 @@ async def test_the_bytes_of_a_call_count_for_remembered_jobs(rig: Rig) -> None:
 
 @pytest.mark.parametrize("backlog", [0, 100])
 @pytest.mark.parametrize("seed", range(3))
-async def test_each_job_is_handed_out_once_whatever_two_servers_do(rig: Rig, seed: int, backlog: int) -> None:
+async def test_each_job_is_handed_out_once_whatever_two_servers_do(
+    database: ProxiedMysql, seed: int, backlog: int
+) -> None:
     dice = Random(seed)
-    desks = [await rig.desk(direct=True), await rig.desk(direct=True)]
+    desks = [await database.desk(direct=True), await database.desk(direct=True)]
     got = list[bytes]()
     await desks[0].insert(*[desks[0].job(b"%d" % number) for number in range(backlog)])
     stored = backlog
@@ -227,7 +231,7 @@ async def test_each_job_is_handed_out_once_whatever_two_servers_do(rig: Rig, see
             got += found
     assert sorted(got) == sorted(b"%d" % number for number in range(stored)), f"seed {seed}"
     await desks[0].assert_counters_exact()
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 # --- by itself ------------------------------------------------------------------------------------------------------------------

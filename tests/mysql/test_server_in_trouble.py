@@ -18,7 +18,7 @@ from tests.databases.database import DatabaseServer
 from tests.databases.mariadb import MariaDb
 from tests.shared_shards.shard_files import MysqlShardFile
 
-_PATIENCE_S = 30.0
+_DEADLINE_S = 30.0
 # MySQL looks once a minute whether there is space again.
 _MYSQL_LOOKS_AGAIN_S = 90.0
 
@@ -38,8 +38,8 @@ def healthy(server: RealServer) -> dict[str, bool]:
     return {shard: float(value) == 1 for shard, value in found}
 
 
-def wait_until(what: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
+def wait_until(what: Callable[[], bool], deadline_s: float = _DEADLINE_S) -> None:
+    deadline = time.monotonic() + deadline_s
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)

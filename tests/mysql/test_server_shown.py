@@ -11,14 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.client import Ack, Client, Job
 from pinlater.server.storage.mysql.stats import Stats
 from tests.databases.mariadb import MariaDb
 from tests.databases.ports import free_port
 from tests.shared_shards.shard_files import MysqlShardFile
 
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 LANES = ("insert", "claim", "finish")
 
 
@@ -28,7 +28,7 @@ def shard_file(tmp_path: Path, mariadb: MariaDb, mariadb_prefix: str) -> MysqlSh
 
 
 @pytest.fixture
-def server(tmp_path: Path, shard_file: MysqlShardFile, mariadb_prefix: str) -> Iterator[Server]:
+def server(tmp_path: Path, shard_file: MysqlShardFile, mariadb_prefix: str) -> Iterator[PinLaterServer]:
     """On the shard file, with a log that keeps every line, and all of them."""
     options = [
         *("--set", f"mysql.database_prefix={mariadb_prefix}", "--set", "mysql.host_prefix=pinlaterdb"),
@@ -36,24 +36,24 @@ def server(tmp_path: Path, shard_file: MysqlShardFile, mariadb_prefix: str) -> I
         *("--set", "maintenance.sample_interval_ms=100", "--set", "maintenance.file_interval_ms=100"),
     ]
     command = [sys.executable, "-m", "pinlater", "serve", "--shards", str(shard_file.path), *options]
-    with Server(command, log=tmp_path / "log") as server:
+    with PinLaterServer(command, log=tmp_path / "log") as server:
         yield server
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def metric(server: Server, name: str) -> dict[str, float]:
+def metric(server: PinLaterServer, name: str) -> dict[str, float]:
     """A metric's values by their label."""
     found = re.findall(rf'^{name}{{\w+="([^"]*)"}} (\S+)$', server.get("/metrics"), re.MULTILINE)
     return {member: float(value) for member, value in found}
 
 
-def test_metrics_tell_of_each_shard(server: Server) -> None:
+def test_metrics_tell_of_each_shard(server: PinLaterServer) -> None:
     """Lanes, batches, transactions and their times, retries, health, connections, live and finished rows."""
     with Client(f"127.0.0.1:{server.port}") as client:
         client.create_queue("emails")
@@ -83,15 +83,15 @@ def test_metrics_tell_of_each_shard(server: Server) -> None:
         assert min(figures[name].values()) > 0, name
 
 
-def shown(server: Server) -> str:
-    """What anybody may see: the whole log, the pages, the process."""
+def shown(server: PinLaterServer) -> str:
+    """What all may see: the whole log, the pages, the process."""
     pages = ["/server_info", "/stats.txt", "/stats.json", "/metrics", "/readyz", "/healthz"]
     command = Path(f"/proc/{server.pid}/cmdline").read_text()
     return "\n".join([server.output(), *[server.get(path) for path in pages], command])
 
 
 async def test_no_secret_is_shown_whatever_goes_wrong(
-    server: Server, shard_file: MysqlShardFile, mariadb: MariaDb, mariadb_prefix: str
+    server: PinLaterServer, shard_file: MysqlShardFile, mariadb: MariaDb, mariadb_prefix: str
 ) -> None:
     """No password of the shard file, no secret that signs wakes: a file that breaks amid a password, a wrong password, a shard away."""
     with Client(f"127.0.0.1:{server.port}") as client:
@@ -126,7 +126,7 @@ def test_several_processes_get_their_password_without_showing_it(
     store = f"mysql://{mariadb.user}:{password}@{mariadb.address}/{mariadb_prefix}jobs"
     ports = ["--thrift-port", str(free_port()), "--http-port", str(free_port())]
     options = ["--processes", "2", "--set", "telemetry.log_level=debug", *ports]
-    with Server(
+    with PinLaterServer(
         [sys.executable, "-m", "pinlater", "serve", "--store", store, *options], log=tmp_path / "log"
     ) as server:
         wait_until(lambda: "all processes are ready" in server.output())

@@ -8,13 +8,15 @@ from __future__ import annotations
 from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.shard import MysqlShard
-from tests.mysql.rig import Rig
-from tests.shared_shards.rig import QUEUE
+from tests.mysql.proxied_mysql import ProxiedMysql
+from tests.shared_shards.proxied_database import QUEUE
 
 
-async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was_made_again(rig: Rig) -> None:
+async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was_made_again(
+    database: ProxiedMysql,
+) -> None:
     """The server that releases them remembers the queue from before."""
-    desk, other = await rig.desk(), await rig.desk()
+    desk, other = await database.desk(), await database.desk()
     assert await other.claim() == []
     await desk.shard.delete_queues([QUEUE])
     await desk.shard.create_queues([QUEUE], desk.now)
@@ -24,7 +26,7 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
     await other.shard.time_out_claims(desk.now, 100)
     assert (await desk.look(held.key)).state is JobState.PENDING
     assert QUEUE in await other.shared.changed_queues()
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 def test_an_older_look_at_the_queues_changes_nothing_after_a_newer_one() -> None:

@@ -11,9 +11,9 @@ from pinlater.server.storage.mysql.connection import Result
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.values import JobAck, TimeToLive
 from tests.contract.desk import Desk
-from tests.mysql.rig import Rig
+from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.mysql.test_failures_locks import other_client
-from tests.shared_shards.rig import QUEUE
+from tests.shared_shards.proxied_database import QUEUE
 
 WAITING = 3_000
 _ROWS_READ = (
@@ -22,16 +22,16 @@ _ROWS_READ = (
 _DAY_MS = 86_400_000
 
 
-async def rows_read(rig: Rig) -> int:
-    return sum(int(value) for _, value in await rig.ask(_ROWS_READ))
+async def rows_read(database: ProxiedMysql) -> int:
+    return sum(int(value) for _, value in await database.ask(_ROWS_READ))
 
 
-async def future_rows(rig: Rig) -> int:
-    [(count,)] = await rig.ask("SELECT COUNT(*) FROM future")
+async def future_rows(database: ProxiedMysql) -> int:
+    [(count,)] = await database.ask("SELECT COUNT(*) FROM future")
     return int(count)
 
 
-async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(rig: Rig, desk: Desk) -> None:
+async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(database: ProxiedMysql, desk: Desk) -> None:
     """A sweep that read the backlog would cost a shard with millions of waiting jobs most of its time."""
     await desk.insert(*[desk.job() for _ in range(WAITING)])
     while held := await desk.claim(1000):
@@ -41,33 +41,33 @@ async def test_sweeps_look_at_what_there_is_to_do_and_not_at_what_waits(rig: Rig
     desk.clock.advance(ms=20)
     ttls = [TimeToLive(QUEUE, _DAY_MS, _DAY_MS)]
     await desk.shard.collect_garbage(ttls, desk.now, 100)  # also looks after partitions, in the dictionary
-    before = await rows_read(rig)
+    before = await rows_read(database)
     assert await desk.shard.advance_due(desk.now, 100) == 20
     await desk.put()  # something happened: all look again
     assert await desk.shard.advance_due(desk.now, 100) == 0
     await desk.shard.time_out_claims(desk.now, 100)
     await desk.shard.expire_jobs(desk.now, 100)
     await desk.shard.collect_garbage(ttls, desk.now, 100)
-    looked_at = await rows_read(rig) - before
+    looked_at = await rows_read(database) - before
     assert looked_at < WAITING / 3
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(rig: Rig, desk: Desk) -> None:
+async def test_a_due_job_in_another_hand_is_counted_when_it_is_let_go(database: ProxiedMysql, desk: Desk) -> None:
     key = await desk.put(delay_ms=1000)
     await desk.put(delay_ms=1000)
     desk.clock.advance(ms=1000)
-    async with other_client(rig, f"SELECT * FROM ready WHERE id = {key.id} FOR UPDATE"):
+    async with other_client(database, f"SELECT * FROM ready WHERE id = {key.id} FOR UPDATE"):
         assert await desk.shard.advance_due(desk.now, 100) == 1
         assert await desk.shard.advance_due(desk.now, 100) == 0
     assert await desk.shard.advance_due(desk.now, 100) == 1
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (2, 0)
-    assert await future_rows(rig) == 0
-    await rig.assert_consistent()
+    assert await future_rows(database) == 0
+    await database.assert_consistent()
 
 
 async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go_meanwhile(
-    rig: Rig, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    database: ProxiedMysql, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One due job is locked by another client now; a second one was locked when the sweep looked for it."""
     in_hand, let_go = await desk.put(delay_ms=1000), await desk.put(delay_ms=1000)
@@ -75,7 +75,9 @@ async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go
     select = Transaction.select
     async with AsyncExitStack() as until_found:
         await until_found.enter_async_context(
-            other_client(rig, f"SELECT * FROM future WHERE id = {let_go.id} AND run_after_ms <= {desk.now} FOR UPDATE")
+            other_client(
+                database, f"SELECT * FROM future WHERE id = {let_go.id} AND run_after_ms <= {desk.now} FOR UPDATE"
+            )
         )
 
         async def select_and_let_go(transaction: Transaction, *statements: bytes) -> list[Result]:
@@ -84,31 +86,31 @@ async def test_a_due_job_in_another_hand_is_not_forgotten_when_others_are_let_go
             return found
 
         monkeypatch.setattr(Transaction, "select", select_and_let_go)
-        async with other_client(rig, f"SELECT * FROM ready WHERE id = {in_hand.id} FOR UPDATE"):
+        async with other_client(database, f"SELECT * FROM ready WHERE id = {in_hand.id} FOR UPDATE"):
             assert await desk.shard.advance_due(desk.now, 100) == 1
-            await rig.assert_consistent()
+            await database.assert_consistent()
     assert await desk.shard.advance_due(desk.now, 100) == 1
-    assert await future_rows(rig) == 0
-    await rig.assert_consistent()
+    assert await future_rows(database) == 0
+    await database.assert_consistent()
 
 
-async def test_a_job_that_is_claimed_before_it_was_counted_is_counted_once(rig: Rig, desk: Desk) -> None:
+async def test_a_job_that_is_claimed_before_it_was_counted_is_counted_once(database: ProxiedMysql, desk: Desk) -> None:
     await desk.put(delay_ms=1000)
     desk.clock.advance(ms=1000)
     held = await desk.take()
     assert await desk.shard.advance_due(desk.now, 100) == 0
-    assert await future_rows(rig) == 0
+    assert await future_rows(database) == 0
     await desk.fail(held.key, delay_ms=1000)
     counts = await desk.counts()
     assert (counts.pending, counts.future) == (1, 1)
     desk.clock.advance(ms=1000)
     counts = await desk.counts()
     assert (counts.pending, counts.future) == (1, 0)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize("how", ["purge", "delete", "queue"])
-async def test_nothing_is_left_of_future_jobs_that_are_deleted(rig: Rig, desk: Desk, how: str) -> None:
+async def test_nothing_is_left_of_future_jobs_that_are_deleted(database: ProxiedMysql, desk: Desk, how: str) -> None:
     key = await desk.put(delay_ms=_DAY_MS)
     if how == "purge":
         await desk.purge(JobState.PENDING, limit=10)
@@ -117,29 +119,31 @@ async def test_nothing_is_left_of_future_jobs_that_are_deleted(rig: Rig, desk: D
     else:
         await desk.shard.delete_queues([QUEUE])
         await desk.shard.collect_garbage([], desk.now, 1000)  # as every server does, sooner or later
-    assert await future_rows(rig) == 0
+    assert await future_rows(database) == 0
 
 
-async def test_a_shard_of_the_schema_before_lists_the_jobs_that_it_counts_as_future(rig: Rig, desk: Desk) -> None:
+async def test_a_shard_of_the_schema_before_lists_the_jobs_that_it_counts_as_future(
+    database: ProxiedMysql, desk: Desk
+) -> None:
     await desk.put(delay_ms=1000)
     await desk.put()
     await desk.shard.close()
-    await rig.ask("DROP TABLE future")
-    await rig.ask("UPDATE meta SET value = '2' WHERE name = 'schema'")
+    await database.ask("DROP TABLE future")
+    await database.ask("UPDATE meta SET value = '2' WHERE name = 'schema'")
     await desk.reopen()
-    await rig.assert_consistent()
+    await database.assert_consistent()
     desk.clock.advance(ms=1000)
     assert ((await desk.counts()).pending, (await desk.counts()).future) == (2, 0)
 
 
-async def test_a_finish_that_was_written_down_late_is_collected_in_the_end(rig: Rig, desk: Desk) -> None:
+async def test_a_finish_that_was_written_down_late_is_collected_in_the_end(database: ProxiedMysql, desk: Desk) -> None:
     """Garbage is looked for where it ended the last time; now and then from the start."""
     late, *_ = [await desk.put_in(JobState.SUCCEEDED) for _ in range(3)]
     desk.clock.advance(ms=2000)
-    await rig.ask(f"UPDATE done SET finished_at_ms = finished_at_ms + 3600000 WHERE id = {late.id}")
+    await database.ask(f"UPDATE done SET finished_at_ms = finished_at_ms + 3600000 WHERE id = {late.id}")
     assert await desk.collect(succeeded_ms=1000, failed_ms=1000) == (2, 0)
-    await rig.ask(f"UPDATE done SET finished_at_ms = finished_at_ms - 7200000 WHERE id = {late.id}")
+    await database.ask(f"UPDATE done SET finished_at_ms = finished_at_ms - 7200000 WHERE id = {late.id}")
     desk.clock.advance(hours=2)
     assert await desk.collect(succeeded_ms=1000, failed_ms=1000) == (1, 0)
     await desk.assert_counters_exact()
-    await rig.assert_consistent(deleted=True)
+    await database.assert_consistent(deleted=True)

@@ -17,8 +17,8 @@ from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.values import ClaimCall, InsertRequest
 from tests.assembly import open_core
 from tests.contract.desk import QUEUE
-from tests.mysql.rig import Rig, rig_on
-from tests.shared_shards.rig import until
+from tests.mysql.proxied_mysql import ProxiedMysql, proxied
+from tests.shared_shards.proxied_database import until
 
 COMMIT = b";COMMIT"
 _CLAIM_MS = 600_000
@@ -26,7 +26,7 @@ _WAIT_MS = 60_000
 
 
 class Polls:
-    """A server's dispatcher on shard `1`, behind the rig's proxy, and shard `2`, which only drains."""
+    """A server's dispatcher on shard `1`, behind the database's proxy, and shard `2`, which only drains."""
 
     def __init__(self, core: Core) -> None:
         self.shards = core.shards
@@ -42,42 +42,44 @@ class Polls:
 
 
 @pytest.fixture
-async def second(rig: Rig) -> AsyncIterator[Rig]:
-    async with rig_on(rig.server, "pinlater_2") as second:
+async def second(database: ProxiedMysql) -> AsyncIterator[ProxiedMysql]:
+    async with proxied(database.server, "pinlater_2") as second:
         yield second
 
 
 @pytest.fixture
-async def polls(rig: Rig, second: Rig) -> AsyncIterator[Polls]:
-    first = rig.shard(connect_timeout_ms=300, statement_timeout_ms=1_000)
+async def polls(database: ProxiedMysql, second: ProxiedMysql) -> AsyncIterator[Polls]:
+    first = database.shard(connect_timeout_ms=300, statement_timeout_ms=1_000)
     other = MysqlShard(second.endpoint(direct=True), name="2")
     core = await open_core(first, DesiredShard("2", lambda: other, takes_enqueues=False), clock=SystemClock())
     await core.service.queues.create_queue(QUEUE)
     yield Polls(core)
-    rig.proxy.heal()
+    database.proxy.heal()
     await core.close()
 
 
-async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along(rig: Rig, polls: Polls) -> None:
+async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along(
+    database: ProxiedMysql, polls: Polls
+) -> None:
     """The poll gets another job from the same shard once that is back: this one stays its own."""
     lanes = polls.shards.get("1")
     assert lanes is not None
     shard = lanes.unguarded
-    operator = await rig.desk(direct=True)
+    operator = await database.desk(direct=True)
     await polls.poll(wait_ms=0)  # connects
     lost = await operator.put(b"lost")
     await shard.changed_queues()  # type: ignore[attr-defined]  # as once a second: another server has stored a job
-    trap = rig.proxy.lose_answer(COMMIT)
+    trap = database.proxy.lose_answer(COMMIT)
     poll = polls.poll()
     await trap.wait()
-    rig.proxy.refuse()
+    database.proxy.refuse()
 
     async def unknown_claims() -> bool:
         return bool(shard._unknown_claims)  # type: ignore[attr-defined]
 
     await until(unknown_claims)
     assert not poll.done()  # the other shard answered
-    rig.proxy.heal()
+    database.proxy.heal()
     await lanes.insert.submit(InsertRequest(QUEUE, [operator.job(b"found")]))
     [part] = await poll
     [found] = part.jobs
@@ -86,4 +88,4 @@ async def test_a_claim_of_unknown_outcome_takes_no_later_claim_of_its_poll_along
     assert list(await shard.time_out_claims(operator.now, 10)) == []
     again = [job for part in await polls.poll(10, wait_ms=0) for job in part.jobs]
     assert [(job.id, job.body, job.attempt) for job in again] == [(lost.id, b"lost", 1)]
-    await rig.assert_consistent()
+    await database.assert_consistent()

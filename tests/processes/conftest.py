@@ -24,7 +24,7 @@ from pinlater.server.main.processes.supervisor import ServerSupervisor
 from pinlater.server.thrift.settings import ThriftSettings
 
 FAKE = Path(__file__).with_name("fake_child.py")
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 
 
 class Many:
@@ -55,7 +55,7 @@ class Many:
 
     async def until(self, true: Callable[[], object]) -> None:
         """Waits for what the supervisor or a process does."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not true():
                 if self.running is not None and self.running.done():
                     self.running.result()
@@ -82,7 +82,7 @@ class Many:
         return await asyncio.to_thread(self._get, path)
 
     def _get(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.supervisor._http.port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.supervisor._http.port, timeout=DEADLINE_S)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -117,7 +117,7 @@ async def many(tmp_path: Path) -> AsyncIterator[Callable[..., Many]]:
     made: list[Many] = []
 
     def make(
-        processes: int = 2, *, answer_s: float = PATIENCE_S, stuck_s: float = 600.0, console: bool = False
+        processes: int = 2, *, answer_s: float = DEADLINE_S, stuck_s: float = 600.0, console: bool = False
     ) -> Many:
         folder = tmp_path / str(len(made))
         folder.mkdir()

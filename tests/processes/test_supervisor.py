@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from pinlater.server.main.processes.ports import reserved
-from tests.processes.conftest import PATIENCE_S, Many
+from tests.processes.conftest import DEADLINE_S, Many
 
 Make = Callable[..., Many]
 
@@ -100,7 +100,7 @@ async def test_a_signal_while_the_first_starts_ends_it_in_order(many: Make) -> N
     await one.until(lambda: one.supervisor._slots and one.supervisor._slots[0].process_id)
     one.signal(signal.SIGTERM)
     assert one.running is not None
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(DEADLINE_S):
         assert await one.running == 0
     assert one.starts(1) == 0
 
@@ -144,7 +144,7 @@ async def test_one_that_says_nothing_for_too_long_is_killed_and_replaced(
         while one.starts(1) == 1:
             await asyncio.gather(stuck.replace_if_stuck(), asyncio.sleep(0.01))
 
-    await asyncio.wait_for(replaced(), PATIENCE_S)
+    await asyncio.wait_for(replaced(), DEADLINE_S)
     await one.until(lambda: stuck.serves)
     assert any("does not answer and is killed" in record.getMessage() for record in caplog.records)
 
@@ -159,7 +159,7 @@ async def test_a_signal_stops_all_processes_and_a_second_one_stops_them_at_once(
     assert (await one.get("/readyz"))[0] == 503
     assert not one.running.done()
     one.signal(signal.SIGTERM)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(DEADLINE_S):
         assert await one.running == 0
     assert one.orders(0) == ["stop"]
     assert one.orders(1) == ["stop", "stop", "now"]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.config.load import load
 from pinlater.server.main.app import App
-from tests.promises.rig import Rig, start_rig
+from tests.promises.running_server import RunningServer, start_server
 from tests.promises.wire import Wire
 
 PASSWORD = "open sesame"
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PinLaterServer]:
     """`pinlater serve` on a file of its own."""
     folder = tmp_path_factory.mktemp("promises")
     env = {"PINLATER_ADMIN_PASSWORD_HASH": hash_password(PASSWORD)}
@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-async def connect(server: Server) -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
+async def connect(server: PinLaterServer) -> AsyncIterator[Callable[..., Awaitable[Wire]]]:
     """Makes connections to it."""
     async with AsyncExitStack() as stack:
 
@@ -59,29 +59,31 @@ async def queue(wire: Wire) -> str:
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Callable[..., Awaitable[Rig]]]:
-    """Starts servers in this process; arguments as for `start_rig`."""
-    rigs: list[Rig] = []
+async def start() -> AsyncIterator[Callable[..., Awaitable[RunningServer]]]:
+    """Starts servers in this process; arguments as for `start_server`."""
+    servers: list[RunningServer] = []
 
-    async def one(*arguments: object, **more: object) -> Rig:
-        rigs.append(await start_rig(*arguments, **more))  # type: ignore[arg-type]
-        return rigs[-1]
+    async def one(*arguments: object, **more: object) -> RunningServer:
+        servers.append(await start_server(*arguments, **more))  # type: ignore[arg-type]
+        return servers[-1]
 
     yield one
-    for rig in rigs:
-        await rig.close()
+    for running in servers:
+        await running.close()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def rig(start: Callable[..., Awaitable[Rig]], store: Path, request: pytest.FixtureRequest) -> Rig:
+async def running(
+    start: Callable[..., Awaitable[RunningServer]], store: Path, request: pytest.FixtureRequest
+) -> RunningServer:
     """One shard, everything by default, on each store."""
     return await start(file=store if request.param == "sqlite" else None)
 
 
 @pytest.fixture
-async def here(rig: Rig) -> Wire:
-    """A connection to `rig`, with the queue `q` made."""
-    wire = await rig.connect()
+async def here(running: RunningServer) -> Wire:
+    """A connection to `running`, with the queue `q` made."""
+    wire = await running.connect()
     await wire.create("q")
     return wire
 

@@ -9,11 +9,11 @@ import pytest
 from pinlater.domain.clock import SystemClock
 from pinlater.server.config.load import load
 from pinlater.server.operations.settings import ServiceSettings
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import ALREADY_FINAL, APPLIED, NOT_FOUND, SUCCEEDED, Wire, ack_request, ttypes
 
-Start = Callable[..., Awaitable[Rig]]
+Start = Callable[..., Awaitable[RunningServer]]
 
 
 # --- errors and bounds --------------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ async def test_additions_over_their_bounds_refuse_the_enqueue(here: Wire, more: 
 
 
 async def test_a_regex_stops_at_its_time_budget_with_an_error_that_says_so(start: Start) -> None:
-    rig = await start(jobs=ServiceSettings(regex_time_budget_ms=0))
-    wire = await rig.connect()
+    running = await start(jobs=ServiceSettings(regex_time_budget_ms=0))
+    wire = await running.connect()
     await wire.create("q")
     await wire.enqueue("q", b"x", b"y")
     for call in (wire.count("q", bodyRegexToMatch="z"), wire.scan("q", bodyRegexToMatch="z")):
@@ -140,19 +140,23 @@ async def test_configure_queue_covers_all_settings_and_replaces_them_whole(wire:
     assert (config.defaultAttempts, config.maxJobsPerSecond, config.maxBacklog) == (9, None, None)
 
 
-async def test_the_queues_default_attempts_and_expiry_hold_where_a_job_says_nothing(here: Wire, rig: Rig) -> None:
+async def test_the_queues_default_attempts_and_expiry_hold_where_a_job_says_nothing(
+    here: Wire, running: RunningServer
+) -> None:
     await here.configure("q", defaultAttempts=7, defaultExpiryMillis=50)
     [descriptor] = await here.enqueue("q", b"x", numAttemptsAllowed=None)
     [said] = await here.enqueue("q", b"y", numAttemptsAllowed=2)
     assert ((await here.job(descriptor)).attemptsAllowed, (await here.job(said)).attemptsAllowed) == (7, 2)
-    rig.clock.advance(ms=51)
+    running.clock.advance(ms=51)
     assert await here.bodies("q") == []
 
 
-async def test_statistics_count_by_state_and_priority_and_tell_the_oldest_waiting_age(here: Wire, rig: Rig) -> None:
+async def test_statistics_count_by_state_and_priority_and_tell_the_oldest_waiting_age(
+    here: Wire, running: RunningServer
+) -> None:
     await here.enqueue("q", b"a", b"b", priority=2)
-    rig.clock.advance(ms=40)
-    await here.enqueue("q", b"f", priority=2, runAfterTimestampMillis=rig.clock.now_ms() + 1_000)
+    running.clock.advance(ms=40)
+    await here.enqueue("q", b"f", priority=2, runAfterTimestampMillis=running.clock.now_ms() + 1_000)
     [stats] = await here.call("getQueueStats", queueNames=["q"])
     [counts] = [each for each in stats.counts if each.pending]
     assert (counts.priority, counts.pending, counts.future, counts.enqueuedTotal) == (2, 3, 1, 3)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from pinlater.server.main.app import App
 from tests.promises.conftest import PASSWORD
-from tests.promises.rig import Turned
+from tests.promises.running_server import SettableClocks
 from tests.promises.test_queues import SALT_OF_THE_ORIGINAL, refused
-from tests.promises.wire import PATIENCE_S, Wire, connected
+from tests.promises.wire import DEADLINE_S, Wire, connected
 
 Run = Callable[..., Awaitable[App]]
 
@@ -29,7 +29,7 @@ def limits_file(path: Path, **limits: float) -> Path:
     return path
 
 
-async def in_a_second(app: App, wire: Wire, turned: Turned) -> int:
+async def in_a_second(app: App, wire: Wire, turned: SettableClocks) -> int:
     """How many jobs the queue gives out from an empty second on, one at a time."""
     del app
     turned.monotonic_s += 60  # the bucket is full again
@@ -42,8 +42,8 @@ async def in_a_second(app: App, wire: Wire, turned: Turned) -> int:
     return got
 
 
-async def started(run: Run, **flags: object) -> tuple[App, Wire, Turned]:
-    turned = Turned()
+async def started(run: Run, **flags: object) -> tuple[App, Wire, SettableClocks]:
+    turned = SettableClocks()
     app = await run(turned.clock(), **flags)
     wire = await Wire.connect(app.thrift.port)
     await wire.create("q")
@@ -196,7 +196,7 @@ async def test_an_operators_old_settings_file_starts_a_server_that_does_what_it_
     limits_file(tmp_path / "limits.json", stopped=0, open=8)
     (tmp_path / "servers").write_text("a:1\nb:1\n")
     command = [sys.executable, "-m", "pinlater", "serve", "--config", str(settings)]
-    with Server(command, log=tmp_path / "log") as server:
+    with PinLaterServer(command, log=tmp_path / "log") as server:
         assert (tmp_path / "jobs.db").exists()
         async with connected(server.port) as wire:
             for queue in ("stopped", "open"):
@@ -229,7 +229,7 @@ async def test_a_signal_makes_it_read_its_files_at_once(tmp_path: Path) -> None:
             async def read_again(text: str, word: str) -> None:
                 path.write_text(text)
                 server.signal(signal.SIGHUP)
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(DEADLINE_S):
                     while word not in server.output():
                         await wire.call("getQueueNames")
 

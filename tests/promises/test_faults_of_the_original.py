@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_looking import delete, failed_jobs, retry
 from tests.promises.test_queues import refused
 from tests.promises.wire import (
@@ -19,11 +19,13 @@ from tests.promises.wire import (
 )
 
 
-async def test_a_late_success_does_not_overwrite_what_the_job_has_become_since(here: Wire, rig: Rig) -> None:
+async def test_a_late_success_does_not_overwrite_what_the_job_has_become_since(
+    here: Wire, running: RunningServer
+) -> None:
     [descriptor] = await here.enqueue("q", b"x")
     [(_, late)] = await here.claim("q")
-    rig.clock.advance(ms=600_001)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=600_001)
+    await running.core.sweeps.time_out_claims()
     await here.call("ackDequeuedJobs", request=ack_request("q", descriptor))  # bare: no worker holds it
     assert await here.state(descriptor) == PENDING
     await here.claim("q")
@@ -47,7 +49,7 @@ async def test_a_failed_ack_never_leaves_a_job_in_progress_for_ever(here: Wire) 
     assert (info.jobState, info.attemptsRemaining) == (FAILED, 0)
 
 
-async def test_an_empty_or_clever_source_takes_over_nobodys_claim(here: Wire) -> None:
+async def test_an_empty_or_clever_source_takes_over_no_claim(here: Wire) -> None:
     [descriptor] = await here.enqueue("q", b"x")
     await here.claim("q", source="worker")
     holder = (await here.job(descriptor)).claimDescriptor
@@ -110,12 +112,14 @@ async def test_acks_that_ride_on_a_rate_limited_dequeue_are_not_lost(here: Wire)
     assert await here.state(descriptor) == SUCCEEDED
 
 
-async def test_finished_jobs_are_kept_by_their_finish_and_not_by_their_due_time(here: Wire, rig: Rig) -> None:
+async def test_finished_jobs_are_kept_by_their_finish_and_not_by_their_due_time(
+    here: Wire, running: RunningServer
+) -> None:
     [descriptor] = await here.enqueue("q", b"x", runAfterTimestampMillis=1)
     await here.claim("q")
     await here.ack("q", descriptor)
-    rig.clock.advance(hours=23)
-    await rig.core.sweeps.collect_garbage()
+    running.clock.advance(hours=23)
+    await running.core.sweeps.collect_garbage()
     assert await here.state(descriptor) == SUCCEEDED
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import (
     ALREADY_FINAL,
@@ -36,68 +36,70 @@ async def claims(wire: Wire, method: str, *pairs: tuple[str, str], **more: objec
 
 
 # --- claim timeouts -----------------------------------------------------------------------------------------------------
-async def test_a_claim_times_out_after_ten_minutes_unless_configured(here: Wire, rig: Rig) -> None:
-    due = rig.clock.now_ms() - 5
+async def test_a_claim_times_out_after_ten_minutes_unless_configured(here: Wire, running: RunningServer) -> None:
+    due = running.clock.now_ms() - 5
     descriptor, _ = await in_hand(here, runAfterTimestampMillis=due)
-    rig.clock.advance(ms=TIMEOUT_MS - 1)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=TIMEOUT_MS - 1)
+    await running.core.sweeps.time_out_claims()
     assert await here.state(descriptor) == IN_PROGRESS
-    rig.clock.advance(ms=2)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=2)
+    await running.core.sweeps.time_out_claims()
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining, info.claimDescriptor) == (PENDING, 1, None)
     assert info.runAfterTimestampMillis == due  # kept, so it is due at once
     assert await here.bodies("q") == [b"x"]
 
 
-async def test_a_time_out_on_the_last_attempt_fails_the_job_and_keeps_its_last_claim(here: Wire, rig: Rig) -> None:
+async def test_a_time_out_on_the_last_attempt_fails_the_job_and_keeps_its_last_claim(
+    here: Wire, running: RunningServer
+) -> None:
     descriptor, _ = await in_hand(here, numAttemptsAllowed=1)
-    rig.clock.advance(ms=TIMEOUT_MS + 1)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=TIMEOUT_MS + 1)
+    await running.core.sweeps.time_out_claims()
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining) == (FAILED, 0)
     assert info.claimDescriptor is not None
 
 
 async def test_the_jobs_own_claim_timeout_goes_before_the_queues_and_that_before_the_servers(
-    here: Wire, rig: Rig
+    here: Wire, running: RunningServer
 ) -> None:
     await here.configure("q", claimTimeoutMillis=2_000)
     by_queue, _ = await in_hand(here)
     by_job, _ = await in_hand(here, claimTimeoutMillis=500)
-    rig.clock.advance(ms=501)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=501)
+    await running.core.sweeps.time_out_claims()
     assert (await here.state(by_queue), await here.state(by_job)) == (IN_PROGRESS, PENDING)
-    rig.clock.advance(ms=1_500)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=1_500)
+    await running.core.sweeps.time_out_claims()
     assert await here.state(by_queue) == PENDING
 
 
-async def test_a_dead_workers_thousand_jobs_come_back_in_small_batches(here: Wire, rig: Rig) -> None:
+async def test_a_dead_workers_thousand_jobs_come_back_in_small_batches(here: Wire, running: RunningServer) -> None:
     await here.enqueue("q", *[b"x"] * 1_000)
     await here.claim("q", 1_000)
-    rig.clock.advance(ms=TIMEOUT_MS + 1)
-    pause = await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=TIMEOUT_MS + 1)
+    pause = await running.core.sweeps.time_out_claims()
     back = await here.count("q")
     assert 0 < back <= 100
     assert pause is not None  # comes again soon
-    while await rig.core.sweeps.time_out_claims() is not None:
+    while await running.core.sweeps.time_out_claims() is not None:
         pass
     assert await here.count("q") == 1_000
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------------
-async def test_a_checkpoint_replaces_prepends_resets_and_renews(here: Wire, rig: Rig) -> None:
+async def test_a_checkpoint_replaces_prepends_resets_and_renews(here: Wire, running: RunningServer) -> None:
     descriptor, _ = await in_hand(here, customStatus="old", numAttemptsAllowed=3)
-    rig.clock.advance(ms=TIMEOUT_MS - 1)
+    running.clock.advance(ms=TIMEOUT_MS - 1)
     more = {"newBody": b"\xff\x00new", "numOfAttemptsAllowed": 7, "prependCustomStatus": "new "}
     assert (await here.checkpoint("q", descriptor, **more)).outcome == APPLIED
     info = await here.job(descriptor)
     assert (info.jobState, info.body, info.customStatus) == (IN_PROGRESS, b"\xff\x00new", "new old")
     assert (info.attemptsAllowed, info.attemptsRemaining) == (7, 7)
-    assert info.runAfterTimestampMillis == rig.clock.now_ms()
-    rig.clock.advance(ms=TIMEOUT_MS - 1)
-    await rig.core.sweeps.time_out_claims()
+    assert info.runAfterTimestampMillis == running.clock.now_ms()
+    running.clock.advance(ms=TIMEOUT_MS - 1)
+    await running.core.sweeps.time_out_claims()
     assert await here.state(descriptor) == IN_PROGRESS
 
 
@@ -111,15 +113,17 @@ async def test_a_checkpoint_keeps_the_fields_that_it_does_not_name(here: Wire) -
     assert (info.attemptsAllowed, info.attemptsRemaining) == (3, 2)
 
 
-async def test_move_to_pending_puts_it_back_when_it_is_told_to_and_clears_the_claim(here: Wire, rig: Rig) -> None:
+async def test_move_to_pending_puts_it_back_when_it_is_told_to_and_clears_the_claim(
+    here: Wire, running: RunningServer
+) -> None:
     descriptor, _ = await in_hand(here)
-    when = rig.clock.now_ms() + 50
+    when = running.clock.now_ms() + 50
     await here.checkpoint("q", descriptor, newBody=b"half", moveToPending=True, runAfterTimestampMillis=when)
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining, info.claimDescriptor) == (PENDING, 2, None)
     assert info.runAfterTimestampMillis == when
     assert await here.bodies("q") == []
-    rig.clock.advance(ms=50)
+    running.clock.advance(ms=50)
     assert await here.bodies("q") == [b"half"]
 
 
@@ -139,7 +143,7 @@ async def test_any_source_may_checkpoint_its_own_claim_and_no_longer_one(here: W
 
 
 async def test_a_foreign_checkpoint_is_a_logged_and_counted_no_op_and_no_error(
-    here: Wire, rig: Rig, caplog: pytest.LogCaptureFixture
+    here: Wire, running: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     descriptor, _ = await in_hand(here)
@@ -147,7 +151,7 @@ async def test_a_foreign_checkpoint_is_a_logged_and_counted_no_op_and_no_error(
     request = ttypes.PinLaterCheckpointJobsRequest("q", [one])
     assert await here.call("checkpointJobs", source="other", request=request) is None
     assert (await here.job(descriptor)).body == b"x"
-    assert rig.core.metrics.queue("q").checkpoint_noop == 1
+    assert running.core.metrics.queue("q").checkpoint_noop == 1
     assert "checkpoint without effect" in caplog.text
 
 
@@ -163,16 +167,18 @@ async def test_a_checkpoint_never_revives_a_job_that_is_not_in_hand(here: Wire) 
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------------
-async def test_with_a_token_only_the_present_holder_counts_and_others_learn_its_name(here: Wire, rig: Rig) -> None:
+async def test_with_a_token_only_the_present_holder_counts_and_others_learn_its_name(
+    here: Wire, running: RunningServer
+) -> None:
     descriptor, old = await in_hand(here, numAttemptsAllowed=9)
     await here.ack("q", failed=[descriptor])
-    rig.clock.advance(ms=7)
+    running.clock.advance(ms=7)
     [(_, new)] = await here.claim("q", source="second")
     info = ttypes.PinLaterJobAckInfo(jobDescriptor=descriptor, claimToken=old)
     [outcome] = await here.call("ackJobs", request=ttypes.PinLaterJobAckRequest("q", [info]))
     assert outcome.outcome == STALE_CLAIM
     assert ":second:" in outcome.holder
-    assert outcome.heldSinceMillis == rig.clock.now_ms()
+    assert outcome.heldSinceMillis == running.clock.now_ms()
     assert (await here.checkpoint("q", descriptor, claimToken=old, source="second")).outcome == STALE_CLAIM
     assert await claims(here, "heartbeatClaims", (descriptor, old)) == [STALE_CLAIM]
     assert await claims(here, "releaseJobs", (descriptor, old)) == [STALE_CLAIM]
@@ -180,9 +186,9 @@ async def test_with_a_token_only_the_present_holder_counts_and_others_learn_its_
     assert await here.ack("q", descriptor, claimToken=new) == [APPLIED]
 
 
-async def test_without_a_token_any_caller_may_ack_a_job_in_progress(here: Wire, rig: Rig) -> None:
+async def test_without_a_token_any_caller_may_ack_a_job_in_progress(here: Wire, running: RunningServer) -> None:
     descriptor, _ = await in_hand(here)
-    other = await rig.connect("other")
+    other = await running.connect("other")
     assert await other.ack("q", descriptor) == [APPLIED]
     assert await here.state(descriptor) == SUCCEEDED
 
@@ -201,43 +207,47 @@ async def test_a_token_longer_than_sixty_four_bytes_is_refused(here: Wire) -> No
 
 
 # --- heartbeat, release, cancel -----------------------------------------------------------------------------------------
-async def test_a_heartbeat_renews_by_the_jobs_own_timeout_and_is_answered_for_each(here: Wire, rig: Rig) -> None:
+async def test_a_heartbeat_renews_by_the_jobs_own_timeout_and_is_answered_for_each(
+    here: Wire, running: RunningServer
+) -> None:
     mine = await in_hand(here, claimTimeoutMillis=1_000)
-    rig.clock.advance(ms=900)
+    running.clock.advance(ms=900)
     request = ttypes.ClaimsRequest("q", [ttypes.ClaimRef(*mine), ttypes.ClaimRef("q:s1:p1:1", mine[1])])
     one, two = await here.call("heartbeatClaims", request=request)
-    assert (one.outcome, one.claimDeadlineMillis) == (APPLIED, rig.clock.now_ms() + 1_000)
+    assert (one.outcome, one.claimDeadlineMillis) == (APPLIED, running.clock.now_ms() + 1_000)
     assert two.outcome == NOT_FOUND
-    rig.clock.advance(ms=900)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=900)
+    await running.core.sweeps.time_out_claims()
     assert await here.state(mine[0]) == IN_PROGRESS
 
 
-async def test_a_heartbeat_never_revives_a_claim(here: Wire, rig: Rig) -> None:
+async def test_a_heartbeat_never_revives_a_claim(here: Wire, running: RunningServer) -> None:
     mine = await in_hand(here)
-    rig.clock.advance(ms=TIMEOUT_MS + 1)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=TIMEOUT_MS + 1)
+    await running.core.sweeps.time_out_claims()
     assert await claims(here, "heartbeatClaims", mine) == [STALE_CLAIM]
     assert await here.state(mine[0]) == PENDING
 
 
-async def test_a_release_is_pending_due_after_its_delay_with_attempts_as_they_were(here: Wire, rig: Rig) -> None:
+async def test_a_release_is_pending_due_after_its_delay_with_attempts_as_they_were(
+    here: Wire, running: RunningServer
+) -> None:
     mine = await in_hand(here)
     assert await claims(here, "releaseJobs", mine, delayMillis=300) == [APPLIED]
     info = await here.job(mine[0])
     assert (info.jobState, info.attemptsRemaining) == (PENDING, 2)
-    assert info.runAfterTimestampMillis == rig.clock.now_ms() + 300
+    assert info.runAfterTimestampMillis == running.clock.now_ms() + 300
     assert await claims(here, "releaseJobs", mine) == [STALE_CLAIM]
 
 
-async def test_a_claim_spends_nothing_and_a_failure_and_a_time_out_one_each(here: Wire, rig: Rig) -> None:
+async def test_a_claim_spends_nothing_and_a_failure_and_a_time_out_one_each(here: Wire, running: RunningServer) -> None:
     mine = await in_hand(here, numAttemptsAllowed=5)
     assert (await here.job(mine[0])).attemptsRemaining == 5
     await here.ack("q", failed=[mine[0]])
     assert (await here.job(mine[0])).attemptsRemaining == 4
     [mine] = await here.claim("q")
-    rig.clock.advance(ms=TIMEOUT_MS + 1)
-    await rig.core.sweeps.time_out_claims()
+    running.clock.advance(ms=TIMEOUT_MS + 1)
+    await running.core.sweeps.time_out_claims()
     assert (await here.job(mine[0])).attemptsRemaining == 3
     [mine] = await here.claim("q")
     await claims(here, "releaseJobs", mine)
@@ -269,10 +279,12 @@ async def test_a_final_failure_fails_whatever_is_left_and_keeps_the_error(here: 
     assert (info.lastErrorType, info.lastErrorText) == ("ValueError", "e" * 4_000)
 
 
-async def test_the_history_keeps_the_newest_twenty_attempts_with_a_kilobyte_of_text(here: Wire, rig: Rig) -> None:
+async def test_the_history_keeps_the_newest_twenty_attempts_with_a_kilobyte_of_text(
+    here: Wire, running: RunningServer
+) -> None:
     descriptor, _ = await in_hand(here, numAttemptsAllowed=100)
     for number in range(1, 26):
-        rig.clock.advance(ms=10)
+        running.clock.advance(ms=10)
         await here.ack("q", failed=[descriptor], errorType=f"E{number}", errorText="é" * 2_000)
         await here.claim("q", source=f"w{number}")
     attempts = (await here.job(descriptor)).attempts
@@ -289,16 +301,16 @@ async def test_a_clean_first_success_writes_no_history(here: Wire) -> None:
     assert not (await here.job(descriptor)).attempts
 
 
-async def test_a_job_past_its_expiry_fails_instead_of_being_handed_out(here: Wire, rig: Rig) -> None:
+async def test_a_job_past_its_expiry_fails_instead_of_being_handed_out(here: Wire, running: RunningServer) -> None:
     """Whether the sweep or a claim meets it first; up to that very millisecond it may be handed out."""
-    now = rig.clock.now_ms()
+    now = running.clock.now_ms()
     [by_sweep] = await here.enqueue("q", b"a", expiresAtMillis=now + 100)
     [by_claim] = await here.enqueue("q", b"b", expiresAtMillis=now + 101)
     await here.enqueue("q", b"c", expiresAtMillis=now + 102)
-    rig.clock.advance(ms=101)
-    await rig.core.sweeps.expire_jobs()
+    running.clock.advance(ms=101)
+    await running.core.sweeps.expire_jobs()
     assert (await here.state(by_sweep), await here.state(by_claim)) == (FAILED, PENDING)
-    rig.clock.advance(ms=1)
+    running.clock.advance(ms=1)
     assert await here.bodies("q") == [b"c"]
     for descriptor in (by_sweep, by_claim):
         info = await here.job(descriptor)
@@ -306,24 +318,26 @@ async def test_a_job_past_its_expiry_fails_instead_of_being_handed_out(here: Wir
 
 
 # --- the clock and garbage ----------------------------------------------------------------------------------------------
-async def test_finished_jobs_are_deleted_after_their_own_times_counted_from_the_finish(here: Wire, rig: Rig) -> None:
+async def test_finished_jobs_are_deleted_after_their_own_times_counted_from_the_finish(
+    here: Wire, running: RunningServer
+) -> None:
     await here.configure("q", succeededTtlMillis=1_000, failedTtlMillis=5_000)
     good, _ = await in_hand(here, runAfterTimestampMillis=1)  # due long ago: that must not count
     bad, _ = await in_hand(here, numAttemptsAllowed=1, runAfterTimestampMillis=1)
-    rig.clock.advance(hours=24)
+    running.clock.advance(hours=24)
     await here.ack("q", good, failed=[bad])
     for advance, left in ((1_000, {good, bad}), (1, {bad}), (3_999, {bad}), (1, set())):
-        rig.clock.advance(ms=advance)
-        while await rig.core.sweeps.collect_garbage() is not None:
+        running.clock.advance(ms=advance)
+        while await running.core.sweeps.collect_garbage() is not None:
             pass
         assert set(await here.lookup(good, bad)) == left, advance
 
 
-async def test_by_default_succeeded_are_kept_a_day_and_failed_a_week(here: Wire, rig: Rig) -> None:
+async def test_by_default_succeeded_are_kept_a_day_and_failed_a_week(here: Wire, running: RunningServer) -> None:
     good, _ = await in_hand(here)
     bad, _ = await in_hand(here, numAttemptsAllowed=1)
     await here.ack("q", good, failed=[bad])
     for hours, left in ((23.9, {good, bad}), (0.2, {bad}), (143.8, {bad}), (0.2, set())):
-        rig.clock.advance(hours=hours)
-        await rig.core.sweeps.collect_garbage()
+        running.clock.advance(hours=hours)
+        await running.core.sweeps.collect_garbage()
         assert set(await here.lookup(good, bad)) == left, hours

@@ -11,7 +11,7 @@ import pytest
 from thrift.Thrift import TType
 
 from pinlater.wire.generated.required import REQUIRED
-from tests.promises.wire import PinLater, Refused, Undecodable, Wire, context, encode_arguments, framed, ttypes
+from tests.promises.wire import PinLater, RefusedOnWire, Undecodable, Wire, context, encode_arguments, framed, ttypes
 
 I32 = (-(2**31), -1, 0, 1, 2**31 - 1)
 I64 = (-(2**63), -(2**53), -1, 0, 1, 2**53, 2**63 - 1)
@@ -47,7 +47,7 @@ METHODS = sorted(name.removesuffix("_args") for name in vars(PinLater) if name.e
 
 async def the_job(wire: Wire, queue: str) -> tuple[str, str]:
     """A fresh job in hand: descriptor and token. Invented ones where the queue gives none any more."""
-    with suppress(Refused, IndexError):
+    with suppress(RefusedOnWire, IndexError):
         await wire.enqueue(queue, b"body")
         return (await wire.claim(queue, 1))[0]
     return f"{queue}:s1:p1:1", "0-0-0"
@@ -131,7 +131,7 @@ async def answer_is_clear(wire: Wire, method: str, arguments: Any) -> None:
     sent = {name: getattr(arguments, name) for name in names if name != "context"}
     try:
         await wire.call(method, source=arguments.context.source, **sent)
-    except Refused as error:
+    except RefusedOnWire as error:
         refusal = error
     else:
         return
@@ -184,9 +184,9 @@ async def everything_can_be_read(wire: Wire, queue: str) -> None:
         for future in (False, True):
             await wire.scan(queue, state, scanFutureJobs=future, limit=10_000)
             await wire.count(queue, state, countFutureJobs=future)
-    with suppress(Refused):
+    with suppress(RefusedOnWire):
         await wire.dequeue(queue, 1_000)
-    with suppress(Refused):
+    with suppress(RefusedOnWire):
         await wire.dequeue(queue, 1_000, dryRun=True)
 
 
@@ -221,7 +221,7 @@ async def test_a_costly_or_broken_regex_gets_a_clear_error_or_an_answer_in_time(
     ):
         try:
             await call
-        except Refused as refusal:
+        except RefusedOnWire as refusal:
             detail = refusal.detail
         else:
             detail = "REGEX_INVALID"
@@ -234,7 +234,7 @@ async def test_a_costly_or_broken_regex_gets_a_clear_error_or_an_answer_in_time(
 )
 async def test_a_forged_continuation_is_refused(wire: Wire, queue: str, continuation: str) -> None:
     await wire.enqueue(queue, b"body")
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedOnWire) as refusal:
         await wire.scan(queue, paged=True, continuation=continuation)
     assert refusal.value.code == 400
 
@@ -273,6 +273,6 @@ async def test_text_that_is_not_utf8_makes_the_request_undecodable(wire: Wire, q
     [("", 410), ("ä", 410), ("a b", 410), ("a\n", 410), ("a\0", 410), ("q" * 65, 411), ("q" * 2**20, 411)],
 )
 async def test_a_hostile_queue_name_is_refused(wire: Wire, name: str, code: int) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedOnWire) as refusal:
         await wire.create(name)
     assert refusal.value.code == code

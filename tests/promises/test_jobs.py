@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pinlater.server.operations.settings import ServiceSettings
-from tests.promises.rig import Rig, start_rig
+from tests.promises.running_server import RunningServer, start_server
 from tests.promises.test_queues import refused
 from tests.promises.wire import FAILED, IN_PROGRESS, PENDING, SUCCEEDED, Wire, ack_request, ttypes
 
-Start = Callable[..., Awaitable[Rig]]
+Start = Callable[..., Awaitable[RunningServer]]
 
 
 # --- enqueue ------------------------------------------------------------------------------------------------------------
@@ -25,26 +25,26 @@ async def test_a_descriptor_has_queue_shard_priority_and_a_local_id(wire: Wire, 
     assert 0 <= int(match[1]) < 2**63
 
 
-async def test_ids_ascend_and_tell_their_time(here: Wire, rig: Rig) -> None:
+async def test_ids_ascend_and_tell_their_time(here: Wire, running: RunningServer) -> None:
     """Milliseconds since 2025 in 41 bits, the server's slot in 10, a counter in 12."""
     descriptors = await here.enqueue("q", *[b"x"] * 300)
     ids = [int(descriptor.rsplit(":", 1)[1]) for descriptor in descriptors]
     assert all(one < two for one, two in pairwise(ids))
-    assert ids[0] >> 22 == rig.clock.now_ms() - 1_735_689_600_000
+    assert ids[0] >> 22 == running.clock.now_ms() - 1_735_689_600_000
 
 
 async def test_ids_go_on_above_the_highest_in_the_store_though_the_clock_was_put_back(store: Path) -> None:
     """A server that starts an hour earlier than the last one ended makes no id twice, and keeps the order."""
     made: list[str] = []
     for hours in (1, 0):
-        rig = await start_rig(file=store)
+        running = await start_server(file=store)
         try:
-            rig.clock.advance(hours=hours)
-            wire = await rig.connect()
+            running.clock.advance(hours=hours)
+            wire = await running.connect()
             await wire.create("q")
             made += await wire.enqueue("q", b"a", b"b")
         finally:
-            await rig.close()
+            await running.close()
     ids = [int(descriptor.rsplit(":", 1)[1]) for descriptor in made]
     assert ids == sorted(set(ids))
 
@@ -92,8 +92,10 @@ async def test_a_custom_status_is_cut_at_five_thousand_characters_everywhere(her
 
 
 # --- dequeue ------------------------------------------------------------------------------------------------------------
-async def test_higher_priorities_come_first_then_run_after_then_the_order_of_enqueue(here: Wire, rig: Rig) -> None:
-    now = rig.clock.now_ms()
+async def test_higher_priorities_come_first_then_run_after_then_the_order_of_enqueue(
+    here: Wire, running: RunningServer
+) -> None:
+    now = running.clock.now_ms()
     jobs = [
         ttypes.PinLaterJob(body=b"low", priority=3, runAfterTimestampMillis=0),
         ttypes.PinLaterJob(body=b"high 2", priority=1),
@@ -104,30 +106,32 @@ async def test_higher_priorities_come_first_then_run_after_then_the_order_of_enq
     ]
     await here.enqueue_jobs("q", jobs)
     assert await here.bodies("q") == [b"high 1", b"high 2", b"high 3", b"middle", b"low"]
-    rig.clock.advance(ms=1)
+    running.clock.advance(ms=1)
     assert await here.bodies("q") == [b"later"]
 
 
-async def test_run_after_is_kept_to_the_millisecond_and_far_beyond_2038(here: Wire, rig: Rig) -> None:
+async def test_run_after_is_kept_to_the_millisecond_and_far_beyond_2038(here: Wire, running: RunningServer) -> None:
     when = 32_503_680_000_123
     [descriptor] = await here.enqueue("q", b"x", runAfterTimestampMillis=when)
     assert (await here.job(descriptor)).runAfterTimestampMillis == when
-    rig.clock.advance(ms=when - rig.clock.now_ms() - 1)
+    running.clock.advance(ms=when - running.clock.now_ms() - 1)
     assert await here.bodies("q") == []
-    rig.clock.advance(ms=1)
+    running.clock.advance(ms=1)
     assert await here.bodies("q") == [b"x"]
 
 
 async def test_a_claim_descriptor_is_host_port_start_source_counter_and_shared_by_the_call(
-    here: Wire, rig: Rig
+    here: Wire, running: RunningServer
 ) -> None:
-    started = rig.clock.now_ms()
+    started = running.clock.now_ms()
     first = await here.enqueue("q", b"a", b"b")
     second = await here.enqueue("q", b"c")
     await here.claim("q", 2, source="wo:rker")
     await here.claim("q", 2)
     claims = [(await here.job(each)).claimDescriptor for each in first + second]
-    assert claims == [f"host:{rig.server.port}:{started}:wo:rker:1"] * 2 + [f"host:{rig.server.port}:{started}:tests:2"]
+    assert claims == [f"host:{running.server.port}:{started}:wo:rker:1"] * 2 + [
+        f"host:{running.server.port}:{started}:tests:2"
+    ]
     assert (await here.job(first[0])).jobState == IN_PROGRESS
 
 
@@ -147,15 +151,15 @@ async def test_nothing_found_is_no_error_and_empty(wire: Wire, queue: str) -> No
         assert not answer.jobMetadata
 
 
-async def test_the_metadata_says_what_is_allowed_and_what_remains(here: Wire, rig: Rig) -> None:
+async def test_the_metadata_says_what_is_allowed_and_what_remains(here: Wire, running: RunningServer) -> None:
     [descriptor] = await here.enqueue("q", b"x", numAttemptsAllowed=3, headers={"k": "v"})
-    created = rig.clock.now_ms()
+    created = running.clock.now_ms()
     await here.claim("q")
     await here.ack("q", failed=[descriptor])
-    rig.clock.advance(ms=5)
+    running.clock.advance(ms=5)
     metadata = (await here.dequeue("q")).jobMetadata[descriptor]
     assert (metadata.attemptsAllowed, metadata.attemptsRemaining, metadata.attempt) == (3, 2, 2)
-    assert metadata.claimDeadlineMillis == rig.clock.now_ms() + 600_000
+    assert metadata.claimDeadlineMillis == running.clock.now_ms() + 600_000
     assert metadata.createdAtTimestampMillis == created
     assert metadata.headers == {"k": "v"}
     assert 0 < len(metadata.claimToken.encode()) <= 64
@@ -176,13 +180,15 @@ async def test_a_success_makes_it_succeeded_and_appends_the_status(here: Wire) -
     assert (info.jobState, info.customStatus) == (SUCCEEDED, "ab")
 
 
-async def test_a_failure_with_attempts_left_is_pending_one_fewer_due_after_its_delay(here: Wire, rig: Rig) -> None:
+async def test_a_failure_with_attempts_left_is_pending_one_fewer_due_after_its_delay(
+    here: Wire, running: RunningServer
+) -> None:
     [descriptor] = await here.enqueue("q", b"x")
     await here.claim("q")
     await here.ack("q", failed=[descriptor], retryDelayMillis=1_500, appendCustomStatus="oops")
     info = await here.job(descriptor)
     assert (info.jobState, info.attemptsRemaining, info.attemptsAllowed) == (PENDING, 1, 2)
-    assert info.runAfterTimestampMillis == rig.clock.now_ms() + 1_500
+    assert info.runAfterTimestampMillis == running.clock.now_ms() + 1_500
     assert info.claimDescriptor is None
     assert info.customStatus == "oops"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import FAILED, PENDING, Wire, ttypes
 
@@ -67,16 +67,16 @@ async def test_an_unfinished_key_is_freed_when_the_job_is_finished_or_deleted(he
     assert not (await offer(here, "k"))[1]
 
 
-async def test_a_time_key_is_freed_by_time_alone(here: Wire, rig: Rig) -> None:
+async def test_a_time_key_is_freed_by_time_alone(here: Wire, running: RunningServer) -> None:
     more: dict[str, Any] = {"uniqueScope": TIME, "uniqueForMillis": 1_000}
     first, _ = await offer(here, "k", **more)
     await here.claim("q")
     await here.ack("q", first)
-    rig.clock.advance(ms=999)
+    running.clock.advance(ms=999)
     assert await offer(here, "k", **more) == (first, True)
     await here.call("deleteJobsByDescriptor", queueName="q", jobDescriptors=[first])
     assert (await offer(here, "k", **more))[1]
-    rig.clock.advance(ms=1)
+    running.clock.advance(ms=1)
     assert not (await offer(here, "k", **more))[1]
 
 
@@ -170,17 +170,17 @@ async def test_the_same_key_with_other_content_is_an_error(here: Wire, other: li
     assert await here.count("q") == 1
 
 
-async def test_request_keys_are_per_queue_and_kept_for_two_minutes(here: Wire, rig: Rig) -> None:
+async def test_request_keys_are_per_queue_and_kept_for_two_minutes(here: Wire, running: RunningServer) -> None:
     await here.create("other")
     await here.enqueue_jobs("q", batch(b"a"), requestKey="r")
     await here.enqueue_jobs("other", batch(b"a"), requestKey="r")
     assert await here.count("other") == 1
-    rig.clock.advance(ms=TWO_MINUTES_MS - 1)
-    await rig.core.sweeps.collect_garbage()
+    running.clock.advance(ms=TWO_MINUTES_MS - 1)
+    await running.core.sweeps.collect_garbage()
     await here.enqueue_jobs("q", batch(b"a"), requestKey="r", repeat=True)
     assert await here.count("q") == 1
-    rig.clock.advance(ms=2)
-    await rig.core.sweeps.collect_garbage()
+    running.clock.advance(ms=2)
+    await running.core.sweeps.collect_garbage()
     await here.enqueue_jobs("q", batch(b"other"), requestKey="r")
     assert await here.count("q") == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import FAILED, IN_PROGRESS, PENDING, SUCCEEDED, Wire, ttypes
 
@@ -35,11 +35,11 @@ async def test_a_lookup_leaves_out_what_is_not_there_and_shows_bodies_only_when_
     assert await here.lookup() == {}
 
 
-async def test_a_lookup_tells_all_that_is_known(here: Wire, rig: Rig) -> None:
-    created = rig.clock.now_ms()
+async def test_a_lookup_tells_all_that_is_known(here: Wire, running: RunningServer) -> None:
+    created = running.clock.now_ms()
     more = {"headers": {"k": "v"}, "uniqueKey": "u", "customStatus": "s", "numAttemptsAllowed": 3}
     [descriptor] = await here.enqueue("q", b"x", **more)
-    rig.clock.advance(ms=10)
+    running.clock.advance(ms=10)
     await here.claim("q")
     info = await here.job(descriptor)
     assert (info.jobDescriptor, info.createdAtTimestampMillis, info.runAfterTimestampMillis) == (
@@ -49,31 +49,31 @@ async def test_a_lookup_tells_all_that_is_known(here: Wire, rig: Rig) -> None:
     )
     assert info.updatedAtTimestampMillis == created + 10
     assert (info.headers, info.uniqueKey, info.claimDeadlineMillis) == ({"k": "v"}, "u", created + 10 + 600_000)
-    rig.clock.advance(ms=10)
+    running.clock.advance(ms=10)
     await here.ack("q", descriptor)
     assert (await here.job(descriptor)).finishedAtTimestampMillis == created + 20
 
 
 # --- counts -------------------------------------------------------------------------------------------------------------
-async def test_future_jobs_count_only_with_the_flag_and_only_they_then(here: Wire, rig: Rig) -> None:
-    now = rig.clock.now_ms()
+async def test_future_jobs_count_only_with_the_flag_and_only_they_then(here: Wire, running: RunningServer) -> None:
+    now = running.clock.now_ms()
     await here.enqueue("q", b"due", b"due")
     await here.enqueue("q", b"later", runAfterTimestampMillis=now + 1, priority=2)
     assert (await here.count("q"), await here.count("q", countFutureJobs=True)) == (2, 1)
     assert await here.count("q", bodyRegexToMatch="later") == 0
     assert await here.count("q", bodyRegexToMatch="later", countFutureJobs=True) == 1
-    rig.clock.advance(ms=1)
+    running.clock.advance(ms=1)
     assert (await here.count("q"), await here.count("q", countFutureJobs=True)) == (3, 0)
 
 
 @pytest.mark.parametrize("state", [IN_PROGRESS, SUCCEEDED, FAILED])
 async def test_with_the_future_flag_other_states_than_pending_count_and_list_nothing(
-    here: Wire, rig: Rig, state: int
+    here: Wire, running: RunningServer, state: int
 ) -> None:
     """As the original answers. A checkpoint may give a job in hand a run-after that is still ahead; that counts for nothing."""
     [descriptor] = await here.enqueue("q", b"x")
     await here.claim("q")
-    await here.checkpoint("q", descriptor, runAfterTimestampMillis=rig.clock.now_ms() + 10_000)
+    await here.checkpoint("q", descriptor, runAfterTimestampMillis=running.clock.now_ms() + 10_000)
     if state == SUCCEEDED:
         await here.ack("q", descriptor)
     elif state == FAILED:
@@ -120,9 +120,9 @@ async def test_a_bad_priority_is_said_so_wherever_one_is_named(here: Wire, prior
 
 # --- scans --------------------------------------------------------------------------------------------------------------
 async def test_a_scan_is_newest_first_pending_by_run_after_in_progress_by_claim_finished_by_finish(
-    here: Wire, rig: Rig
+    here: Wire, running: RunningServer
 ) -> None:
-    now = rig.clock.now_ms()
+    now = running.clock.now_ms()
     one, two, three = [
         (await here.enqueue("q", b"x", runAfterTimestampMillis=now - back, priority=priority))[0]
         for back, priority in ((30, 2), (10, 1), (20, 3))
@@ -133,11 +133,11 @@ async def test_a_scan_is_newest_first_pending_by_run_after_in_progress_by_claim_
 
     assert await order(PENDING) == [two, three, one]
     for _ in range(3):
-        rig.clock.advance(ms=1)
+        running.clock.advance(ms=1)
         await here.claim("q", 1)
     assert await order(IN_PROGRESS) == [three, one, two]
     for descriptor in (one, three, two):
-        rig.clock.advance(ms=1)
+        running.clock.advance(ms=1)
         await here.ack("q", descriptor)
     assert await order(SUCCEEDED) == [two, three, one]
 
@@ -195,23 +195,23 @@ async def test_quotes_in_a_regex_are_only_quotes(here: Wire) -> None:
 
 
 # --- retry and delete ---------------------------------------------------------------------------------------------------
-async def test_retry_puts_up_to_limit_failed_jobs_of_one_priority_back(here: Wire, rig: Rig) -> None:
+async def test_retry_puts_up_to_limit_failed_jobs_of_one_priority_back(here: Wire, running: RunningServer) -> None:
     ones = await failed_jobs(here, b"a", b"b", b"c")
     await failed_jobs(here, b"other", priority=2)
     assert await retry(here, limit=2, attemptsToAllow=5) == 2
     assert (await here.count("q"), await here.count("q", FAILED)) == (2, 2)
     info = next(job for job in (await here.lookup(*ones)).values() if job.jobState == PENDING)
     assert (info.attemptsRemaining, info.claimDescriptor) == (5, None)
-    assert info.runAfterTimestampMillis == rig.clock.now_ms()
+    assert info.runAfterTimestampMillis == running.clock.now_ms()
 
 
-async def test_a_retry_defaults_to_priority_one_one_attempt_and_now(here: Wire, rig: Rig) -> None:
+async def test_a_retry_defaults_to_priority_one_one_attempt_and_now(here: Wire, running: RunningServer) -> None:
     [one] = await failed_jobs(here, b"a")
     [two] = await failed_jobs(here, b"b", priority=2)
     assert await retry(here) == 1
     assert (await here.job(one)).attemptsRemaining == 1
     assert await here.state(two) == FAILED
-    when = rig.clock.now_ms() + 5
+    when = running.clock.now_ms() + 5
     assert await retry(here, priority=2, runAfterTimestampMillis=when) == 1
     assert (await here.job(two)).runAfterTimestampMillis == when
 
@@ -255,8 +255,8 @@ async def test_delete_takes_up_to_limit_of_one_state_and_priority_that_match(her
     assert await delete(here, PENDING, priority=2) == 1
 
 
-async def test_delete_takes_jobs_of_every_state_waiting_ones_due_or_not(here: Wire, rig: Rig) -> None:
-    ahead = rig.clock.now_ms() + 10_000
+async def test_delete_takes_jobs_of_every_state_waiting_ones_due_or_not(here: Wire, running: RunningServer) -> None:
+    ahead = running.clock.now_ms() + 10_000
     await here.enqueue("q", b"due")
     await here.enqueue("q", b"future", runAfterTimestampMillis=ahead)
     assert await delete(here, PENDING, bodyRegexToMatch="f") == 1

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from tests.promises.wire import FAILED, IN_PROGRESS, PENDING, SUCCEEDED, Wire
 
 Tool = Callable[..., Awaitable[Process]]
@@ -21,7 +21,7 @@ END_S = 60.0
 
 
 @pytest.fixture
-def tool(server: Server) -> Tool:
+def tool(server: PinLaterServer) -> Tool:
     """Starts the tool in a mode."""
 
     async def start(mode: str, *more: str) -> Process:
@@ -42,7 +42,7 @@ async def said(process: Process) -> list[bytes]:
     return out.splitlines()
 
 
-async def acks(server: Server) -> int:
+async def acks(server: PinLaterServer) -> int:
     """How many ack calls the server has answered."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
     writer.write(b"GET /stats.json HTTP/1.0\r\nHost: localhost\r\n\r\n")
@@ -69,7 +69,7 @@ async def test_check_dequeue_is_a_dry_run_of_one(tool: Tool, wire: Wire, queue: 
 
 
 async def test_a_dequeue_acks_in_a_second_call_with_the_percentage_asked_for(
-    tool: Tool, wire: Wire, queue: str, server: Server
+    tool: Tool, wire: Wire, queue: str, server: PinLaterServer
 ) -> None:
     await wire.enqueue(queue, *[b"x"] * 4, numAttemptsAllowed=1)
     before = await acks(server)

@@ -10,16 +10,16 @@ import pytest
 
 from pinlater.domain.passwords import hash_password
 from tests.promises.conftest import PASSWORD
-from tests.promises.rig import Rig
-from tests.promises.wire import Refused, Wire, ack_request, ttypes
+from tests.promises.running_server import RunningServer
+from tests.promises.wire import RefusedOnWire, Wire, ack_request, ttypes
 
-Start = Callable[..., Awaitable[Rig]]
+Start = Callable[..., Awaitable[RunningServer]]
 SALT_OF_THE_ORIGINAL = "VHzMjY2Kb9BYlyrbtpyFvnHVPZAvB5Rm"
 
 
-async def refused(call: Awaitable[object]) -> Refused:
+async def refused(call: Awaitable[object]) -> RefusedOnWire:
     """The refusal of a call that must be refused."""
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedOnWire) as refusal:
         await call
     return refusal.value
 
@@ -155,10 +155,10 @@ async def test_the_messages_that_people_grep_for(wire: Wire, queue: str) -> None
 
 
 async def test_no_healthy_shard_is_said_in_the_words_people_grep_for(start: Start) -> None:
-    rig = await start(2)
-    wire = await rig.connect()
+    running = await start(2)
+    wire = await running.connect()
     await wire.create("q")
-    for shard in rig.core.shards:
+    for shard in running.core.shards:
         shard.healthy = False
     for call in (wire.enqueue("q", b"x"), wire.dequeue("q")):
         error = await refused(call)

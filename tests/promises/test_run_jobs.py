@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import ALREADY_FINAL, APPLIED, NOT_FOUND, PENDING, STALE_CLAIM, Wire, ttypes
 
@@ -19,11 +19,13 @@ async def run(wire: Wire, *descriptors: str, **more: object) -> list[int]:
     return [each.outcome for each in await wire.call("runJobs", request=request)]
 
 
-async def test_a_named_job_that_waits_becomes_due_and_goes_to_a_waiting_dequeue(rig: Rig, here: Wire) -> None:
+async def test_a_named_job_that_waits_becomes_due_and_goes_to_a_waiting_dequeue(
+    running: RunningServer, here: Wire
+) -> None:
     [descriptor] = await here.enqueue("q", b"x", runAfterTimestampMillis=FAR_MS)
     request = ttypes.PinLaterDequeueRequest("q", 1, waitMillis=30_000)
-    polling = asyncio.create_task((await rig.connect()).call("dequeueJobs", request=request))
-    await rig.until(lambda: rig.core.dispatcher.waiting("q") == 1)
+    polling = asyncio.create_task((await running.connect()).call("dequeueJobs", request=request))
+    await running.until(lambda: running.core.dispatcher.waiting("q") == 1)
     assert await run(here, descriptor) == [APPLIED]
     assert list((await polling).jobs) == [descriptor]
 

@@ -12,18 +12,18 @@ from pinlater.domain.passwords import hash_password
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.sharding.rendezvous import covered
 from tests.promises.conftest import PASSWORD
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import SUCCEEDED, Wire, ack_request, ttypes
 
-Start = Callable[..., Awaitable[Rig]]
+Start = Callable[..., Awaitable[RunningServer]]
 
 
-async def three(start: Start, **more: object) -> tuple[Rig, Wire]:
-    rig = await start(3, **more)
-    wire = await rig.connect()
+async def three(start: Start, **more: object) -> tuple[RunningServer, Wire]:
+    running = await start(3, **more)
+    wire = await running.connect()
     await wire.create("q")
-    return rig, wire
+    return running, wire
 
 
 def shard_of(descriptor: str) -> str:
@@ -60,9 +60,9 @@ async def test_a_server_that_has_its_shards_for_itself_owns_every_slice(start: S
 
 
 async def test_with_every_shard_dequeue_only_enqueues_are_rejected_and_dequeues_go_on(start: Start) -> None:
-    rig, wire = await three(start)
+    running, wire = await three(start)
     await on_each_shard(wire)
-    for shard in rig.core.shards:
+    for shard in running.core.shards:
         shard.takes_enqueues = False
     error = await refused(wire.enqueue("q", b"x"))
     assert error.code == 430
@@ -70,12 +70,12 @@ async def test_with_every_shard_dequeue_only_enqueues_are_rejected_and_dequeues_
 
 
 async def test_a_dequeue_looks_at_its_share_of_the_shards_rounded_half_up_and_at_least_one(start: Start) -> None:
-    rig, wire = await three(start)
+    running, wire = await three(start)
     for coverage, most in ((0.0, 1), (-3.0, 1), (0.1, 1), (0.5, 2), (0.83, 2), (0.84, 3), (1.0, 3), (9.0, 3)):
         await on_each_shard(wire)
         claimed = await wire.claim("q", 1_000, coverage=coverage)
         assert len({shard_of(descriptor) for descriptor, _ in claimed}) == most, coverage
-        assert covered(coverage, len(rig.core.shards)) == most
+        assert covered(coverage, len(running.core.shards)) == most
         await wire.claim("q", 1_000)
 
 
@@ -113,10 +113,10 @@ async def test_all_jobs_of_a_keyed_request_go_to_one_shard_and_a_resend_finds_th
 
 
 async def test_a_lookup_or_ack_on_an_unreachable_shard_fails_and_other_acks_stay_done(start: Start) -> None:
-    rig, wire = await three(start)
+    running, wire = await three(start)
     jobs = await on_each_shard(wire)
     await wire.claim("q", 1_000)
-    rig.shard("3").healthy = False
+    running.shard("3").healthy = False
     order = [jobs["s1"], jobs["s2"], jobs["s3"]]
     for call in (
         wire.lookup(*order),
@@ -127,16 +127,16 @@ async def test_a_lookup_or_ack_on_an_unreachable_shard_fails_and_other_acks_stay
         assert (error.code, error.detail, error.retryable) == (502, "SHARD_UNREACHABLE", True)
     for name in ("s1", "s2"):
         assert await wire.state(jobs[name]) == SUCCEEDED
-    rig.shard("3").healthy = True
+    running.shard("3").healthy = True
     await wire.ack("q", *order)  # repeating is safe
     assert await wire.state(jobs["s3"]) == SUCCEEDED
 
 
 async def test_an_unreachable_shard_fails_no_dequeue_and_no_enqueue(start: Start) -> None:
     """In the original a dead Redis shard failed dequeues."""
-    rig, wire = await three(start)
+    running, wire = await three(start)
     await on_each_shard(wire)
-    rig.shard("2").healthy = False
+    running.shard("2").healthy = False
     claimed = {shard_of(descriptor) for descriptor, _ in await wire.claim("q", 1_000)}
     assert claimed == {"s1", "s3"}
     assert "s2" not in {shard_of((await wire.enqueue("q", b"x"))[0]) for _ in range(30)}
@@ -147,10 +147,10 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     start: Start, regex: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
-    rig, wire = await three(start)
+    running, wire = await three(start)
     await on_each_shard(wire)
     everything = await wire.count("q")
-    hidden = rig.shard("2")
+    hidden = running.shard("2")
     lost = sum(row.pending for row in await hidden.store.count_jobs(["q"]))
     hidden.healthy = False
     assert await wire.count("q", bodyRegexToMatch=regex) == everything - lost
@@ -164,7 +164,7 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     assert scanned.incomplete
     request = ttypes.PinLaterDeleteJobsRequest("q", 0, bodyRegexToMatch=regex)
     assert await wire.call("deleteJobs", request=request) == everything - lost
-    assert rig.core.metrics.snapshot().counters["shards_left_out"] >= 3
+    assert running.core.metrics.snapshot().counters["shards_left_out"] >= 3
     hidden.healthy = True
     assert await wire.count("q") == lost
     counted = await wire.call("countJobs", request=ttypes.PinLaterGetJobCountRequest("q", 0, bodyRegexToMatch=regex))
@@ -174,9 +174,9 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
 
 
 async def test_a_scan_merges_the_shards_newest_first(start: Start) -> None:
-    rig, wire = await three(start)
+    running, wire = await three(start)
     for _ in range(30):
-        rig.clock.advance(ms=1)
+        running.clock.advance(ms=1)
         await wire.enqueue("q", b"x")
     times = [job.runAfterTimestampMillis for job in (await wire.scan("q")).scannedJobs]
     assert times == sorted(times, reverse=True)
@@ -184,13 +184,13 @@ async def test_a_scan_merges_the_shards_newest_first(start: Start) -> None:
 
 
 async def test_a_queue_limit_holds_for_all_shards_together(start: Start) -> None:
-    rig, wire = await three(start)
+    running, wire = await three(start)
     await wire.configure("q", maxJobsPerSecond=5.0)
     for _ in range(60):
         await wire.enqueue("q", b"x")
     assert len(await wire.claim("q", 5)) == 5
     await refused(wire.dequeue("q"))
-    rig.clock.advance(seconds=1)
+    running.clock.advance(seconds=1)
     assert len(await wire.claim("q", 5)) == 5
 
 
@@ -208,14 +208,14 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs with unique keys live on their keys' shards, so such a request is not atomic across shards."""
-    rig, wire = await three(start)
+    running, wire = await three(start)
     keys = [f"k{n}" for n in range(20)]
-    lost = {n for n, key in enumerate(keys) if rig.core.shards.home_of(key).name == "2"}
+    lost = {n for n, key in enumerate(keys) if running.core.shards.home_of(key).name == "2"}
 
     async def fails(*_: object, **__: object) -> object:
         raise ShardConnectionFailed("gone")
 
-    monkeypatch.setattr(rig.shard("2").store, "insert_jobs", fails)
+    monkeypatch.setattr(running.shard("2").store, "insert_jobs", fails)
     jobs = [ttypes.PinLaterJob(body=b"x", uniqueKey=key) for key in keys]
     error = await refused(wire.enqueue_jobs("q", jobs))
     assert (error.code, error.retryable) == (502, True)
@@ -231,11 +231,11 @@ async def test_a_request_stored_in_part_says_which_of_its_jobs_are_stored(
 
 
 async def test_where_riding_acks_fail_nothing_is_claimed_and_the_error_says_so(start: Start) -> None:
-    rig, wire = await three(start)
+    running, wire = await three(start)
     jobs = await on_each_shard(wire)
     await wire.claim("q", 1_000)
     await wire.enqueue("q", *[b"y"] * 3)
-    rig.shard("3").healthy = False
+    running.shard("3").healthy = False
     before = await wire.count("q")
     error = await refused(wire.dequeue("q", jobAckRequest=ack_request("q", jobs["s1"], jobs["s3"])))
     assert (error.code, error.detail) == (502, "SHARD_UNREACHABLE")
@@ -245,21 +245,21 @@ async def test_where_riding_acks_fail_nothing_is_claimed_and_the_error_says_so(s
 
 
 async def test_a_deleted_queue_is_gone_from_every_shard(start: Start) -> None:
-    rig, wire = await three(start, admin_password_hash=hash_password(PASSWORD))
+    running, wire = await three(start, admin_password_hash=hash_password(PASSWORD))
     await on_each_shard(wire)
     await wire.call("deleteQueue", name="q", password=PASSWORD)
-    for shard in rig.core.shards:
+    for shard in running.core.shards:
         assert await shard.store.list_queues() == []
 
 
 async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: Start) -> None:
     """Without one it is exact."""
-    rig, wire = await three(start, jobs=ServiceSettings(regex_rows_max=5))
+    running, wire = await three(start, jobs=ServiceSettings(regex_rows_max=5))
     for priority in (1, 2):
         for _ in range(3):
             await wire.enqueue("q", *[b"x"] * 40, priority=priority)
     shares = {priority: [0, 0, 0] for priority in (1, 2)}
-    for number, shard in enumerate(rig.core.shards):
+    for number, shard in enumerate(running.core.shards):
         for row in await shard.store.count_jobs(["q"]):
             if row.pending:
                 shares[row.priority][number] = row.pending
@@ -270,9 +270,9 @@ async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: St
 
 
 async def test_configuration_and_pauses_reach_every_shard(start: Start) -> None:
-    rig, wire = await three(start)
+    running, wire = await three(start)
     await wire.configure("q", claimTimeoutMillis=5)
     await wire.call("pauseQueue", queueName="q")
-    for shard in rig.core.shards:
+    for shard in running.core.shards:
         [queue] = await shard.store.list_queues()
         assert (queue.config.claim_timeout_ms, queue.paused) == (5, True)

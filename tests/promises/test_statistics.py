@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from pinlater.server.main.app import App
-from tests.promises.rig import Turned
+from tests.promises.running_server import SettableClocks
 from tests.promises.test_queues import refused
-from tests.promises.wire import PATIENCE_S, Wire, connected, ttypes
+from tests.promises.wire import DEADLINE_S, Wire, connected, ttypes
 
 Run = Callable[..., Awaitable[App]]
 
 
-class Watched(NamedTuple):
+class ServerWithClock(NamedTuple):
     """A server, a connection to it with the queue `q` made, and its clock."""
 
     app: App
     wire: Wire
-    clock: Turned
+    clock: SettableClocks
 
     async def turn(self, seconds: float, work: str) -> None:
         """Time goes by, then this periodic work runs until it finds no more."""
@@ -34,7 +34,7 @@ class Watched(NamedTuple):
 
     async def page(self, path: str) -> str:
         """A page's body; the page must be there."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.app.http.port)
             writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
             answer = (await reader.read()).decode()
@@ -49,22 +49,22 @@ class Watched(NamedTuple):
 
 
 @pytest.fixture
-async def watched(run: Run, tmp_path: Path) -> AsyncIterator[Watched]:
-    clock = Turned()
+async def watched(run: Run, tmp_path: Path) -> AsyncIterator[ServerWithClock]:
+    clock = SettableClocks()
     app = await run(clock.clock(), store=f"sqlite:{tmp_path / 'store.db'}")
     async with connected(app.thrift.port) as wire:
         await wire.create("q")
-        yield Watched(app, wire, clock)
+        yield ServerWithClock(app, wire, clock)
 
 
-async def test_ping_health_and_server_info_answer_as_the_originals_did(watched: Watched) -> None:
+async def test_ping_health_and_server_info_answer_as_the_originals_did(watched: ServerWithClock) -> None:
     assert json.loads(await watched.page("/ping")) == {"response": "pong"}
     assert (await watched.page("/ping.txt")).strip() == "pong"
     assert (await watched.page("/health")).strip() == "OK"
     assert json.loads(await watched.page("/server_info"))["name"] == "pinlater"
 
 
-async def test_each_counter_of_a_queue_counts_what_its_name_says(watched: Watched) -> None:
+async def test_each_counter_of_a_queue_counts_what_its_name_says(watched: ServerWithClock) -> None:
     """Driven by calls alone; the sweeps are run by hand."""
     wire = watched.wire
     good, bad, lost = await wire.enqueue("q", b"good", b"bad", b"lost", numAttemptsAllowed=1)
@@ -97,7 +97,7 @@ async def test_each_counter_of_a_queue_counts_what_its_name_says(watched: Watche
     assert {name: counters[f"q_{name}"] for name in expected} == expected
 
 
-async def test_errors_are_counted_by_method_and_code(watched: Watched) -> None:
+async def test_errors_are_counted_by_method_and_code(watched: ServerWithClock) -> None:
     for _ in range(2):
         await refused(watched.wire.enqueue("missing", b"x"))
     await refused(watched.wire.create("no good"))
@@ -106,7 +106,7 @@ async def test_errors_are_counted_by_method_and_code(watched: Watched) -> None:
     assert counters["PinLater.createQueue.errors.QUEUE_NAME_INVALID"] == 1
 
 
-async def test_delays_sizes_and_durations_are_told_with_all_their_figures(watched: Watched) -> None:
+async def test_delays_sizes_and_durations_are_told_with_all_their_figures(watched: ServerWithClock) -> None:
     wire = watched.wire
     [descriptor] = await wire.enqueue("q", b"x" * 10)
     watched.clock.monotonic_s += 2
@@ -123,8 +123,8 @@ async def test_delays_sizes_and_durations_are_told_with_all_their_figures(watche
     assert (metrics["job_body_size_q"]["count"], metrics["job_body_size_q"]["sum"]) == (1, 10)
 
 
-async def test_a_queues_waiters_are_a_gauge(watched: Watched) -> None:
-    async with connected(watched.app.thrift.port) as waiting, asyncio.timeout(PATIENCE_S):
+async def test_a_queues_waiters_are_a_gauge(watched: ServerWithClock) -> None:
+    async with connected(watched.app.thrift.port) as waiting, asyncio.timeout(DEADLINE_S):
         waiting.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1, waitMillis=60_000))
         while (await watched.stats())["gauges"].get("dequeue-semaphore-waiters-q") != 1:
             pass
@@ -132,7 +132,7 @@ async def test_a_queues_waiters_are_a_gauge(watched: Watched) -> None:
         assert (await waiting.result("dequeueJobs")).jobs
 
 
-async def test_the_text_has_four_sections_with_a_name_and_value_a_line(watched: Watched) -> None:
+async def test_the_text_has_four_sections_with_a_name_and_value_a_line(watched: ServerWithClock) -> None:
     await watched.wire.enqueue("q", b"x")
     lines = (await watched.page("/stats.txt")).splitlines()
     assert [line for line in lines if not line.startswith(" ")] == ["counters:", "gauges:", "labels:", "metrics:"]
@@ -140,7 +140,7 @@ async def test_the_text_has_four_sections_with_a_name_and_value_a_line(watched: 
     assert all(": " in line for line in lines if line.startswith(" "))
 
 
-async def test_with_a_period_only_the_last_minute_counts(watched: Watched) -> None:
+async def test_with_a_period_only_the_last_minute_counts(watched: ServerWithClock) -> None:
     await watched.wire.enqueue("q", b"x")
     for _ in range(30):
         await watched.turn(5, "metrics")

@@ -13,10 +13,10 @@ from thrift.Thrift import TApplicationException, TMessageType, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from tests.promises.wire import (
     PinLater,
-    Refused,
+    RefusedOnWire,
     Undecodable,
     Wire,
     ack_request,
@@ -60,7 +60,7 @@ class OldClient:
 
 
 @pytest.fixture(params=[True, False], ids=["strict", "non-strict"])
-def old(server: Server, request: pytest.FixtureRequest) -> Iterator[OldClient]:
+def old(server: PinLaterServer, request: pytest.FixtureRequest) -> Iterator[OldClient]:
     client = OldClient(server.port, strict=request.param)
     yield client
     client.transport.close()
@@ -325,7 +325,7 @@ async def test_bodies_of_any_bytes_are_answered_or_close_their_connection_only(
     for byte in range(first, first + 16):
         other = await connect()
         other.write(framed(head + bytes([byte]) * 40))
-        with pytest.raises((Undecodable, Refused)):
+        with pytest.raises((Undecodable, RefusedOnWire)):
             await other.result("scanJobs")
     assert await wire.call("getQueueNames") is not None
 
@@ -334,6 +334,6 @@ async def test_an_unknown_state_is_an_error(wire: Wire, queue: str) -> None:
     for state in (-1, 4, 2**31 - 1, -(2**31)):
         delete = wire.call("deleteJobs", request=ttypes.PinLaterDeleteJobsRequest(queue, state))
         for call in (wire.count(queue, state), wire.scan(queue, state), delete):
-            with pytest.raises(Refused) as refusal:
+            with pytest.raises(RefusedOnWire) as refusal:
                 await call
             assert (refusal.value.code, refusal.value.detail) == (500, "INVALID_ARGUMENT")

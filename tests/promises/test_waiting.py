@@ -11,59 +11,59 @@ from typing import Any
 import pytest
 
 from pinlater.server.dispatch.settings import DispatchSettings
-from tests.promises.rig import Rig
+from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import IN_PROGRESS, Wire, ack_request, ttypes
 
 Connect = Callable[..., Awaitable[Wire]]
-Start = Callable[..., Awaitable[Rig]]
+Start = Callable[..., Awaitable[RunningServer]]
 LONG_MS = 60_000
 
 
-def _waits(rig: Rig, number: int) -> bool:
-    return rig.core.dispatcher.waiting("q") == number
+def _waits(running: RunningServer, number: int) -> bool:
+    return running.core.dispatcher.waiting("q") == number
 
 
-async def waiters(rig: Rig, number: int, limit: int = 1) -> list[tuple[Wire, asyncio.Task[list[bytes]]]]:
+async def waiters(running: RunningServer, number: int, limit: int = 1) -> list[tuple[Wire, asyncio.Task[list[bytes]]]]:
     """This number of connections that wait, in order, on queue `q`."""
     made = []
     for count in range(1, number + 1):
-        wire = await rig.connect()
+        wire = await running.connect()
         made.append((wire, asyncio.create_task(wire.bodies("q", limit, waitMillis=LONG_MS))))
-        await rig.until(partial(_waits, rig, count))
+        await running.until(partial(_waits, running, count))
     return made
 
 
 # --- long polls ---------------------------------------------------------------------------------------------------------
-async def test_a_long_poll_is_answered_as_soon_as_a_job_is_there(here: Wire, rig: Rig) -> None:
-    [(_, waiting)] = await waiters(rig, 1)
+async def test_a_long_poll_is_answered_as_soon_as_a_job_is_there(here: Wire, running: RunningServer) -> None:
+    [(_, waiting)] = await waiters(running, 1)
     await here.enqueue("q", b"x")
     assert await waiting == [b"x"]
 
 
 async def test_a_long_poll_is_answered_as_soon_as_a_job_becomes_due(start: Start) -> None:
-    """Timers run by the loop's own clock; the rig's clock follows it here."""
-    rig = await start()
-    wire = await rig.connect()
+    """Timers run by the loop's own clock; the running's clock follows it here."""
+    running = await start()
+    wire = await running.connect()
     await wire.create("q")
-    await wire.enqueue("q", b"x", runAfterTimestampMillis=rig.clock.now_ms() + 50)
-    [(_, waiting)] = await waiters(rig, 1)
-    rig.clock.advance(ms=50)
+    await wire.enqueue("q", b"x", runAfterTimestampMillis=running.clock.now_ms() + 50)
+    [(_, waiting)] = await waiters(running, 1)
+    running.clock.advance(ms=50)
     assert await waiting == [b"x"]
 
 
-async def test_one_job_wakes_one_waiter_and_no_other(here: Wire, rig: Rig) -> None:
-    made = await waiters(rig, 5)
+async def test_one_job_wakes_one_waiter_and_no_other(here: Wire, running: RunningServer) -> None:
+    made = await waiters(running, 5)
     await here.enqueue("q", b"x")
     await asyncio.wait([task for _, task in made], return_when=asyncio.FIRST_COMPLETED)
     assert [task.done() for _, task in made] == [True, False, False, False, False]
-    await rig.until(lambda: rig.core.dispatcher.waiting("q") == 4)
+    await running.until(lambda: running.core.dispatcher.waiting("q") == 4)
     await here.enqueue("q", *[b"y"] * 4)
     assert [await task for _, task in made] == [[b"x"], [b"y"], [b"y"], [b"y"], [b"y"]]
 
 
-async def test_a_hundred_waiters_and_a_hundred_jobs_meet_each_once(here: Wire, rig: Rig) -> None:
-    made = await waiters(rig, 100)
+async def test_a_hundred_waiters_and_a_hundred_jobs_meet_each_once(here: Wire, running: RunningServer) -> None:
+    made = await waiters(running, 100)
     bodies = [b"%d" % number for number in range(100)]
     await here.enqueue("q", *bodies[:30])
     for body in bodies[30:]:
@@ -78,23 +78,27 @@ async def test_a_wait_ends_empty_when_its_time_is_up(wire: Wire, queue: str) -> 
     assert time.monotonic() - before >= 0.05
 
 
-async def test_a_wait_is_cut_at_sixty_seconds(here: Wire, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_is_cut_at_sixty_seconds(
+    here: Wire, running: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[float] = []
 
     async def listen(wish: object) -> object:
         asked.append(wish.wait_ms)  # type: ignore[attr-defined]
         return []
 
-    monkeypatch.setattr(rig.core.dispatcher, "claim", listen)
+    monkeypatch.setattr(running.core.dispatcher, "claim", listen)
     for wait in (2**31 - 1, 60_001, 59_999):
         await here.dequeue("q", waitMillis=wait)
     assert asked == [60_000, 60_000, 59_999]
 
 
-async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_a_waiter(here: Wire, rig: Rig) -> None:
+async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_a_waiter(
+    here: Wire, running: RunningServer
+) -> None:
     async def met_by(act: Callable[[str, str], Awaitable[object]]) -> None:
         [(descriptor, token)] = await here.claim("q")
-        [(_, waiting)] = await waiters(rig, 1)
+        [(_, waiting)] = await waiters(running, 1)
         await act(descriptor, token)
         assert await waiting == [b"x"]
         await here.call("ackDequeuedJobs", request=ack_request("q", failed=[descriptor]))
@@ -104,8 +108,8 @@ async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_a_wa
 
     async def time_out(descriptor: str, token: str) -> None:
         del descriptor, token
-        rig.clock.advance(ms=600_001)
-        await rig.core.sweeps.time_out_claims()
+        running.clock.advance(ms=600_001)
+        await running.core.sweeps.time_out_claims()
 
     async def retry_failed(descriptor: str, token: str) -> None:
         del token
@@ -120,8 +124,8 @@ async def test_a_retry_a_release_a_time_out_and_a_retry_of_failed_jobs_wake_a_wa
     await met_by(retry_failed)
 
 
-async def test_a_connection_closed_while_it_waits_costs_no_job(here: Wire, rig: Rig) -> None:
-    made = await waiters(rig, 2)
+async def test_a_connection_closed_while_it_waits_costs_no_job(here: Wire, running: RunningServer) -> None:
+    made = await waiters(running, 2)
     leaving, task = made[0]
     await leaving.close()
     await here.enqueue("q", b"x")
@@ -131,12 +135,12 @@ async def test_a_connection_closed_while_it_waits_costs_no_job(here: Wire, rig: 
 
 
 async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
-    here: Wire, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    here: Wire, running: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection breaks after the store has handed the job out and before its client hears of it."""
     await here.enqueue("q", b"x")
     claimed, go_on = asyncio.Event(), asyncio.Event()
-    shard = rig.shard("1").store
+    shard = running.shard("1").store
     claim_jobs = shard.claim_jobs
 
     async def hold(*arguments: Any) -> Any:
@@ -146,12 +150,12 @@ async def test_a_claim_whose_answer_cannot_be_written_is_released_unspent(
         return answer
 
     monkeypatch.setattr(shard, "claim_jobs", hold)
-    leaving = await rig.connect()
+    leaving = await running.connect()
     leaving.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1))
     await claimed.wait()
     leaving.writer.transport.abort()
     try:
-        await rig.until(lambda: any(each.gone for each in rig.server._connections))
+        await running.until(lambda: any(each.gone for each in running.server._connections))
     finally:
         go_on.set()
     answer = await here.dequeue("q", waitMillis=LONG_MS)
@@ -172,30 +176,32 @@ async def test_callers_who_left_while_they_waited_take_no_job_with_them(
         assert await wire.bodies(queue, waitMillis=20_000) == [body]
 
 
-async def test_calls_on_one_connection_wait_behind_its_long_poll_and_stay_in_order(here: Wire, rig: Rig) -> None:
-    waiting = await rig.connect()
+async def test_calls_on_one_connection_wait_behind_its_long_poll_and_stay_in_order(
+    here: Wire, running: RunningServer
+) -> None:
+    waiting = await running.connect()
     waiting.send("dequeueJobs", request=ttypes.PinLaterDequeueRequest("q", 1, waitMillis=LONG_MS))
     waiting.send("getQueueNames")
-    await rig.until(lambda: rig.core.dispatcher.waiting("q") == 1)
+    await running.until(lambda: running.core.dispatcher.waiting("q") == 1)
     await here.enqueue("q", b"x")
     assert (await waiting.result("dequeueJobs")).jobs
     assert await waiting.result("getQueueNames") == {"q"}
 
 
 async def test_waits_have_a_bound_of_their_own(start: Start) -> None:
-    rig = await start(dispatch=DispatchSettings(max_waiting_dequeues=2))
-    wire = await rig.connect()
+    running = await start(dispatch=DispatchSettings(max_waiting_dequeues=2))
+    wire = await running.connect()
     await wire.create("q")
-    made = await waiters(rig, 2)
+    made = await waiters(running, 2)
     error = await refused(wire.dequeue("q", waitMillis=LONG_MS))
     assert (error.detail, error.retryable) == ("TOO_MANY_WAITING", True)
     await wire.enqueue("q", b"x", b"y")
     assert [await task for _, task in made] == [[b"x"], [b"y"]]
 
 
-async def test_draining_answers_waits_empty_at_once(here: Wire, rig: Rig) -> None:
-    made = await waiters(rig, 3)
-    rig.core.dispatcher.drain()
+async def test_draining_answers_waits_empty_at_once(here: Wire, running: RunningServer) -> None:
+    made = await waiters(running, 3)
+    running.core.dispatcher.drain()
     assert [await task for _, task in made] == [[], [], []]
 
 
@@ -213,34 +219,36 @@ async def test_a_paused_queue_refuses_dequeues_and_goes_on_with_the_rest(here: W
     assert await here.bodies("q") == [b"y"]
 
 
-async def test_a_paused_queue_lets_long_polls_wait_until_it_is_resumed(here: Wire, rig: Rig) -> None:
+async def test_a_paused_queue_lets_long_polls_wait_until_it_is_resumed(here: Wire, running: RunningServer) -> None:
     await here.enqueue("q", b"x")
     await here.call("pauseQueue", queueName="q")
-    [(_, waiting)] = await waiters(rig, 1)
+    [(_, waiting)] = await waiters(running, 1)
     await here.enqueue("q", b"y")
     await here.call("resumeQueue", queueName="q")
     assert await waiting == [b"x"]
 
 
-async def test_a_limited_queue_lets_long_polls_wait_until_the_limit_allows(here: Wire, rig: Rig) -> None:
+async def test_a_limited_queue_lets_long_polls_wait_until_the_limit_allows(here: Wire, running: RunningServer) -> None:
     await here.configure("q", maxJobsPerSecond=20.0)
     await here.enqueue("q", *[b"x"] * 31)
     assert len(await here.bodies("q", 30)) == 30
     assert (await refused(here.dequeue("q"))).code == 429
-    [(_, waiting)] = await waiters(rig, 1)
-    rig.clock.advance(seconds=1)
+    [(_, waiting)] = await waiters(running, 1)
+    running.clock.advance(seconds=1)
     assert await waiting == [b"x"]
 
 
-async def test_a_limit_is_charged_by_jobs_and_one_request_may_overdraw_so_the_next_pays(here: Wire, rig: Rig) -> None:
+async def test_a_limit_is_charged_by_jobs_and_one_request_may_overdraw_so_the_next_pays(
+    here: Wire, running: RunningServer
+) -> None:
     await here.configure("q", maxJobsPerSecond=10.0)
     await here.enqueue("q", *[b"x"] * 100)
     assert len(await here.bodies("q", 50)) == 50
     error = await refused(here.dequeue("q"))
     assert error.retry_after_ms == pytest.approx(4_100, abs=1)
-    rig.clock.advance(ms=error.retry_after_ms - 2)
+    running.clock.advance(ms=error.retry_after_ms - 2)
     await refused(here.dequeue("q"))
-    rig.clock.advance(ms=2)
+    running.clock.advance(ms=2)
     assert len(await here.bodies("q", 1)) == 1
 
 
@@ -257,14 +265,14 @@ async def test_empty_dequeues_cost_nothing_of_the_limit(here: Wire) -> None:
     [(0.0, None, True), (None, 0.0, True), (5.0, 0.0, True), (0.0, 5.0, True), (5.0, 5.0, False)],
 )
 async def test_the_lower_of_the_limits_in_file_and_store_holds_and_zero_stops(
-    here: Wire, rig: Rig, in_file: float | None, in_store: float | None, stopped: bool
+    here: Wire, running: RunningServer, in_file: float | None, in_store: float | None, stopped: bool
 ) -> None:
     await here.enqueue("q", b"x")
     if in_store is not None:
         await here.configure("q", maxJobsPerSecond=in_store)
     if in_file is not None:
-        rig.file_limits["q"] = in_file
-        rig.core.limits_changed()
+        running.file_limits["q"] = in_file
+        running.core.limits_changed()
     if stopped:
         error = await refused(here.dequeue("q"))
         assert (error.code, error.retry_after_ms) == (429, None)

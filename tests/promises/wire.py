@@ -21,12 +21,12 @@ from pinlater.wire.generated import ttypes as _ttypes
 PinLater: Any = _service
 ttypes: Any = _ttypes
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = 0, 1, 2, 3
 APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
 
 
-class Refused(Exception):
+class RefusedOnWire(Exception):
     """A PinLaterException as it came. Generated exceptions are immutable, which `raise` can't live with."""
 
     def __init__(self, answer: Any) -> None:
@@ -109,7 +109,7 @@ class Wire:
 
     async def receive(self) -> Message:
         """The next reply's header. Raises `IncompleteReadError` where the server closed instead."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             frame = await self.reader.readexactly(size)
         protocol = TBinaryProtocol(TMemoryBuffer(frame), strictRead=True)
@@ -117,7 +117,7 @@ class Wire:
         return Message(name, kind, seqid, protocol, frame)
 
     async def result(self, method: str) -> Any:
-        """The next reply's value. Raises `Refused` or `Undecodable`."""
+        """The next reply's value. Raises `RefusedOnWire` or `Undecodable`."""
         message = await self.receive()
         if message.kind == TMessageType.EXCEPTION:
             error = TApplicationException()
@@ -127,7 +127,7 @@ class Wire:
         result = getattr(PinLater, f"{method}_result")()
         result.read(message.protocol)
         if result.e is not None:
-            raise Refused(result.e)
+            raise RefusedOnWire(result.e)
         return getattr(result, "success", None)
 
     async def call(self, method: str, /, **arguments: Any) -> Any:
@@ -136,7 +136,7 @@ class Wire:
 
     async def closed(self) -> bool:
         """Whether the server has closed, with no further byte."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             try:
                 return await self.reader.read() == b""
             except ConnectionResetError:

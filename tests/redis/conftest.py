@@ -1,4 +1,4 @@
-"""Fixtures for the tests of failures: a rig on the session's Redis, or on one that may be killed."""
+"""Fixtures for the tests of failures: a database on the session's Redis, or on one that may be killed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 
 from tests.contract.desk import Desk
 from tests.databases.redis import RedisServer
-from tests.redis.rig import Rig, rig_on
+from tests.redis.proxied_redis import ProxiedRedis, proxied
 
 
 @pytest.fixture
-async def rig(redis_server: RedisServer) -> AsyncIterator[Rig]:
+async def database(redis_server: RedisServer) -> AsyncIterator[ProxiedRedis]:
     """On the session's Redis, which must be left as it is."""
-    async with rig_on(redis_server) as rig:
-        yield rig
+    async with proxied(redis_server) as database:
+        yield database
 
 
 @pytest.fixture
-async def desk(rig: Rig) -> Desk:
+async def desk(database: ProxiedRedis) -> Desk:
     """A desk behind the proxy."""
-    return await rig.desk()
+    return await database.desk()

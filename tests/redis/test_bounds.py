@@ -24,7 +24,7 @@ from pinlater.server.storage.values import (
 )
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, TIMEOUT_MS, Desk, unique
 from tests.databases.redis import RedisServer
-from tests.redis.rig import FRONT, Rig, rig_on
+from tests.redis.proxied_redis import FRONT, ProxiedRedis, proxied
 
 # Of one script; a command that takes many values at once counts as one.
 _COMMANDS_MAX = 2_500
@@ -37,7 +37,7 @@ def shard_of(desk: Desk) -> RedisShard:
     return desk.shard
 
 
-class Watch:
+class ScriptCommandCounts:
     """How many commands each script of a shard called at most."""
 
     def __init__(self, ask: Callable[..., Any], shard: RedisShard) -> None:
@@ -62,9 +62,9 @@ class Watch:
 
 
 @pytest.fixture
-def ask(rig: Rig) -> Iterator[Callable[..., Any]]:
+def ask(database: ProxiedRedis) -> Iterator[Callable[..., Any]]:
     """The test's own words to Redis, on one connection."""
-    with rig.server.session() as ask:
+    with database.server.session() as ask:
         yield ask
 
 
@@ -99,11 +99,13 @@ async def finish(desk: Desk, queues: list[str], limit: int) -> None:
 
 
 @pytest.mark.timeout(120)
-async def test_no_script_does_more_the_more_queues_and_jobs_there_are(rig: Rig, ask: Callable[..., Any]) -> None:
+async def test_no_script_does_more_the_more_queues_and_jobs_there_are(
+    database: ProxiedRedis, ask: Callable[..., Any]
+) -> None:
     """Through everything that goes over all queues or over many jobs."""
-    desk = await rig.desk(direct=True, command_timeout_ms=30_000)
+    desk = await database.desk(direct=True, command_timeout_ms=30_000)
     shard = shard_of(desk)
-    watch = Watch(ask, shard)
+    watch = ScriptCommandCounts(ask, shard)
     await fill(desk)
 
     await shard.list_queues()
@@ -116,7 +118,7 @@ async def test_no_script_does_more_the_more_queues_and_jobs_there_are(rig: Rig, 
     await shard.purge_jobs(Purge(QUEUE, JobState.PENDING, 1, ALL))
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     await shard.time_out_claims(desk.now, ALL)
-    rig.server.execute("DEL", FRONT + b"pr", FRONT + b"c")
+    database.server.execute("DEL", FRONT + b"pr", FRONT + b"c")
     for _ in range(3):
         await shard.create_queues(["another"], desk.now)
         await shard.time_out_claims(desk.now, ALL)
@@ -124,7 +126,7 @@ async def test_no_script_does_more_the_more_queues_and_jobs_there_are(rig: Rig, 
     ttls = [TimeToLive(queue.name, HOUR_MS, HOUR_MS) for queue in await shard.list_queues()]
     await shard.collect_garbage(ttls, desk.now, 2_000)
     await shard.delete_queues([QUEUE, *(f"queue_{number}" for number in range(_QUEUES))])
-    while await shard.collect_garbage([], desk.now, 2_000) or b"j" in kinds_left(rig):
+    while await shard.collect_garbage([], desk.now, 2_000) or b"j" in kinds_left(database):
         await shard.create_queues(["another"], desk.now)
 
     assert {name: calls for name, calls in watch.commands.items() if calls > _COMMANDS_MAX} == {}
@@ -137,12 +139,12 @@ async def test_no_script_does_more_the_more_queues_and_jobs_there_are(rig: Rig, 
     }
 
 
-def kinds_left(rig: Rig) -> set[bytes]:
-    return {key.removeprefix(FRONT)[:1] for key in rig.server.execute("KEYS", "*")}
+def kinds_left(database: ProxiedRedis) -> set[bytes]:
+    return {key.removeprefix(FRONT)[:1] for key in database.server.execute("KEYS", "*")}
 
 
 async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..., Any], desk: Desk) -> None:
-    watch = Watch(ask, shard_of(desk))
+    watch = ScriptCommandCounts(ask, shard_of(desk))
     costs = []
     for _ in range(2):
         await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(_JOBS)])], desk.now)
@@ -155,13 +157,13 @@ async def test_counts_cost_the_same_however_many_jobs_there_are(ask: Callable[..
 async def test_a_restart_between_two_pages_of_unique_keys_loses_no_key(start_redis: Callable[..., RedisServer]) -> None:
     """The new process has another hash function, so that a cursor of the old one would pass over keys."""
     held = {f"k{number}" for number in range(2_500)}
-    async with rig_on(start_redis()) as rig:
-        desk = await rig.desk()
+    async with proxied(start_redis()) as database:
+        desk = await database.desk()
         await desk.insert(*(desk.job(unique=unique(key)) for key in held))
         page = await desk.shard.list_unique_keys(QUEUE, desk.now + 5, 500)
         assert page.after is not None
-        rig.server.kill()
-        rig.server.start()
+        database.server.kill()
+        database.server.start()
         keys = set(page.keys)
         while page.after is not None:
             page = await desk.shard.list_unique_keys(QUEUE, desk.now + 5, 500, page.after)
@@ -170,7 +172,9 @@ async def test_a_restart_between_two_pages_of_unique_keys_loses_no_key(start_red
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["refused", "unknown"])
-async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(rig: Rig, desk: Desk, known: bool) -> None:
+async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(
+    database: ProxiedRedis, desk: Desk, known: bool
+) -> None:
     """The error says what was done, or that this is unknown; a repeat does the rest. The service asks for one piece at a time."""
     for _ in range(2):
         await desk.shard.insert_jobs([InsertRequest(QUEUE, [desk.job() for _ in range(1_250)])], desk.now)
@@ -190,16 +194,16 @@ async def test_trouble_in_the_middle_of_a_bulk_leaves_whole_pieces(rig: Rig, des
         with pytest.raises(OutcomeUnknown):
             await desk.purge(JobState.PENDING)
     assert (await desk.counts()).pending == 1_500
-    await rig.assert_consistent()
+    await database.assert_consistent()
     assert await desk.purge(JobState.PENDING) == 1_500
 
 
-async def test_a_bulk_that_fails_at_once_has_done_nothing(rig: Rig, desk: Desk) -> None:
+async def test_a_bulk_that_fails_at_once_has_done_nothing(database: ProxiedRedis, desk: Desk) -> None:
     keys = [await desk.put() for _ in range(3)]
-    rig.server.execute("CONFIG", "SET", "min-replicas-to-write", 1)
+    database.server.execute("CONFIG", "SET", "min-replicas-to-write", 1)
     try:
         with pytest.raises(ShardConnectionFailed, match="replicas"):
             await desk.shard.delete_jobs(keys)
     finally:
-        rig.server.execute("CONFIG", "SET", "min-replicas-to-write", 0)
+        database.server.execute("CONFIG", "SET", "min-replicas-to-write", 0)
     assert await desk.shard.delete_jobs(keys) == 3

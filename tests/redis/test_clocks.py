@@ -4,43 +4,43 @@ from __future__ import annotations
 
 import pytest
 
-from tests.redis.rig import FRONT, Rig
+from tests.redis.proxied_redis import FRONT, ProxiedRedis
 
 HOUR_MS = 3_600_000
 
 
-def shift_seen(rig: Rig, slot: int, by_ms: int) -> None:
+def shift_seen(database: ProxiedRedis, slot: int, by_ms: int) -> None:
     """As if Redis' clock had been another when the server was seen last."""
-    server: bytes = rig.server.execute("HGET", FRONT + b"servers", slot)
+    server: bytes = database.server.execute("HGET", FRONT + b"servers", slot)
     seen_ms = int.from_bytes(server[24:32], "big") + by_ms
-    rig.server.execute("HSET", FRONT + b"servers", slot, server[:24] + seen_ms.to_bytes(8, "big") + server[32:])
+    database.server.execute("HSET", FRONT + b"servers", slot, server[:24] + seen_ms.to_bytes(8, "big") + server[32:])
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS])
-async def test_a_server_that_joins_uses_the_time_of_the_present_servers(rig: Rig, ahead_ms: int) -> None:
-    one = await rig.open()
+async def test_a_server_that_joins_uses_the_time_of_the_present_servers(database: ProxiedRedis, ahead_ms: int) -> None:
+    one = await database.open()
     redis_ms = await one.time_ms()
     await one.ping(redis_ms + ahead_ms)
 
-    other = await rig.open()
+    other = await database.open()
 
     assert abs(await other.time_ms() - redis_ms - ahead_ms) < 30_000
     await other.ping(await other.time_ms())
     assert abs(await one.time_ms() - redis_ms - ahead_ms) < 30_000
 
 
-async def test_small_differences_are_redis_time(rig: Rig) -> None:
+async def test_small_differences_are_redis_time(database: ProxiedRedis) -> None:
     """Its clock is the one that is corrected."""
-    one, other = await rig.open(), await rig.open()
+    one, other = await database.open(), await database.open()
     before_ms = await one.time_ms()
     await one.ping(before_ms + 400)
 
     assert await other.time_ms() - before_ms < 30_000
 
 
-async def test_a_jump_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_jump_is_said(database: ProxiedRedis, caplog: pytest.LogCaptureFixture) -> None:
     """Seen from here it is the server's own time that differs suddenly."""
-    shard = await rig.open()
+    shard = await database.open()
     now_ms = await shard.time_ms()
     await shard.ping(now_ms)
     assert "jumped" not in caplog.text
@@ -49,10 +49,12 @@ async def test_a_jump_is_said(rig: Rig, caplog: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
-async def test_a_heartbeat_from_another_time_counts_for_nothing_until_the_next(rig: Rig, by_ms: int) -> None:
+async def test_a_heartbeat_from_another_time_counts_for_nothing_until_the_next(
+    database: ProxiedRedis, by_ms: int
+) -> None:
     """From the past it is old; from the future it is from before the clock was set back."""
-    one, other = await rig.open(), await rig.open()
-    shift_seen(rig, one.slot, by_ms)
+    one, other = await database.open(), await database.open()
+    shift_seen(database, one.slot, by_ms)
     assert [member.slot for member in await other.members()] == [other.slot]
     await one.ping()
     assert [member.slot for member in await other.members()] == [one.slot, other.slot]

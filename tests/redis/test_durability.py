@@ -17,17 +17,17 @@ from pinlater.testing.real_server import RealServer
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS, url_of
 
-_PATIENCE_S = 30.0
+_DEADLINE_S = 30.0
 _ENOUGH = 300
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
 
 
-class Load:
+class RecordingClients:
     """Producers and workers of one server, who write down what they were told."""
 
     def __init__(self, address: str) -> None:
@@ -85,7 +85,7 @@ def test_answered_changes_survive_a_kill_of_redis(
     options = ("--set", "jobs.claim_timeout_ms=1500", "--set", "maintenance.sweep_interval_ms=50")
     with RealServer(tmp_path, *options, store=url_of(redis)) as server, Client(server.address) as client:
         client.create_queue("emails")
-        load = Load(server.address)
+        load = RecordingClients(server.address)
         with ThreadPoolExecutor(6) as threads:
             futures = [*(threads.submit(load.produce, name) for name in range(4)), threads.submit(load.work)]
             try:

@@ -9,9 +9,9 @@ import pytest
 from pinlater.domain.errors import OutcomeUnknown, QueueNotFound
 from pinlater.server.storage.values import InsertRequest
 from tests.contract.desk import QUEUE, Desk
-from tests.redis.rig import LIMITS, Rig
+from tests.redis.proxied_redis import LIMITS, ProxiedRedis
 from tests.shared_shards.changes import CHANGES, Change, assert_done_once, prepare
-from tests.shared_shards.rig import stats_of
+from tests.shared_shards.proxied_database import stats_of
 
 
 @pytest.fixture(params=list(CHANGES))
@@ -19,59 +19,63 @@ def change(request: pytest.FixtureRequest) -> Change:
     return CHANGES[request.param]
 
 
-async def test_an_answer_that_is_lost_again_and_again_is_found_out(rig: Rig, desk: Desk, change: Change) -> None:
+async def test_an_answer_that_is_lost_again_and_again_is_found_out(
+    database: ProxiedRedis, desk: Desk, change: Change
+) -> None:
     held = await prepare(desk, change)
-    traps = [rig.proxy.lose_answer(rig.packet_of(change.name)) for _ in range(LIMITS["retries"])]
+    traps = [database.proxy.lose_answer(database.packet_of(change.name)) for _ in range(LIMITS["retries"])]
     assert change.answered(await change.act(desk, held))
     assert all(trap.sprung for trap in traps)
-    await assert_done_once(rig, desk, change.name, held)
+    await assert_done_once(database, desk, change.name, held)
 
 
-async def test_a_request_that_arrives_after_its_caller_was_told_that_it_failed_does_nothing(rig: Rig) -> None:
+async def test_a_request_that_arrives_after_its_caller_was_told_that_it_failed_does_nothing(
+    database: ProxiedRedis,
+) -> None:
     """Held up by the network, and delivered when it heals."""
-    desk = await rig.desk(command_timeout_ms=500)
-    other = await rig.desk(direct=True)
+    desk = await database.desk(command_timeout_ms=500)
+    other = await database.desk(direct=True)
     await desk.insert()  # connects
-    rig.proxy.hold()
+    database.proxy.hold()
     call = asyncio.ensure_future(desk.put(b"late"))
     with pytest.raises(OutcomeUnknown):
         await call
-    rig.proxy.heal()
+    database.proxy.heal()
     await desk.put(b"next")
     bodies = [held.job.body for held in await other.claim(10)]
     assert bodies in ([b"next"], [b"late", b"next"])  # whole or not at all, and at most once
     await desk.put(b"last")
     assert [held.job.body for held in await other.claim(10)] == [b"last"]
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_an_insert_that_sends_nothing_still_settles_the_one_before(rig: Rig, desk: Desk) -> None:
+async def test_an_insert_that_sends_nothing_still_settles_the_one_before(database: ProxiedRedis, desk: Desk) -> None:
     """Its good end tells the lane that nothing before it can be carried out any more."""
     await desk.insert()  # connects
-    rig.proxy.lose_answer(rig.packet_of("insert"))
-    rig.proxy.refuse()
+    database.proxy.lose_answer(database.packet_of("insert"))
+    database.proxy.refuse()
     with pytest.raises(OutcomeUnknown):
         await desk.insert(desk.job(b"new"))
-    rig.proxy.heal()
+    database.proxy.heal()
     before = stats_of(desk).settled
     [missing] = await desk.shard.insert_jobs([InsertRequest("missing", [desk.job()])], desk.now)
     assert isinstance(missing, QueueNotFound)
     assert stats_of(desk).settled == before + 1
 
 
-async def test_a_claim_with_an_unknown_outcome_is_given_back(rig: Rig, desk: Desk) -> None:
+async def test_a_claim_with_an_unknown_outcome_is_given_back(database: ProxiedRedis, desk: Desk) -> None:
     """No worker has the job: the next sweep gives it back unspent and wakes a waiter."""
     await desk.put(b"old")
     assert await desk.claim(0) == []  # connects
-    rig.proxy.lose_answer(rig.packet_of("claim"))
-    rig.proxy.refuse()
+    database.proxy.lose_answer(database.packet_of("claim"))
+    database.proxy.refuse()
     with pytest.raises(OutcomeUnknown):
         await desk.claim()
-    rig.proxy.heal()
+    database.proxy.heal()
     assert (await desk.counts()).in_progress == 1
 
     assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
     assert QUEUE in await desk.shared.changed_queues()
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
-    await rig.assert_consistent()
+    await database.assert_consistent()

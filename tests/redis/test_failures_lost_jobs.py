@@ -9,20 +9,22 @@ import pytest
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.server.storage.values import Inserted, JobKey
 from tests.contract.desk import ALL, TIMEOUT_MS, Desk, unique
-from tests.redis.rig import FRONT, Rig
-from tests.shared_shards.rig import stats_of
+from tests.redis.proxied_redis import FRONT, ProxiedRedis
+from tests.shared_shards.proxied_database import stats_of
 
 
-def lose(rig: Rig, key: JobKey) -> None:
+def lose(database: ProxiedRedis, key: JobKey) -> None:
     """As an eviction does it."""
-    [found] = [name for name in rig.server.execute("KEYS", "*") if name.endswith(key.id.to_bytes(8, "big"))]
+    [found] = [name for name in database.server.execute("KEYS", "*") if name.endswith(key.id.to_bytes(8, "big"))]
     assert found.startswith(FRONT + b"j")
-    assert rig.server.execute("DEL", found) == 1
+    assert database.server.execute("DEL", found) == 1
 
 
-async def test_a_claim_passes_over_a_lost_job(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_claim_passes_over_a_lost_job(
+    database: ProxiedRedis, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
     lost, kept = await desk.put(b"lost"), await desk.put(b"kept")
-    lose(rig, lost)
+    lose(database, lost)
     assert (await desk.counts()).pending == 2
 
     with caplog.at_level(logging.ERROR):
@@ -32,25 +34,25 @@ async def test_a_claim_passes_over_a_lost_job(rig: Rig, desk: Desk, caplog: pyte
     assert (await desk.counts()).pending == 0
     assert stats_of(desk).jobs_lost == 1
     assert "gone" in caplog.text
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_queue_of_lost_jobs_is_gone_through_to_its_end(rig: Rig, desk: Desk) -> None:
+async def test_a_queue_of_lost_jobs_is_gone_through_to_its_end(database: ProxiedRedis, desk: Desk) -> None:
     keys = [await desk.put(priority=1 + number % 3) for number in range(60)]
     for key in keys:
-        lose(rig, key)
+        lose(database, key)
     last = await desk.put(b"last", priority=3)
 
     assert [held.key for held in await desk.claim(1)] == [last]
     assert stats_of(desk).jobs_lost == 60
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_lost_job_that_was_claimed_is_gone_after_its_timeout(rig: Rig, desk: Desk) -> None:
+async def test_a_lost_job_that_was_claimed_is_gone_after_its_timeout(database: ProxiedRedis, desk: Desk) -> None:
     """Counted as the original does it: `<queue>_timeout_evict`."""
     held = await desk.put_and_take()
     other = await desk.put_and_take(b"other")
-    lose(rig, held.key)
+    lose(database, held.key)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
     [swept] = await desk.shard.time_out_claims(desk.now, ALL)
@@ -58,24 +60,24 @@ async def test_a_lost_job_that_was_claimed_is_gone_after_its_timeout(rig: Rig, d
     assert (swept.lost, swept.retried) == (1, 1)
     assert (await desk.counts()).in_progress == 0
     assert (await desk.look(other.key)).state is JobState.PENDING
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_lost_job_that_expires_is_gone_then(rig: Rig, desk: Desk) -> None:
+async def test_a_lost_job_that_expires_is_gone_then(database: ProxiedRedis, desk: Desk) -> None:
     key = await desk.put(expires_in_ms=10, delay_ms=1_000)
-    lose(rig, key)
+    lose(database, key)
     desk.clock.advance(ms=11)
 
     [swept] = await desk.shard.expire_jobs(desk.now, ALL)
 
     assert (swept.lost, swept.failed) == (1, 0)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize("state", list(JobState))
-async def test_no_call_finds_a_lost_job(rig: Rig, desk: Desk, state: JobState) -> None:
+async def test_no_call_finds_a_lost_job(database: ProxiedRedis, desk: Desk, state: JobState) -> None:
     lost, kept = await desk.put_in(state), await desk.put_in(state)
-    lose(rig, lost)
+    lose(database, lost)
 
     assert await desk.find(lost) is None
     assert [job.id for job in await desk.scan(state)] == [kept.id]
@@ -85,14 +87,14 @@ async def test_no_call_finds_a_lost_job(rig: Rig, desk: Desk, state: JobState) -
         assert await desk.retry_failed() == 1
     else:
         assert await desk.purge(state) == 1
-        await rig.assert_consistent()
+        await database.assert_consistent()
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
-async def test_an_ack_of_a_lost_job_affects_no_other_job(rig: Rig, desk: Desk, succeeded: bool) -> None:
+async def test_an_ack_of_a_lost_job_affects_no_other_job(database: ProxiedRedis, desk: Desk, succeeded: bool) -> None:
     """A success counts: it was done. A failure can't be tried again."""
     held, other = await desk.put_and_take(), await desk.put_and_take()
-    lose(rig, held.key)
+    lose(database, held.key)
 
     acked = await (desk.succeed(held.key) if succeeded else desk.fail(held.key))
 
@@ -101,13 +103,13 @@ async def test_an_ack_of_a_lost_job_affects_no_other_job(rig: Rig, desk: Desk, s
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     await desk.shard.time_out_claims(desk.now, ALL)
     await desk.collect(succeeded_ms=0, failed_ms=0)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize("scope", [UniqueScope.PENDING, UniqueScope.UNFINISHED])
-async def test_the_unique_key_of_a_lost_job_is_free(rig: Rig, desk: Desk, scope: UniqueScope) -> None:
+async def test_the_unique_key_of_a_lost_job_is_free(database: ProxiedRedis, desk: Desk, scope: UniqueScope) -> None:
     lost = await desk.put(unique=unique("k", scope))
-    lose(rig, lost)
+    lose(database, lost)
 
     job = desk.job(unique=unique("k", scope))
     inserted = await desk.insert(job)
@@ -116,10 +118,10 @@ async def test_the_unique_key_of_a_lost_job_is_free(rig: Rig, desk: Desk, scope:
     assert (list(inserted.ids), inserted.existing) == ([job.id], {})
 
 
-async def test_a_shard_whose_keys_are_all_gone_goes_on(rig: Rig, desk: Desk) -> None:
+async def test_a_shard_whose_keys_are_all_gone_goes_on(database: ProxiedRedis, desk: Desk) -> None:
     """FLUSHALL by mistake, or a Redis without persistence that was started again: queues must be made again, that is all."""
     held = await desk.put_and_take()
-    rig.server.execute("FLUSHALL")
+    database.server.execute("FLUSHALL")
 
     await desk.shard.create_queues(["emails"], desk.now)
     assert (await desk.succeed(held.key)).outcome is Outcome.NOT_FOUND
@@ -128,4 +130,4 @@ async def test_a_shard_whose_keys_are_all_gone_goes_on(rig: Rig, desk: Desk) -> 
     assert (await desk.take()).key == key
     await desk.shard.ping()
     assert [member.slot for member in await desk.shared.members()] == [desk.shard.slot]
-    await rig.assert_consistent()
+    await database.assert_consistent()

@@ -13,11 +13,11 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnection
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.values import InsertRequest, JobKey, Page, raise_error
-from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, Held, unique
+from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob, unique
 from tests.redis.consistency import keys_of
 from tests.redis.lost_keys import KINDS, keys_of_kind
-from tests.redis.rig import FRONT, Rig
-from tests.shared_shards.rig import stats_of
+from tests.redis.proxied_redis import FRONT, ProxiedRedis
+from tests.shared_shards.proxied_database import stats_of
 
 # Those whose loss takes a job along, or more than one.
 TAKES_JOBS = {"j"}
@@ -27,7 +27,7 @@ class Life(NamedTuple):
     """What there was before."""
 
     bodies: set[bytes]  # of jobs that wait or are in hand
-    held: Held
+    held: DeskJob
     finished: list[JobKey]
 
 
@@ -52,11 +52,11 @@ async def live(desk: Desk) -> Life:
     return Life(bodies, held, finished)
 
 
-def delete(rig: Rig, kind: str) -> None:
+def delete(database: ProxiedRedis, kind: str) -> None:
     """All keys of a kind."""
-    found = keys_of_kind(keys_of(rig.server), FRONT, kind)
+    found = keys_of_kind(keys_of(database.server), FRONT, kind)
     assert found, f"there is no {kind}"
-    rig.server.execute("DEL", *found)
+    database.server.execute("DEL", *found)
 
 
 async def look_at_everything(desk: Desk, life: Life) -> None:
@@ -87,11 +87,11 @@ async def look_after(desk: Desk) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_is_kept(
-    rig: Rig, desk: Desk, kind: str
+    database: ProxiedRedis, desk: Desk, kind: str
 ) -> None:
     """Found by what a server does anyway; the jobs come whole, with all that is not in the lost key."""
     life = await live(desk)
-    delete(rig, kind)
+    delete(database, kind)
     await look_at_everything(desk, life)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     await look_after(desk)
@@ -117,51 +117,57 @@ async def test_whatever_key_is_lost_all_jobs_that_are_left_are_done_and_nothing_
     await look_after(desk)
     counts = [await desk.counts(priority=priority) for priority in (1, 2, 3)]
     assert sum(row.in_progress + row.succeeded + row.failed for row in counts) == 0
-    left = [key for key in keys_of(rig.server) if key.startswith(FRONT + b"j") and len(key) == len(FRONT) + 14]
+    left = [key for key in keys_of(database.server) if key.startswith(FRONT + b"j") and len(key) == len(FRONT) + 14]
     assert len(left) == sum(row.pending for row in counts) == 1
     if kind != "fb":  # see `test_lost_bytes_are_counted_again`
-        await rig.assert_consistent()
+        await database.assert_consistent()
 
 
-async def test_no_key_expires_so_a_policy_that_evicts_what_expires_evicts_none(rig: Rig, desk: Desk) -> None:
+async def test_no_key_expires_so_a_policy_that_evicts_what_expires_evicts_none(
+    database: ProxiedRedis, desk: Desk
+) -> None:
     """`volatile-*`, of which no server warns."""
     await live(desk)
-    assert [key for key in keys_of(rig.server) if rig.server.execute("PTTL", key) != -1] == []
+    assert [key for key in keys_of(database.server) if database.server.execute("PTTL", key) != -1] == []
 
 
-async def test_repaired_jobs_are_counted_and_logged(rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repaired_jobs_are_counted_and_logged(
+    database: ProxiedRedis, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(3):
         await desk.put()
-    delete(rig, "r")
+    delete(database, "r")
     assert await desk.claim(10) == []
     await desk.collect()
 
-    assert stats_of(desk).jobs_mended == 3
+    assert stats_of(desk).jobs_repaired == 3
     assert "3 jobs put right" in caplog.text
     assert len(await desk.claim(10)) == 3
 
 
-async def test_a_claim_that_is_lost_ends_at_its_deadline_and_no_token_counts_for_it(rig: Rig, desk: Desk) -> None:
+async def test_a_claim_that_is_lost_ends_at_its_deadline_and_no_token_counts_for_it(
+    database: ProxiedRedis, desk: Desk
+) -> None:
     """The holder is unknown; so its worker is told that the job isn't its own, and the job runs again."""
     held = await desk.put_and_take()
-    delete(rig, "h")
+    delete(database, "h")
 
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.STALE_CLAIM
     assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
-    assert stats_of(desk).jobs_mended == 1
+    assert stats_of(desk).jobs_repaired == 1
     desk.clock.advance(ms=TIMEOUT_MS + 1)
     [swept] = await desk.shard.time_out_claims(desk.now, ALL)
     assert (swept.retried, swept.lost) == (1, 0)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_queue_never_gets_the_number_of_another(rig: Rig, desk: Desk) -> None:
+async def test_a_queue_never_gets_the_number_of_another(database: ProxiedRedis, desk: Desk) -> None:
     """The last number is gone, and so would be the line between two queues' jobs."""
     await desk.shard.create_queues(["dropped"], desk.now)
     await desk.put(b"dropped", queue="dropped")
     await desk.shard.delete_queues(["dropped"])
     await desk.put(b"one's")
-    delete(rig, "meta")
+    delete(database, "meta")
 
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put(b"other's", queue="other")
@@ -171,62 +177,64 @@ async def test_a_queue_never_gets_the_number_of_another(rig: Rig, desk: Desk) ->
 
 
 async def test_where_all_names_and_the_last_number_are_gone_no_queue_gets_the_jobs_of_another(
-    rig: Rig, desk: Desk
+    database: ProxiedRedis, desk: Desk
 ) -> None:
     """Redis evicts these three, and a queue is created before the next maintenance. The jobs have no owner and are freed."""
     for priority in (1, 2):
         await desk.put(b"one's", priority=priority)
     for kind in ("meta", "q", "qn"):
-        delete(rig, kind)
+        delete(database, kind)
 
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put(b"other's", queue="other")
     assert [held.job.body for held in await desk.claim(10, queue="other")] == [b"other's"]
 
     await look_after(desk)
-    assert [key for key in keys_of(rig.server) if key.startswith(FRONT + b"r")] == []
-    await rig.assert_consistent()
+    assert [key for key in keys_of(database.server) if key.startswith(FRONT + b"r")] == []
+    await database.assert_consistent()
 
 
-async def test_lost_bytes_are_counted_again(rig: Rig) -> None:
+async def test_lost_bytes_are_counted_again(database: ProxiedRedis) -> None:
     """By the rounds over all jobs; two of them, since a round isn't one moment. Otherwise memory would stay full."""
-    desk = await rig.desk(finished_bytes_max=5_000)
+    desk = await database.desk(finished_bytes_max=5_000)
     for _ in range(8):
         await desk.put_in(JobState.SUCCEEDED, bytes(979))
         desk.clock.advance(seconds=1)
-    delete(rig, "fb")
+    delete(database, "fb")
     assert [await desk.collect() for _ in range(4)] == [(0, 0), (0, 0), (0, 0), (0, 0)]
 
     await desk.put()  # so that the next look is a new one, as it is after a second
     assert await desk.collect() == (3, 0)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize("also", [(), ("j", "h", "p")])
 async def test_keys_of_unknown_queues_are_freed(
-    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture, also: tuple[str, ...]
+    database: ProxiedRedis, desk: Desk, caplog: pytest.LogCaptureFixture, also: tuple[str, ...]
 ) -> None:
     """Both keys that hold queues' names are gone; where all of their jobs are, too, the indexes still name these."""
     await live(desk)
     await desk.shard.collect_garbage([], desk.now, ALL)  # frees the queue that was deleted
     for kind in ("q", "qn", *also):
-        delete(rig, kind)
+        delete(database, kind)
 
     await look_after(desk)
 
     assert "what 1 of them left is freed" in caplog.text
-    assert [key for key in keys_of(rig.server) if key.startswith(FRONT) and key[len(FRONT) :][:1] in b"jrisf"] == [
+    assert [key for key in keys_of(database.server) if key.startswith(FRONT) and key[len(FRONT) :][:1] in b"jrisf"] == [
         FRONT + b"fb",
         FRONT + b"servers",
     ]
 
 
-async def test_priorities_are_known_again_at_the_next_look_though_the_totals_are_gone_too(rig: Rig, desk: Desk) -> None:
+async def test_priorities_are_known_again_at_the_next_look_though_the_totals_are_gone_too(
+    database: ProxiedRedis, desk: Desk
+) -> None:
     """From the indexes; without the scan of all jobs."""
     await desk.put(b"first", priority=1)
     await desk.put(b"second", priority=200)
-    delete(rig, "pr")
-    delete(rig, "n")
+    delete(database, "pr")
+    delete(database, "n")
     assert await desk.claim(10) == []
 
     await desk.reopen()
@@ -236,13 +244,13 @@ async def test_priorities_are_known_again_at_the_next_look_though_the_totals_are
 
 
 async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_next_count(
-    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+    database: ProxiedRedis, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not only by the scan of all jobs, which may come to them hours later. The index is there again, with those that came since."""
     for _ in range(3):
         await desk.put(b"old", priority=2)
     await desk.shard.count_jobs()
-    delete(rig, "r")
+    delete(database, "r")
     await desk.put(b"new", priority=2)
 
     await desk.shard.count_jobs()
@@ -250,14 +258,14 @@ async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_nex
     await desk.shard.time_out_claims(desk.now, ALL)
 
     assert [held.job.body for held in await desk.claim(10)] == [b"old", b"old", b"old", b"new"]
-    assert stats_of(desk).jobs_mended == 3
+    assert stats_of(desk).jobs_repaired == 3
     await desk.shard.count_jobs()
     assert caplog.text.count("gone from their indexes") == 1
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 async def test_jobs_that_calls_claimed_or_removed_are_not_missed(
-    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+    database: ProxiedRedis, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Claimed, cancelled, expired, deleted, purged, lost and counted so, or gone with their queue; and totals that were lost."""
 
@@ -279,9 +287,9 @@ async def test_jobs_that_calls_claimed_or_removed_are_not_missed(
     await taken_by(desk.claim(1))
     desk.clock.advance(ms=6)
     await taken_by(desk.shard.expire_jobs(desk.now, ALL))
-    delete(rig, "n")
+    delete(database, "n")
     await taken_by(desk.claim(1))
-    delete(rig, "j")
+    delete(database, "j")
     await taken_by(desk.claim(1))
     await desk.put()
     await taken_by(desk.shard.count_jobs())
@@ -292,7 +300,7 @@ async def test_jobs_that_calls_claimed_or_removed_are_not_missed(
 
 
 async def test_a_queue_that_was_made_again_is_not_measured_by_the_one_before(
-    rig: Rig, desk: Desk, caplog: pytest.LogCaptureFixture
+    database: ProxiedRedis, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has had more jobs by the next count, and none of them was given back."""
     await desk.release((await desk.put_and_take()).ref)
@@ -303,4 +311,4 @@ async def test_a_queue_that_was_made_again_is_not_measured_by_the_one_before(
         await desk.put()
     await desk.shard.count_jobs()
     assert "gone from their indexes" not in caplog.text
-    await rig.assert_consistent()
+    await database.assert_consistent()

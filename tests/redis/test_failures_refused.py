@@ -15,18 +15,18 @@ from pinlater.server.storage.redis.settings import RedisEndpoint
 from pinlater.server.storage.redis.shard import RedisShard
 from tests.contract.desk import QUEUE, Desk
 from tests.databases.redis import RedisServer
-from tests.redis.rig import Rig, rig_on
-from tests.shared_shards.rig import until
+from tests.redis.proxied_redis import ProxiedRedis, proxied
+from tests.shared_shards.proxied_database import until
 
 
 @pytest.fixture
-async def own(start_redis: Callable[..., RedisServer]) -> AsyncIterator[Rig]:
+async def own(start_redis: Callable[..., RedisServer]) -> AsyncIterator[ProxiedRedis]:
     """On a Redis of the test's own."""
-    async with rig_on(start_redis(appendonly=False)) as rig:
-        yield rig
+    async with proxied(start_redis(appendonly=False)) as database:
+        yield database
 
 
-async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(own: Rig) -> None:
+async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(own: ProxiedRedis) -> None:
     """Before Redis does it."""
     desk, full = await own.desk(), await own.desk()
     held = [await desk.put_and_take() for _ in range(2)]
@@ -45,7 +45,7 @@ async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(o
     await own.assert_consistent()
 
 
-async def test_the_next_enqueue_is_stored_once_redis_has_memory_again(own: Rig) -> None:
+async def test_the_next_enqueue_is_stored_once_redis_has_memory_again(own: ProxiedRedis) -> None:
     """Redis is asked before an enqueue is refused: an older answer decides nothing."""
     desk = await own.desk()
     own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
@@ -56,7 +56,7 @@ async def test_the_next_enqueue_is_stored_once_redis_has_memory_again(own: Rig) 
     await own.assert_consistent()
 
 
-async def test_out_of_memory_claims_and_acks_go_on(own: Rig) -> None:
+async def test_out_of_memory_claims_and_acks_go_on(own: ProxiedRedis) -> None:
     """Redis refuses what needs memory; these free some in the end."""
     desk = await own.desk(memory_used_max_percent=100)
     for _ in range(3):
@@ -71,7 +71,7 @@ async def test_out_of_memory_claims_and_acks_go_on(own: Rig) -> None:
     await own.assert_consistent()
 
 
-async def test_an_enqueue_that_redis_itself_refuses_has_stored_nothing(own: Rig) -> None:
+async def test_an_enqueue_that_redis_itself_refuses_has_stored_nothing(own: ProxiedRedis) -> None:
     desk = await own.desk()
     await desk.put()
     shard = desk.shard
@@ -87,7 +87,7 @@ async def test_an_enqueue_that_redis_itself_refuses_has_stored_nothing(own: Rig)
     await own.assert_consistent()
 
 
-async def test_a_replica_takes_no_writes_and_says_so(own: Rig) -> None:
+async def test_a_replica_takes_no_writes_and_says_so(own: ProxiedRedis) -> None:
     """As after a failover: the connection is to what was the master."""
     desk = await own.desk()
     await desk.put()
@@ -103,7 +103,7 @@ async def test_a_replica_takes_no_writes_and_says_so(own: Rig) -> None:
     assert (await desk.counts()).pending == 2
 
 
-async def test_work_continues_after_an_endless_script_of_another_client(own: Rig) -> None:
+async def test_work_continues_after_an_endless_script_of_another_client(own: ProxiedRedis) -> None:
     """BUSY: nothing was done; once it has been killed, work continues."""
     desk = await own.desk(retries=0)
     await desk.put()
@@ -134,7 +134,7 @@ async def test_work_continues_after_an_endless_script_of_another_client(own: Rig
     assert len(await desk.claim(10)) == 1
 
 
-async def test_scripts_that_redis_has_forgotten_are_sent_again(own: Rig) -> None:
+async def test_scripts_that_redis_has_forgotten_are_sent_again(own: ProxiedRedis) -> None:
     """After a restart, a failover, or SCRIPT FLUSH."""
     desk = await own.desk()
     own.server.execute("SCRIPT", "FLUSH")
@@ -143,7 +143,7 @@ async def test_scripts_that_redis_has_forgotten_are_sent_again(own: Rig) -> None
     assert (await desk.fail(held.key)).state is JobState.PENDING
 
 
-async def test_a_suspended_redis_is_given_up_in_time(own: Rig) -> None:
+async def test_a_suspended_redis_is_given_up_in_time(own: ProxiedRedis) -> None:
     desk = await own.desk(command_timeout_ms=300, connect_timeout_ms=300)
     await desk.put()
     own.server.suspend()
@@ -159,7 +159,7 @@ async def test_a_suspended_redis_is_given_up_in_time(own: Rig) -> None:
     await own.assert_consistent()
 
 
-async def test_a_redis_that_refuses_connections_is_a_failed_connection(own: Rig) -> None:
+async def test_a_redis_that_refuses_connections_is_a_failed_connection(own: ProxiedRedis) -> None:
     desk = await own.desk()
     await desk.put()
     own.proxy.refuse()

@@ -16,12 +16,12 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.testing.real_server import RealServer
 from tests.contract.desk import Desk
 from tests.databases.disk import NoSmallDisk, SmallDisk
-from tests.databases.farm import ServerFarm
 from tests.databases.redis import RedisServer
 from tests.databases.redis_users import WITH_USERS
 from tests.databases.server_process import ServerMissing
-from tests.redis.rig import Rig, rig_on
-from tests.shared_shards.rig import PATIENCE_S, until
+from tests.databases.servers import DatabaseServers
+from tests.redis.proxied_redis import ProxiedRedis, proxied
+from tests.shared_shards.proxied_database import DEADLINE_S, until
 from tests.shared_shards.shard_files import RedisShardFile
 
 _DISK_MIB = 8
@@ -35,12 +35,12 @@ class OnSmallDisk(NamedTuple):
 
 
 @pytest.fixture
-def start_small(server_farm: ServerFarm) -> Iterator[Callable[..., OnSmallDisk]]:
+def start_small(database_servers: DatabaseServers) -> Iterator[Callable[..., OnSmallDisk]]:
     with ExitStack() as stack:
 
         def start(**options: Any) -> OnSmallDisk:
             try:
-                server = server_farm.make_redis(**options)
+                server = database_servers.make_redis(**options)
                 disk = SmallDisk(server.folder / "small", _DISK_MIB)
             except (NoSmallDisk, ServerMissing) as missing:
                 pytest.skip(str(missing))
@@ -58,9 +58,9 @@ async def small(start_small: Callable[..., OnSmallDisk]) -> OnSmallDisk:
 
 
 @pytest.fixture
-async def rig(small: OnSmallDisk) -> AsyncIterator[Rig]:
-    async with rig_on(small.server) as rig:
-        yield rig
+async def database(small: OnSmallDisk) -> AsyncIterator[ProxiedRedis]:
+    async with proxied(small.server) as database:
+        yield database
 
 
 async def refused(desk: Desk) -> ShardConnectionFailed:
@@ -88,10 +88,10 @@ async def answers(desk: Desk) -> bool:
 
 
 async def test_while_its_disk_is_full_redis_takes_no_changes_answers_looks_and_loses_nothing(
-    rig: Rig, small: OnSmallDisk
+    database: ProxiedRedis, small: OnSmallDisk
 ) -> None:
     """With a log that is flushed now and then. What it had answered before it noticed is written as soon as there is space."""
-    desk = await rig.desk()
+    desk = await database.desk()
     held, other = await desk.put_and_take(b"held"), await desk.put_and_take(b"other")
     small.disk.fill()
 
@@ -120,7 +120,7 @@ async def test_while_its_disk_is_full_redis_takes_no_changes_answers_looks_and_l
     small.server.start()
     await until(lambda: answers(desk))
     assert (await desk.counts()).pending == waiting + 1
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_lost(
@@ -128,8 +128,8 @@ async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_l
 ) -> None:
     """`appendfsync always`: Redis ends itself where it can't keep that. Started where there is space, it continues."""
     small = start_small(appendfsync="always")
-    async with rig_on(small.server) as rig:
-        desk = await rig.desk()
+    async with proxied(small.server) as database:
+        desk = await database.desk()
         held = await desk.put_and_take(b"held")
         kept = [await desk.put(b"kept") for _ in range(5)]
         small.disk.fill()
@@ -151,14 +151,14 @@ async def test_with_every_answer_flushed_a_full_disk_ends_redis_and_nothing_is_l
         assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
         # The one whose enqueue failed may be there or not.
         assert [job.key for job in await desk.claim(1_000)][: len(kept)] == kept
-        await rig.assert_consistent()
+        await database.assert_consistent()
 
 
 async def test_where_snapshots_cannot_be_written_changes_are_refused(start_small: Callable[..., OnSmallDisk]) -> None:
     """`stop-writes-on-bgsave-error`, Redis' default: without a log, too, Redis acknowledges nothing that it doesn't keep."""
     small = start_small(appendonly=False, save="3600 1")
-    async with rig_on(small.server) as rig:
-        desk = await rig.desk()
+    async with proxied(small.server) as database:
+        desk = await database.desk()
         await desk.put(b"kept")
         small.disk.fill()
         small.server.execute("BGSAVE")
@@ -169,7 +169,7 @@ async def test_where_snapshots_cannot_be_written_changes_are_refused(start_small
         small.server.execute("BGSAVE")
         await until(lambda: answers(desk))
         await desk.put(b"kept")
-        await rig.assert_consistent()
+        await database.assert_consistent()
 
 
 def test_enqueues_go_to_another_shard_if_the_disk_of_one_redis_is_full(
@@ -191,7 +191,7 @@ def test_enqueues_go_to_another_shard_if_the_disk_of_one_redis_is_full(
 
         small.disk.free()
         found: set[bytes] = set()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + DEADLINE_S
         while found != before | after:
             assert time.monotonic() < deadline
             jobs = client.dequeue("emails", limit=50, wait_ms=200).jobs

@@ -8,7 +8,7 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage.values import Swept
 from tests.contract.desk import ALL, QUEUE, Desk
 from tests.redis.consistency import keys_of
-from tests.redis.rig import FRONT, Rig
+from tests.redis.proxied_redis import FRONT, ProxiedRedis
 
 DAY_MS = 86_400_000
 
@@ -28,9 +28,9 @@ async def kept(desk: Desk) -> set[int]:
     return {job.id for found in rows for job in found}
 
 
-async def test_the_oldest_finished_jobs_go_first_once_they_take_too_many_bytes(rig: Rig) -> None:
+async def test_the_oldest_finished_jobs_go_first_once_they_take_too_many_bytes(database: ProxiedRedis) -> None:
     """Over all priorities and both states; those that wait or run don't count."""
-    desk = await rig.desk(finished_bytes_max=5_000)
+    desk = await database.desk(finished_bytes_max=5_000)
     oldest = await finished(desk, 4)
     newer = await finished(desk, 4, priority=2)
     waiting = await desk.put(bytes(20_000))
@@ -40,11 +40,11 @@ async def test_the_oldest_finished_jobs_go_first_once_they_take_too_many_bytes(r
     assert await kept(desk) == {oldest[3], *newer}
     assert swept == [Swept(QUEUE, 1, deleted_succeeded=1, deleted_failed=2)]
     assert (await desk.look(waiting)).state is JobState.PENDING
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_garbage_by_bytes_keeps_to_its_limit_too(rig: Rig) -> None:
-    desk = await rig.desk(finished_bytes_max=0)
+async def test_garbage_by_bytes_keeps_to_its_limit_too(database: ProxiedRedis) -> None:
+    desk = await database.desk(finished_bytes_max=0)
     await finished(desk, 5)
 
     steps = []
@@ -54,19 +54,19 @@ async def test_garbage_by_bytes_keeps_to_its_limit_too(rig: Rig) -> None:
 
     assert steps == [2, 2, 1, 0]
     assert await kept(desk) == set()
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_without_a_bound_time_alone_decides(rig: Rig, desk: Desk) -> None:
+async def test_without_a_bound_time_alone_decides(database: ProxiedRedis, desk: Desk) -> None:
     ids = await finished(desk, 4)
     await desk.collect(succeeded_ms=DAY_MS, failed_ms=DAY_MS)
     assert await kept(desk) == set(ids)
 
 
 @pytest.mark.parametrize("state", list(JobState))
-async def test_a_deleted_queue_leaves_no_key_behind(rig: Rig, desk: Desk, state: JobState) -> None:
+async def test_a_deleted_queue_leaves_no_key_behind(database: ProxiedRedis, desk: Desk, state: JobState) -> None:
     """Once its rows have been collected."""
-    before = set(keys_of(rig.server))
+    before = set(keys_of(database.server))
     await desk.shard.create_queues(["other"], desk.now)
     await desk.put(queue="other")
     await desk.put_in(state, b"here")
@@ -74,6 +74,6 @@ async def test_a_deleted_queue_leaves_no_key_behind(rig: Rig, desk: Desk, state:
 
     await desk.collect()
 
-    left = set(keys_of(rig.server)) - before
+    left = set(keys_of(database.server)) - before
     assert {key.removeprefix(FRONT) for key in left if not key.startswith(FRONT + b"w")} <= {b"top", b"fb", b"an"}
-    await rig.assert_consistent()
+    await database.assert_consistent()

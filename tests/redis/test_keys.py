@@ -13,7 +13,7 @@ from pinlater.server.storage.redis.shard import RedisShard
 from pinlater.server.storage.values import InsertRequest, JobCheckpoint
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 from tests.redis.consistency import keys_of
-from tests.redis.rig import FRONT, Rig
+from tests.redis.proxied_redis import FRONT, ProxiedRedis
 
 
 async def live_through_everything(desk: Desk) -> None:
@@ -31,30 +31,30 @@ async def live_through_everything(desk: Desk) -> None:
     await desk.shard.note_map("{}", desk.now)
 
 
-async def test_all_keys_of_a_shard_share_its_hash_tag(rig: Rig, desk: Desk) -> None:
+async def test_all_keys_of_a_shard_share_its_hash_tag(database: ProxiedRedis, desk: Desk) -> None:
     """So a Redis Cluster keeps them on one node."""
     await live_through_everything(desk)
 
-    found = keys_of(rig.server)
+    found = keys_of(database.server)
 
     assert [key for key in found if not key.startswith(FRONT)] == []
 
 
-async def test_only_documented_keys_are_made(rig: Rig, desk: Desk) -> None:
+async def test_only_documented_keys_are_made(database: ProxiedRedis, desk: Desk) -> None:
     """The list at the head of `keys.py` is the whole vocabulary."""
     await live_through_everything(desk)
     documented = set(re.findall(r"^    (\w+)(?:<\w+>)?\s", keys.__doc__ or "", re.MULTILINE))
 
-    for key in keys_of(rig.server):
+    for key in keys_of(database.server):
         name = key.removeprefix(FRONT)
         assert name.decode(errors="replace") in documented or name[:1].decode() in documented, key
 
 
-async def test_shards_side_by_side_do_not_meet(rig: Rig, desk: Desk) -> None:
+async def test_shards_side_by_side_do_not_meet(database: ProxiedRedis, desk: Desk) -> None:
     """Two names in one database, and one name under two prefixes."""
     others = []
     for prefix, name in (("pinlater", "2"), ("elsewhere", "1")):
-        shard = RedisShard(RedisEndpoint("127.0.0.1", rig.server.port), RedisSettings(key_prefix=prefix), name)
+        shard = RedisShard(RedisEndpoint("127.0.0.1", database.server.port), RedisSettings(key_prefix=prefix), name)
         other = Desk(lambda shard=shard: shard)  # type: ignore[misc]
         await other.open()
         await shard.create_queues([QUEUE], other.now)

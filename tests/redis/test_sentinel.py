@@ -18,10 +18,10 @@ from tests.databases.redis import RedisServer
 from tests.databases.redis_users import ADMIN, PASSWORD, USER, WITH_USERS, as_admin, url_of
 from tests.databases.sentinel import Sentinels
 
-_PATIENCE_S = 30.0
+_DEADLINE_S = 30.0
 
 
-class Pair(NamedTuple):
+class MasterAndReplica(NamedTuple):
     """A master and its replica, with Sentinels that watch over them."""
 
     master: RedisServer
@@ -30,12 +30,12 @@ class Pair(NamedTuple):
 
 
 @pytest.fixture
-def pair(start_redis: Callable[..., RedisServer], tmp_path: Path) -> Iterator[Pair]:
+def pair(start_redis: Callable[..., RedisServer], tmp_path: Path) -> Iterator[MasterAndReplica]:
     master = start_redis(**WITH_USERS, repl_diskless_sync_delay=0)
     replica = start_redis(**WITH_USERS, replicaof=f"{master.host} {master.port}")
     wait_until(lambda: replication_of(replica)["master_link_status"] == "up")
     with Sentinels(tmp_path / "sentinels", master, ADMIN, PASSWORD) as sentinels:
-        yield Pair(master, replica, sentinels)
+        yield MasterAndReplica(master, replica, sentinels)
 
 
 def replication_of(server: RedisServer) -> dict[str, str]:
@@ -45,12 +45,12 @@ def replication_of(server: RedisServer) -> dict[str, str]:
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
 
 
-def store_of(pair: Pair) -> str:
+def store_of(pair: MasterAndReplica) -> str:
     """Of the data's user; Sentinels ask for no login."""
     return url_of(pair.master, f"/0?{pair.sentinels.query}")
 
@@ -71,7 +71,7 @@ def work_off(client: Client) -> set[bytes]:
     return bodies
 
 
-def test_a_server_finds_the_master_and_after_its_death_the_next(pair: Pair, tmp_path: Path) -> None:
+def test_a_server_finds_the_master_and_after_its_death_the_next(pair: MasterAndReplica, tmp_path: Path) -> None:
     with RealServer(tmp_path, store=store_of(pair)) as server, Client(server.address, timeout_ms=2_000) as client:
         client.create_queue("emails")
         before = {b"%d" % number for number in range(20)}
@@ -84,7 +84,7 @@ def test_a_server_finds_the_master_and_after_its_death_the_next(pair: Pair, tmp_
 
 
 def test_sentinels_and_logins_may_come_from_the_settings(
-    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: MasterAndReplica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The password is the master's; Sentinels that ask for none aren't told it. The URL says no more than the master's name."""
     monkeypatch.setenv("PINLATER_REDIS_USER", USER)
@@ -97,7 +97,7 @@ def test_sentinels_and_logins_may_come_from_the_settings(
         assert work_off(client) == {b"x"}
 
 
-def test_a_master_that_became_a_replica_is_left_for_the_next(pair: Pair, tmp_path: Path) -> None:
+def test_a_master_that_became_a_replica_is_left_for_the_next(pair: MasterAndReplica, tmp_path: Path) -> None:
     """An orderly change of masters: the old one lives, and takes no writes any more."""
     with RealServer(tmp_path, store=store_of(pair)) as server, Client(server.address, timeout_ms=2_000) as client:
         client.create_queue("emails")
@@ -111,7 +111,9 @@ def test_a_master_that_became_a_replica_is_left_for_the_next(pair: Pair, tmp_pat
         assert {b"before", b"after"} <= work_off(client)
 
 
-def test_a_failover_loses_changes_that_the_replica_lacks_and_work_continues(pair: Pair, tmp_path: Path) -> None:
+def test_a_failover_loses_changes_that_the_replica_lacks_and_work_continues(
+    pair: MasterAndReplica, tmp_path: Path
+) -> None:
     """Replication is asynchronous: jobs enqueued, and acks given, while it was cut, never were."""
     with ExitStack() as stack:
         server = stack.enter_context(RealServer(tmp_path, store=store_of(pair)))
@@ -133,7 +135,7 @@ def test_a_failover_loses_changes_that_the_replica_lacks_and_work_continues(pair
         assert work_off(client) == {b"kept", b"done again", b"after"}
 
 
-def behind(pair: Pair) -> int:
+def behind(pair: MasterAndReplica) -> int:
     """Bytes that the replica has not taken over yet."""
     at_master, at_replica = replication_of(pair.master), replication_of(pair.replica)
     return int(at_master["master_repl_offset"]) - int(at_replica["slave_repl_offset"])

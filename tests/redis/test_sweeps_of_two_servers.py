@@ -9,14 +9,14 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.redis.shard import RedisShard
-from tests.contract.desk import TIMEOUT_MS, Desk, Held
-from tests.redis.rig import Rig
+from tests.contract.desk import TIMEOUT_MS, Desk, DeskJob
+from tests.redis.proxied_redis import ProxiedRedis
 
 
 @pytest.fixture
-async def desks(rig: Rig) -> tuple[Desk, Desk]:
+async def desks(database: ProxiedRedis) -> tuple[Desk, Desk]:
     """Two servers' views of one shard."""
-    return await rig.desk(), await rig.desk(direct=True)
+    return await database.desk(), await database.desk(direct=True)
 
 
 def after_the_look(desk: Desk, happens: Callable[[], Awaitable[None]]) -> None:
@@ -35,13 +35,15 @@ def after_the_look(desk: Desk, happens: Callable[[], Awaitable[None]]) -> None:
     readers.run = watched  # type: ignore[method-assign]
 
 
-async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(desks: tuple[Desk, Desk], rig: Rig) -> None:
+async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(
+    desks: tuple[Desk, Desk], database: ProxiedRedis
+) -> None:
     """The other server times it out and hands it out anew; that claim has all its time before it."""
     one, other = desks
     await one.put_and_take()
     for desk in desks:
         desk.clock.advance(ms=TIMEOUT_MS + 1)
-    anew: list[Held] = []
+    anew: list[DeskJob] = []
 
     async def happens() -> None:
         await other.shard.time_out_claims(other.now, 10)
@@ -51,10 +53,12 @@ async def test_a_job_that_was_claimed_again_meanwhile_is_not_timed_out(desks: tu
     assert list(await one.shard.time_out_claims(one.now, 10)) == []
     [held] = anew
     assert (await one.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(desks: tuple[Desk, Desk], rig: Rig) -> None:
+async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(
+    desks: tuple[Desk, Desk], database: ProxiedRedis
+) -> None:
     """The heartbeat came in time, at the other server."""
     one, other = desks
     held = await one.put_and_take()
@@ -67,12 +71,12 @@ async def test_a_claim_that_was_renewed_meanwhile_does_not_time_out(desks: tuple
     after_the_look(one, happens)
     assert list(await one.shard.time_out_claims(one.now, 10)) == []
     assert (await one.look(held.key)).state is JobState.IN_PROGRESS
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["expired", "timed-out"])
 async def test_a_sweep_knows_the_queues_that_another_server_has_just_made(
-    desks: tuple[Desk, Desk], rig: Rig, waiting: bool
+    desks: tuple[Desk, Desk], database: ProxiedRedis, waiting: bool
 ) -> None:
     """Taken for what a deleted queue left, its jobs would be thrown away."""
     one, other = desks
@@ -88,4 +92,4 @@ async def test_a_sweep_knows_the_queues_that_another_server_has_just_made(
 
     assert (swept.queue, swept.lost) == ("new", 0)
     assert (await one.look(key)).state is (JobState.FAILED if waiting else JobState.PENDING)
-    await rig.assert_consistent()
+    await database.assert_consistent()

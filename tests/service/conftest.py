@@ -18,14 +18,14 @@ from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
 from tests.assembly import open_core
-from tests.handed_out import Answer, answer_of
+from tests.handed_out import DequeuedJobs, answer_of
 
 CALLER = Caller("tests")
 HASH = hash_password("open sesame")
 
 
 @dataclass
-class World:
+class ServiceUnderTest:
     """The service and all a test wants to turn or look at."""
 
     clock: ManualClock
@@ -39,14 +39,14 @@ class World:
         jobs = [Job(body, **more) for body in bodies]  # type: ignore[arg-type]
         return list((await self.service.enqueuing.enqueue(CALLER, queue, jobs)).descriptors)
 
-    async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> Answer:
+    async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> DequeuedJobs:
         """What a dequeue gives."""
         command = DequeueCommand(queue, limit, **more)  # type: ignore[arg-type]
         return answer_of(queue, await self.service.dequeuing.dequeue(CALLER, command))
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[ServiceUnderTest]:
     clock, file_limits = ManualClock(), dict[str, float]()
     core = await open_core(
         MemoryShard(),
@@ -57,5 +57,5 @@ async def world() -> AsyncIterator[World]:
         dispatch=DispatchSettings(max_waiting_dequeues=5),
     )
     await core.service.queues.create_queue("q")
-    yield World(clock, core.service, core.dispatcher, core.metrics, file_limits)
+    yield ServiceUnderTest(clock, core.service, core.dispatcher, core.metrics, file_limits)
     await core.close()

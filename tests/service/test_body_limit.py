@@ -13,7 +13,7 @@ from pinlater.domain.errors import BodyTooLarge, PinLaterError
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
-from tests.service.conftest import CALLER, World
+from tests.service.conftest import CALLER, ServiceUnderTest
 from tests.sharding.faulty import FaultyShard
 
 LOGGER = "pinlater.server.operations.body_limit"
@@ -62,7 +62,7 @@ def test_the_least_of_the_shards_that_take_enqueues_holds_for_all(caplog: pytest
 
 
 async def test_longer_bodies_are_refused_before_anything_is_stored(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the number that holds, and its cause; a client that asks is told the same number."""
     [shard] = world.service.shards

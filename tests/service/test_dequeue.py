@@ -18,23 +18,23 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import JobState, Outcome
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.values import DequeueCommand
-from tests.service.conftest import CALLER, World
+from tests.service.conftest import CALLER, ServiceUnderTest
 
 
-async def _until_waiting(world: World, count: int, queue: str = "q") -> None:
+async def _until_waiting(world: ServiceUnderTest, count: int, queue: str = "q") -> None:
     async with asyncio.timeout(30):
         while world.dispatcher.waiting(queue) != count:
             await asyncio.sleep(0)
 
 
-async def test_a_waiting_dequeue_is_answered_by_the_enqueue(world: World) -> None:
+async def test_a_waiting_dequeue_is_answered_by_the_enqueue(world: ServiceUnderTest) -> None:
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
     await world.enqueue(b"x")
     assert [handed_out.job.body for handed_out in (await waiting).jobs] == [b"x"]
 
 
-async def test_two_jobs_wake_two_waiters_of_one(world: World) -> None:
+async def test_two_jobs_wake_two_waiters_of_one(world: ServiceUnderTest) -> None:
     waiting = [asyncio.create_task(world.dequeue(1, wait_ms=60_000)) for _ in range(3)]
     await _until_waiting(world, 3)
     await world.enqueue(b"a", b"b")
@@ -44,14 +44,14 @@ async def test_two_jobs_wake_two_waiters_of_one(world: World) -> None:
     assert [bool((await task).jobs) for task in waiting].count(True) == 2
 
 
-async def test_a_drain_answers_waiting_dequeues_without_jobs(world: World) -> None:
+async def test_a_drain_answers_waiting_dequeues_without_jobs(world: ServiceUnderTest) -> None:
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
     world.dispatcher.drain()
     assert not (await waiting).jobs
 
 
-async def test_too_many_waiting_dequeues_are_refused(world: World) -> None:
+async def test_too_many_waiting_dequeues_are_refused(world: ServiceUnderTest) -> None:
     waiting = [asyncio.create_task(world.dequeue(wait_ms=60_000)) for _ in range(5)]
     await _until_waiting(world, 5)
     with pytest.raises(TooManyWaiting):
@@ -60,7 +60,7 @@ async def test_too_many_waiting_dequeues_are_refused(world: World) -> None:
     await asyncio.gather(*waiting)
 
 
-async def test_a_dequeue_that_waits_on_a_deleted_queue_gets_queue_not_found(world: World) -> None:
+async def test_a_dequeue_that_waits_on_a_deleted_queue_gets_queue_not_found(world: ServiceUnderTest) -> None:
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
     await _until_waiting(world, 1)
     await world.service.queues.delete_queue("q", "open sesame")
@@ -68,7 +68,7 @@ async def test_a_dequeue_that_waits_on_a_deleted_queue_gets_queue_not_found(worl
         await waiting
 
 
-async def test_a_retried_job_wakes_a_waiter_when_it_is_due(world: World) -> None:
+async def test_a_retried_job_wakes_a_waiter_when_it_is_due(world: ServiceUnderTest) -> None:
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
@@ -77,7 +77,7 @@ async def test_a_retried_job_wakes_a_waiter_when_it_is_due(world: World) -> None
     assert (await waiting).jobs[0].job.attempt == 2
 
 
-async def test_a_cancelled_wait_leaves_the_job_to_the_next(world: World) -> None:
+async def test_a_cancelled_wait_leaves_the_job_to_the_next(world: ServiceUnderTest) -> None:
     first = asyncio.create_task(world.dequeue(1, wait_ms=60_000))
     await _until_waiting(world, 1)
     second = asyncio.create_task(world.dequeue(1, wait_ms=60_000))
@@ -90,7 +90,7 @@ async def test_a_cancelled_wait_leaves_the_job_to_the_next(world: World) -> None
     assert [handed_out.job.body for handed_out in (await second).jobs] == [b"x"]
 
 
-async def test_an_undelivered_answer_gives_its_jobs_back_unspent(world: World) -> None:
+async def test_an_undelivered_answer_gives_its_jobs_back_unspent(world: ServiceUnderTest) -> None:
     await world.enqueue(b"x", attempts_allowed=3)
     dequeued = await world.dequeue()
     world.service.dequeuing.undelivered("q", dequeued.claimed)
@@ -99,7 +99,7 @@ async def test_an_undelivered_answer_gives_its_jobs_back_unspent(world: World) -
     assert world.metrics.queue("q").undelivered == 1
 
 
-async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world: World) -> None:
+async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world: ServiceUnderTest) -> None:
     """The original lost acks that rode on a rate-limited dequeue."""
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
@@ -110,7 +110,7 @@ async def test_riding_acks_are_carried_out_even_if_the_dequeue_is_refused(world:
     assert job.state is JobState.SUCCEEDED
 
 
-async def test_a_malformed_riding_ack_refuses_the_whole_call(world: World) -> None:
+async def test_a_malformed_riding_ack_refuses_the_whole_call(world: ServiceUnderTest) -> None:
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
     await world.enqueue(b"y")
@@ -122,7 +122,7 @@ async def test_a_malformed_riding_ack_refuses_the_whole_call(world: World) -> No
     assert len((await world.dequeue()).jobs) == 1
 
 
-async def test_a_dry_run_shows_jobs_carries_out_acks_and_claims_nothing(world: World) -> None:
+async def test_a_dry_run_shows_jobs_carries_out_acks_and_claims_nothing(world: ServiceUnderTest) -> None:
     [descriptor] = await world.enqueue(b"x")
     await world.dequeue()
     await world.enqueue(b"y")
@@ -132,7 +132,7 @@ async def test_a_dry_run_shows_jobs_carries_out_acks_and_claims_nothing(world: W
     assert len((await world.dequeue()).jobs) == 1
 
 
-async def test_riding_acks_may_name_another_queue(world: World) -> None:
+async def test_riding_acks_may_name_another_queue(world: ServiceUnderTest) -> None:
     await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
@@ -140,7 +140,7 @@ async def test_riding_acks_may_name_another_queue(world: World) -> None:
     assert dequeued.ack_results[0].outcome is Outcome.APPLIED
 
 
-async def test_an_ack_never_reaches_outside_its_requests_queue(world: World) -> None:
+async def test_an_ack_never_reaches_outside_its_requests_queue(world: ServiceUnderTest) -> None:
     await world.service.queues.create_queue("other")
     [descriptor] = await world.enqueue(b"x", queue="other")
     await world.dequeue(queue="other")
@@ -148,7 +148,7 @@ async def test_an_ack_never_reaches_outside_its_requests_queue(world: World) -> 
     assert result.outcome is Outcome.NOT_FOUND
 
 
-async def test_one_dequeue_may_overdraw_the_limit_and_the_next_pays(world: World) -> None:
+async def test_one_dequeue_may_overdraw_the_limit_and_the_next_pays(world: ServiceUnderTest) -> None:
     world.file_limits["q"] = 2.0
     await world.service.queue_cache.refresh()
     await world.enqueue(*[b"x"] * 20)
@@ -159,7 +159,7 @@ async def test_one_dequeue_may_overdraw_the_limit_and_the_next_pays(world: World
     assert len((await world.dequeue(1)).jobs) == 1
 
 
-async def test_the_lower_of_the_two_limits_holds_and_zero_stops(world: World) -> None:
+async def test_the_lower_of_the_two_limits_holds_and_zero_stops(world: ServiceUnderTest) -> None:
     world.file_limits["q"] = 100.0
     await world.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=0))
     await world.enqueue(b"x")
@@ -167,7 +167,7 @@ async def test_the_lower_of_the_two_limits_holds_and_zero_stops(world: World) ->
         await world.dequeue()
 
 
-async def test_a_paused_queue_lets_dequeues_wait_until_it_is_resumed(world: World) -> None:
+async def test_a_paused_queue_lets_dequeues_wait_until_it_is_resumed(world: ServiceUnderTest) -> None:
     await world.service.queues.set_paused("q", paused=True)
     await world.enqueue(b"x")
     waiting = asyncio.create_task(world.dequeue(wait_ms=60_000))
@@ -180,17 +180,17 @@ async def test_a_paused_queue_lets_dequeues_wait_until_it_is_resumed(world: Worl
     "command",
     [DequeueCommand("q", -1), DequeueCommand("q", 1, wait_ms=-1), DequeueCommand("q", 1, coverage=float("nan"))],
 )
-async def test_numbers_out_of_their_range_are_refused(world: World, command: DequeueCommand) -> None:
+async def test_numbers_out_of_their_range_are_refused(world: ServiceUnderTest, command: DequeueCommand) -> None:
     with pytest.raises(InvalidArgument):
         await world.service.dequeuing.dequeue(CALLER, command)
 
 
-async def test_too_large_a_limit_is_cut_not_refused(world: World) -> None:
+async def test_too_large_a_limit_is_cut_not_refused(world: ServiceUnderTest) -> None:
     await world.enqueue(b"x")
     assert len((await world.dequeue(2**31 - 1)).jobs) == 1
     assert not (await world.dequeue(0)).jobs
 
 
-async def test_a_missing_queue_is_said_so(world: World) -> None:
+async def test_a_missing_queue_is_said_so(world: ServiceUnderTest) -> None:
     with pytest.raises(QueueNotFound, match="Queue not found: nope"):
         await world.dequeue(queue="nope")

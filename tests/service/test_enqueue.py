@@ -19,12 +19,12 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.values import JobFilter
-from tests.service.conftest import CALLER, World
+from tests.service.conftest import CALLER, ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
 
 
-async def test_descriptors_come_back_in_the_order_of_the_jobs(world: World) -> None:
+async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnderTest) -> None:
     jobs = [Job(b"%d" % i, priority=1 + i % 3) for i in range(20)]
     enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert [parse_descriptor(text).priority for text in enqueued.descriptors] == [job.priority for job in jobs]
@@ -48,23 +48,23 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: World) -> N
         (Job(b"x", claim_timeout_ms=2**63 - 1), InvalidArgument),
     ],
 )
-async def test_one_bad_job_refuses_the_whole_enqueue(world: World, job: Job, error: type[Exception]) -> None:
+async def test_one_bad_job_refuses_the_whole_enqueue(world: ServiceUnderTest, job: Job, error: type[Exception]) -> None:
     """The original stored half of such a request."""
     with pytest.raises(error):
         await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"good"), job])
     assert await world.service.job_queries.count(PENDING) == 0
 
 
-async def test_a_missing_queue_is_said_so(world: World) -> None:
+async def test_a_missing_queue_is_said_so(world: ServiceUnderTest) -> None:
     with pytest.raises(QueueNotFound):
         await world.enqueue(b"x", queue="nope")
 
 
-async def test_no_jobs_is_no_error(world: World) -> None:
+async def test_no_jobs_is_no_error(world: ServiceUnderTest) -> None:
     assert not (await world.service.enqueuing.enqueue(CALLER, "q", [])).descriptors
 
 
-async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: World) -> None:
+async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: ServiceUnderTest) -> None:
     jobs = [Job(b"a"), Job(b"b")]
     first, second = await asyncio.gather(
         world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k"),
@@ -74,13 +74,13 @@ async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: World) -
     assert await world.service.job_queries.count(PENDING) == 2
 
 
-async def test_a_request_key_with_other_content_is_an_error(world: World) -> None:
+async def test_a_request_key_with_other_content_is_an_error(world: ServiceUnderTest) -> None:
     await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"a")], request_key="k")
     with pytest.raises(RequestKeyConflict):
         await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"b")], request_key="k")
 
 
-async def test_duplicates_in_one_batch_get_one_descriptor(world: World) -> None:
+async def test_duplicates_in_one_batch_get_one_descriptor(world: ServiceUnderTest) -> None:
     jobs = [Job(b"a", unique=UniqueKey("k")), Job(b"b", priority=2, unique=UniqueKey("k"))]
     enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
     assert enqueued.descriptors[0] == enqueued.descriptors[1]
@@ -88,7 +88,7 @@ async def test_duplicates_in_one_batch_get_one_descriptor(world: World) -> None:
     assert world.metrics.queue("q").unique_existing == 1
 
 
-async def test_a_full_queue_says_what_would_help(world: World) -> None:
+async def test_a_full_queue_says_what_would_help(world: ServiceUnderTest) -> None:
     await world.service.queues.configure_queue("q", QueueConfig(max_backlog=2))
     await world.enqueue(b"a", b"b")
     with pytest.raises(QueueFull, match="add workers, or raise max_backlog"):
@@ -98,7 +98,7 @@ async def test_a_full_queue_says_what_would_help(world: World) -> None:
     await world.enqueue(b"c")
 
 
-async def test_the_queues_defaults_hold_where_a_job_says_nothing(world: World) -> None:
+async def test_the_queues_defaults_hold_where_a_job_says_nothing(world: ServiceUnderTest) -> None:
     await world.service.queues.configure_queue("q", QueueConfig(default_attempts=7, default_expiry_ms=1000))
     descriptors = await world.enqueue(b"a")
     descriptors += await world.enqueue(b"b", attempts_allowed=3)
@@ -108,7 +108,7 @@ async def test_the_queues_defaults_hold_where_a_job_says_nothing(world: World) -
     assert not (await world.dequeue()).jobs
 
 
-async def test_future_jobs_are_not_handed_out_before_their_time(world: World) -> None:
+async def test_future_jobs_are_not_handed_out_before_their_time(world: ServiceUnderTest) -> None:
     await world.enqueue(b"later", run_after_ms=world.clock.now_ms() + 1000)
     assert not (await world.dequeue()).jobs
     world.clock.advance(seconds=1)

@@ -1,4 +1,4 @@
-"""Who a server says that it is."""
+"""The identity that a server states."""
 
 from __future__ import annotations
 

@@ -16,18 +16,18 @@ from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.storage.values import JobKey, Page
-from tests.service.conftest import CALLER, World
+from tests.service.conftest import CALLER, ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
 
 
-async def _bodies(world: World, **more: object) -> list[bytes | None]:
+async def _bodies(world: ServiceUnderTest, **more: object) -> list[bytes | None]:
     waiting = JobFilter("q", JobState.PENDING, body_regex=more.pop("body_regex", None))  # type: ignore[arg-type]
     command = ScanCommand(waiting, bodies=True, **more)  # type: ignore[arg-type]
     return [job.body for _, job in (await world.service.job_queries.scan(command)).jobs]
 
 
-async def test_a_regex_searches_in_utf8_and_case_matters(world: World) -> None:
+async def test_a_regex_searches_in_utf8_and_case_matters(world: ServiceUnderTest) -> None:
     await world.enqueue("schön".encode(), b"SCHOEN", b"\xff\xfe", b"x schoen y")
     assert await _bodies(world, body_regex="sch.n") == ["schön".encode()]
     assert await world.service.job_queries.count(PENDING._replace(body_regex="^scho")) == 0
@@ -35,13 +35,13 @@ async def test_a_regex_searches_in_utf8_and_case_matters(world: World) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", "a{5000}", "x" * 1001, r"\1"])
-async def test_an_invalid_regex_gets_a_clear_error(world: World, pattern: str) -> None:
+async def test_an_invalid_regex_gets_a_clear_error(world: ServiceUnderTest, pattern: str) -> None:
     await world.enqueue(b"x")
     with pytest.raises(InvalidArgument, match="regex"):
         await world.service.job_queries.count(PENDING._replace(body_regex=pattern))
 
 
-async def test_a_scan_is_newest_first_over_all_priorities(world: World) -> None:
+async def test_a_scan_is_newest_first_over_all_priorities(world: ServiceUnderTest) -> None:
     for i in range(6):
         await world.enqueue(b"%d" % i, priority=1 + i % 3)
         world.clock.advance(ms=10)
@@ -49,7 +49,7 @@ async def test_a_scan_is_newest_first_over_all_priorities(world: World) -> None:
     assert await _bodies(world, limit=2) == [b"5", b"4"]
 
 
-async def test_a_paged_scan_sees_each_job_once(world: World) -> None:
+async def test_a_paged_scan_sees_each_job_once(world: ServiceUnderTest) -> None:
     await world.enqueue(*(b"%d" % i for i in range(25)))
     seen: list[bytes] = []
     continuation = "0"
@@ -61,19 +61,21 @@ async def test_a_paged_scan_sees_each_job_once(world: World) -> None:
 
 
 @pytest.mark.parametrize(("continuation", "paged"), [("1", False), ("-1", False), ("5.5", False), ("x", True)])
-async def test_a_continuation_that_is_not_ours_is_refused(world: World, continuation: str, paged: bool) -> None:
+async def test_a_continuation_that_is_not_ours_is_refused(
+    world: ServiceUnderTest, continuation: str, paged: bool
+) -> None:
     with pytest.raises(ContinuationInvalid):
         await world.service.job_queries.scan(ScanCommand(PENDING, continuation=continuation, paged=paged))
 
 
-async def test_future_jobs_count_only_with_the_flag_and_only_they_then(world: World) -> None:
+async def test_future_jobs_count_only_with_the_flag_and_only_they_then(world: ServiceUnderTest) -> None:
     await world.enqueue(b"now")
     await world.enqueue(b"later", b"later", run_after_ms=world.clock.now_ms() + 60_000)
     assert await world.service.job_queries.count(PENDING) == 1
     assert await world.service.job_queries.count(PENDING._replace(future=True)) == 2
 
 
-async def test_a_limit_of_nothing_does_nothing(world: World) -> None:
+async def test_a_limit_of_nothing_does_nothing(world: ServiceUnderTest) -> None:
     """The original took 0 for everything, and with a regex never ended."""
     await world.enqueue(b"x", b"y")
     assert await world.service.bulk.delete_jobs(PENDING, 0) == 0
@@ -82,14 +84,14 @@ async def test_a_limit_of_nothing_does_nothing(world: World) -> None:
     assert await world.service.job_queries.count(PENDING) == 2
 
 
-async def test_deleting_by_regex_takes_only_what_matches(world: World) -> None:
+async def test_deleting_by_regex_takes_only_what_matches(world: ServiceUnderTest) -> None:
     await world.enqueue(b"keep", b"drop 1", b"drop 2")
     await world.enqueue(b"drop later", run_after_ms=world.clock.now_ms() + 1000)
     assert await world.service.bulk.delete_jobs(PENDING._replace(priority=1, body_regex="^drop"), 10) == 3
     assert await _bodies(world) == [b"keep"]
 
 
-async def test_failed_jobs_can_be_retried(world: World) -> None:
+async def test_failed_jobs_can_be_retried(world: ServiceUnderTest) -> None:
     descriptors = await world.enqueue(b"x", b"y", attempts_allowed=1)
     await world.dequeue()
     await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", [Ack(d, succeeded=False) for d in descriptors]))
@@ -98,7 +100,7 @@ async def test_failed_jobs_can_be_retried(world: World) -> None:
     assert [handed_out.job.attempts_remaining for handed_out in (await world.dequeue()).jobs] == [2, 2]
 
 
-async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(world: World) -> None:
+async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(world: ServiceUnderTest) -> None:
     """In front of the failed jobs are cancelled ones, which stay as they are."""
     cancelled = await world.enqueue(*[b"cancelled"] * 1_200)
     await world.service.claimed_jobs.cancel(CALLER, "q", cancelled)
@@ -114,7 +116,7 @@ async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(w
     assert await world.service.job_queries.count(JobFilter("q", JobState.FAILED)) == len(cancelled)
 
 
-async def test_bad_numbers_are_refused(world: World) -> None:
+async def test_bad_numbers_are_refused(world: ServiceUnderTest) -> None:
     with pytest.raises(InvalidArgument):
         await world.service.bulk.delete_jobs(PENDING, -1)
     with pytest.raises(InvalidArgument):
@@ -125,7 +127,7 @@ async def test_bad_numbers_are_refused(world: World) -> None:
         await world.service.job_queries.scan(ScanCommand(PENDING, -5))
 
 
-async def test_deleting_a_queue_needs_the_password(world: World) -> None:
+async def test_deleting_a_queue_needs_the_password(world: ServiceUnderTest) -> None:
     with pytest.raises(PasswordInvalid):
         await world.service.queues.delete_queue("q", "guess")
     await world.service.queues.delete_queue("q", "open sesame")
@@ -133,7 +135,7 @@ async def test_deleting_a_queue_needs_the_password(world: World) -> None:
     assert not await world.service.queues.queue_names()
 
 
-async def test_stats_come_from_counters(world: World) -> None:
+async def test_stats_come_from_counters(world: ServiceUnderTest) -> None:
     await world.enqueue(b"a", b"b")
     await world.enqueue(b"c", priority=3)
     world.clock.advance(seconds=5)
@@ -143,14 +145,14 @@ async def test_stats_come_from_counters(world: World) -> None:
     assert stats.oldest_waiting_ms == 5000
 
 
-async def test_a_job_that_was_due_before_all_time_has_an_age_that_the_wire_can_say(world: World) -> None:
+async def test_a_job_that_was_due_before_all_time_has_an_age_that_the_wire_can_say(world: ServiceUnderTest) -> None:
     await world.enqueue(b"a", run_after_ms=-(2**63))
     [stats] = await world.service.queues.queue_stats(["q"])
     assert stats.oldest_waiting_ms == 2**63 - 1
 
 
 async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     descriptors = []
     for _ in range(3):
@@ -172,7 +174,7 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
 
 
 async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods_no_log(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: ServiceUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What was refused is logged for some jobs and counted for all."""
     caplog.set_level(logging.INFO, "pinlater.server.operations")
@@ -206,7 +208,7 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
 
 
 async def test_the_pages_of_a_scan_that_are_in_memory_at_once_hold_eight_mebibytes_together(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many priorities and shards there are: as much as the listener reserves for it."""
     for priority in (1, 2, 3):

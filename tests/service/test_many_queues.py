@@ -15,24 +15,24 @@ from pinlater.domain.queue import QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.thrift.answers import all_queue_stats
-from tests.promises.rig import Rig, start_rig
+from tests.promises.running_server import RunningServer, start_server
 from tests.service.conftest import CALLER
 
 PASSWORD = "open sesame"
 
 
 @pytest_asyncio.fixture
-async def rig() -> AsyncIterator[Rig]:
-    rig = await start_rig(2, jobs=ServiceSettings(max_queues=20), admin_password_hash=hash_password(PASSWORD))
-    yield rig
-    await rig.close()
+async def running() -> AsyncIterator[RunningServer]:
+    running = await start_server(2, jobs=ServiceSettings(max_queues=20), admin_password_hash=hash_password(PASSWORD))
+    yield running
+    await running.close()
 
 
 @pytest.fixture
-def lists(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def lists(running: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards whose list of all queues was read."""
     read: list[str] = []
-    for shard in rig.core.shards:
+    for shard in running.core.shards:
         of_store = shard.unguarded.list_queues
 
         async def noted(name: str = shard.name, look=of_store) -> object:  # type: ignore[no-untyped-def]
@@ -43,53 +43,53 @@ def lists(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-async def test_one_queue_too_many_is_refused_and_those_that_exist_are_not(rig: Rig) -> None:
+async def test_one_queue_too_many_is_refused_and_those_that_exist_are_not(running: RunningServer) -> None:
     for number in range(20):
-        await rig.core.service.queues.create_queue(f"q{number}")
-    await rig.core.service.queues.create_queue("q7")
+        await running.core.service.queues.create_queue(f"q{number}")
+    await running.core.service.queues.create_queue("q7")
     with pytest.raises(TooManyQueues, match=r"20 queues.*max_queues"):
-        await rig.core.service.queues.create_queue("q20")
-    await rig.core.service.queues.delete_queue("q3", PASSWORD)
-    await rig.core.service.queues.create_queue("q20")
+        await running.core.service.queues.create_queue("q20")
+    await running.core.service.queues.delete_queue("q3", PASSWORD)
+    await running.core.service.queues.create_queue("q20")
 
 
-async def test_queues_that_another_server_deleted_no_longer_count(rig: Rig) -> None:
+async def test_queues_that_another_server_deleted_no_longer_count(running: RunningServer) -> None:
     """A refusal reads the store first."""
     for number in range(20):
-        await rig.core.service.queues.create_queue(f"q{number}")
-    for shard in rig.core.shards:
+        await running.core.service.queues.create_queue(f"q{number}")
+    for shard in running.core.shards:
         await shard.unguarded.delete_queues(["q3"])
-    await rig.core.service.queues.create_queue("q20")
-    assert len(await rig.core.service.queues.queue_names()) == 20
+    await running.core.service.queues.create_queue("q20")
+    assert len(await running.core.service.queues.queue_names()) == 20
 
 
-async def test_making_and_deleting_a_queue_reads_no_list_of_all(rig: Rig, lists: list[str]) -> None:
-    await rig.core.service.queues.create_queue("q")
-    await rig.core.service.queues.create_queue("q")
-    assert (await rig.core.service.queues.queue_config("q")).name == "q"
-    await rig.core.service.queues.delete_queue("q", PASSWORD)
+async def test_making_and_deleting_a_queue_reads_no_list_of_all(running: RunningServer, lists: list[str]) -> None:
+    await running.core.service.queues.create_queue("q")
+    await running.core.service.queues.create_queue("q")
+    assert (await running.core.service.queues.queue_config("q")).name == "q"
+    await running.core.service.queues.delete_queue("q", PASSWORD)
     assert lists == []
-    assert rig.core.service.queue_cache.get("q") is None
+    assert running.core.service.queue_cache.get("q") is None
 
 
-async def test_a_queue_that_was_there_keeps_its_settings_and_limits(rig: Rig) -> None:
+async def test_a_queue_that_was_there_keeps_its_settings_and_limits(running: RunningServer) -> None:
     """It was made and stopped through another server."""
-    for shard in rig.core.shards:
+    for shard in running.core.shards:
         await shard.unguarded.create_queues(["q"], 0)
         await shard.unguarded.configure_queue("q", config=QueueConfig(default_attempts=7), paused=True)
-    await rig.core.service.queues.create_queue("q")
-    assert (await rig.core.service.queues.queue_config("q")).config.default_attempts == 7
-    assert not rig.core.dispatcher.limits.is_open("q")
-    await rig.core.service.queues.delete_queue("q", PASSWORD)
-    assert rig.core.dispatcher.limits.is_open("q")
+    await running.core.service.queues.create_queue("q")
+    assert (await running.core.service.queues.queue_config("q")).config.default_attempts == 7
+    assert not running.core.dispatcher.limits.is_open("q")
+    await running.core.service.queues.delete_queue("q", PASSWORD)
+    assert running.core.dispatcher.limits.is_open("q")
 
 
-async def test_a_look_at_more_queues_than_there_may_be_is_refused(rig: Rig) -> None:
-    await rig.core.service.queues.create_queue("q")
+async def test_a_look_at_more_queues_than_there_may_be_is_refused(running: RunningServer) -> None:
+    await running.core.service.queues.create_queue("q")
     with pytest.raises(InvalidArgument, match="21 names") as error:
-        await rig.core.service.queues.queue_stats(["q"] * 21)
+        await running.core.service.queues.queue_stats(["q"] * 21)
     assert error.value.detail == "TOO_MANY"
-    assert len(await rig.core.service.queues.queue_stats(["q"] * 20)) == 20
+    assert len(await running.core.service.queues.queue_stats(["q"] * 20)) == 20
 
 
 class Turns:
@@ -111,20 +111,20 @@ class Turns:
 
 
 @pytest_asyncio.fixture
-async def crowded() -> AsyncIterator[Rig]:
+async def crowded() -> AsyncIterator[RunningServer]:
     """With 5,000 queues."""
-    rig = await start_rig(admin_password_hash=hash_password(PASSWORD))
-    [shard] = rig.core.shards
+    running = await start_server(admin_password_hash=hash_password(PASSWORD))
+    [shard] = running.core.shards
     await shard.unguarded.create_queues([f"q{number}" for number in range(5_000)], 0)
-    await rig.core.service.queue_cache.refresh()
+    await running.core.service.queue_cache.refresh()
     for number in range(5_000):
-        rig.core.metrics.queue(f"q{number}").enqueue += 1
-    yield rig
-    await rig.close()
+        running.core.metrics.queue(f"q{number}").enqueue += 1
+    yield running
+    await running.close()
 
 
 @pytest.mark.parametrize("work", ["stats", "refresh", "tick", "sample", "answer"])
-async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: Rig, work: str) -> None:
+async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: RunningServer, work: str) -> None:
     """However fast the machine is: others get their turn every few hundred or thousand queues."""
     sampler = RateSampler(crowded.core.shards, crowded.clock)
     stats = await crowded.core.service.queues.queue_stats([])

@@ -10,10 +10,10 @@ from pinlater.domain.calls import WaitingDequeues
 from pinlater.domain.errors import QueueNotFound
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.values import Caller, DequeueCommand
-from tests.service.conftest import World
+from tests.service.conftest import ServiceUnderTest
 
 
-async def test_a_setting_comes_from_the_queue_or_else_from_the_server(world: World) -> None:
+async def test_a_setting_comes_from_the_queue_or_else_from_the_server(world: ServiceUnderTest) -> None:
     await world.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=5_000, default_expiry_ms=9))
     found = await world.service.queue_settings.in_force("q")
     assert found.values == QueueConfig(
@@ -42,7 +42,7 @@ async def test_a_setting_comes_from_the_queue_or_else_from_the_server(world: Wor
     ],
 )
 async def test_the_lower_rate_limit_is_in_force_and_its_origin_is_named(
-    world: World, of_queue: float | None, of_file: float, rate: float, origin: str
+    world: ServiceUnderTest, of_queue: float | None, of_file: float, rate: float, origin: str
 ) -> None:
     world.file_limits["q"] = of_file
     await world.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=of_queue))
@@ -50,12 +50,12 @@ async def test_the_lower_rate_limit_is_in_force_and_its_origin_is_named(
     assert (found.values.max_jobs_per_second, found.origins["max_jobs_per_second"]) == (rate, origin)
 
 
-async def test_settings_of_a_missing_queue_are_refused(world: World) -> None:
+async def test_settings_of_a_missing_queue_are_refused(world: ServiceUnderTest) -> None:
     with pytest.raises(QueueNotFound):
         await world.service.queue_settings.in_force("missing")
 
 
-async def test_waiting_dequeues_are_told_by_queue_and_source_and_only_while_they_wait(world: World) -> None:
+async def test_waiting_dequeues_are_told_by_queue_and_source_and_only_while_they_wait(world: ServiceUnderTest) -> None:
     await world.service.queues.create_queue("other")
     asked = [("q", "w-1"), ("q", "w-1"), ("q", "w-2"), ("other", "w-1")]
     polls = [

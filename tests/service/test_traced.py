@@ -13,12 +13,12 @@ from pinlater.server.telemetry.tracing import TRACEPARENT, Tracing
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.traced import traced
 from pinlater.wire.generated import ttypes as types
-from tests.service.conftest import CALLER, World
+from tests.service.conftest import CALLER, ServiceUnderTest
 
 CONTEXT = types.RequestContext("tests", "request-1")
 
 
-async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: World) -> None:
+async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: ServiceUnderTest) -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -36,7 +36,7 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: World) 
     assert [link.context.span_id for link in dequeue.links] == [enqueue.context.span_id]
 
 
-async def test_a_resend_with_another_trace_is_the_same_request(world: World) -> None:
+async def test_a_resend_with_another_trace_is_the_same_request(world: ServiceUnderTest) -> None:
     first = await world.service.enqueuing.enqueue(
         CALLER, "q", [Job(b"x", headers={TRACEPARENT: "one"})], request_key="k"
     )

@@ -17,7 +17,7 @@ from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.values import NO_OWNERS, Member, Owners
 
 
-class Fault:
+class CallFault:
     """What happens to calls: an error, or none; at once, or when `released`; and whether the call is carried out before that."""
 
     def __init__(self, error: Exception | None, *, hangs: bool, done_first: bool, times: int) -> None:
@@ -85,23 +85,23 @@ class FaultyShard:
         self.calls = Counter[str]()
         self.dead: str | None = None
         self.closed = 0
-        self._faults: dict[str, list[Fault]] = {}
+        self._faults: dict[str, list[CallFault]] = {}
 
-    def fails(self, *methods: str, error: Exception | None = None, done_first: bool = False) -> Fault:
+    def fails(self, *methods: str, error: Exception | None = None, done_first: bool = False) -> CallFault:
         """The next call of each method fails; with `done_first` after it was carried out."""
         fault = ShardConnectionFailed("the connection is gone") if error is None else error
-        return self._plan(methods, Fault(fault, hangs=False, done_first=done_first, times=len(methods)))
+        return self._plan(methods, CallFault(fault, hangs=False, done_first=done_first, times=len(methods)))
 
-    def hangs(self, *methods: str, error: PinLaterError | None = None, done_first: bool = False) -> Fault:
+    def hangs(self, *methods: str, error: PinLaterError | None = None, done_first: bool = False) -> CallFault:
         """All calls of these methods hang until released; then they go on, or fail with `error`."""
-        return self._plan(methods, Fault(error, hangs=True, done_first=done_first, times=10**9))
+        return self._plan(methods, CallFault(error, hangs=True, done_first=done_first, times=10**9))
 
-    def stops(self) -> Fault:
+    def stops(self) -> CallFault:
         """As a server that was sent SIGSTOP: everything hangs."""
         names = [name for name, _ in inspect.getmembers(SharedShard, inspect.iscoroutinefunction)]
         return self.hangs(*[name for name in names if name != "close"])
 
-    def _plan(self, methods: tuple[str, ...], fault: Fault) -> Fault:
+    def _plan(self, methods: tuple[str, ...], fault: CallFault) -> CallFault:
         for method in methods:
             self._faults.setdefault(method, []).append(fault)
         return fault

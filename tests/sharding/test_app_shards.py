@@ -32,20 +32,20 @@ SETTINGS = replace(
 )
 
 
-class Stores(dict[str, FaultyShard]):
+class FaultyShards(dict[str, FaultyShard]):
     def desired(self, *names: str) -> list[DesiredShard]:
         return [DesiredShard(name, lambda name=name: self[name].as_shard()) for name in names]  # type: ignore[misc]
 
 
 @pytest.fixture
-def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
-    stores = Stores({name: FaultyShard(MemoryShard(name)) for name in "123"})
+def stores(monkeypatch: pytest.MonkeyPatch) -> FaultyShards:
+    stores = FaultyShards({name: FaultyShard(MemoryShard(name)) for name in "123"})
     monkeypatch.setattr(file_watch, "make_shards", lambda settings: stores.desired("1", "2"))
     return stores
 
 
 @pytest.fixture
-async def server(stores: Stores) -> AsyncIterator[App]:
+async def server(stores: FaultyShards) -> AsyncIterator[App]:
     app = App(SETTINGS)
     await app.start()
     yield app
@@ -60,7 +60,7 @@ async def page(app: App, path: str) -> str:
     return answer
 
 
-async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(server: App, stores: Stores) -> None:
+async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(server: App, stores: FaultyShards) -> None:
     assert (await page(server, "/readyz")).endswith("ready\n")
     stores["2"].dead = "connection refused"
     await server.core.shard_monitor.ping_all()
@@ -74,7 +74,7 @@ async def test_a_server_is_ready_while_one_shard_is_and_says_which_are_not(serve
     assert "shard 1 is unreachable: no route; shard 2 is unreachable: connection refused" in answer
 
 
-async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stores: Stores) -> None:
+async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stores: FaultyShards) -> None:
     """Its claims and acks go on, and only an enqueue shows that there is space again."""
     await server.core.service.queues.create_queue("q")
     for store in stores.values():
@@ -87,7 +87,7 @@ async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stor
     assert answer.endswith(f"ready; shard 1 refuses enqueues: {full}; shard 2 refuses enqueues: {full}\n")
 
 
-async def test_a_server_starts_without_a_shard_that_is_gone(stores: Stores) -> None:
+async def test_a_server_starts_without_a_shard_that_is_gone(stores: FaultyShards) -> None:
     stores["1"].dead = "connection refused"
     app = App(SETTINGS)
     await app.start()
@@ -97,7 +97,7 @@ async def test_a_server_starts_without_a_shard_that_is_gone(stores: Stores) -> N
 
 
 async def test_the_address_for_other_servers_is_logged_as_the_status_names_it(
-    stores: Stores, caplog: pytest.LogCaptureFixture
+    stores: FaultyShards, caplog: pytest.LogCaptureFixture
 ) -> None:
     for store in stores.values():
         store.capabilities = store.capabilities._replace(shared=True)
@@ -111,7 +111,7 @@ async def test_the_address_for_other_servers_is_logged_as_the_status_names_it(
         await app.stop(0)
 
 
-async def test_a_taken_port_for_other_servers_is_named_with_its_setting(stores: Stores) -> None:
+async def test_a_taken_port_for_other_servers_is_named_with_its_setting(stores: FaultyShards) -> None:
     for store in stores.values():
         store.capabilities = store.capabilities._replace(shared=True)
     with socket.socket() as taken:
@@ -128,7 +128,7 @@ async def test_a_taken_port_for_other_servers_is_named_with_its_setting(stores: 
     )
 
 
-async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores) -> None:
+async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: FaultyShards) -> None:
     """It listens for the wakes of the other servers, and serves pages, before it finds that its Thrift port is taken."""
     for store in stores.values():
         store.capabilities = store.capabilities._replace(shared=True)
@@ -158,7 +158,7 @@ async def test_a_server_that_can_not_listen_leaves_no_socket_open(stores: Stores
 
 @pytest.mark.parametrize("part", ["core.Service", "app.Cluster", "app.thrift_server"])
 async def test_a_server_that_can_not_be_assembled_closes_its_shards(
-    part: str, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    part: str, stores: FaultyShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ValueError("no tracing")
@@ -169,7 +169,7 @@ async def test_a_server_that_can_not_be_assembled_closes_its_shards(
     assert [store.closed for store in (stores["1"], stores["2"])] == [1, 1]
 
 
-async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -> None:
+async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: FaultyShards) -> None:
     """Made while it was away, by a server that is gone."""
     await stores["2"].create_queues(["q"], 0)
     app = App(SETTINGS)
@@ -178,7 +178,7 @@ async def test_queues_that_a_shard_lacks_are_made_at_the_start(stores: Stores) -
     await app.stop(0)
 
 
-async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) -> None:
+async def test_the_map_of_a_running_server_changes(server: App, stores: FaultyShards) -> None:
     await server.core.service.queues.create_queue("q")
     change = await server.core.change_shards(stores.desired("1", "2", "3"))
     assert change.added == ["3"]
@@ -189,7 +189,9 @@ async def test_the_map_of_a_running_server_changes(server: App, stores: Stores) 
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
 
 
-async def test_a_shard_that_holds_shorter_bodies_changes_what_the_server_takes(server: App, stores: Stores) -> None:
+async def test_a_shard_that_holds_shorter_bodies_changes_what_the_server_takes(
+    server: App, stores: FaultyShards
+) -> None:
     stores["3"].capabilities = stores["3"].capabilities._replace(body_bytes_max=1_000)
     before = (await server.core.service.server_info()).max_body_bytes
     await server.core.change_shards(stores.desired("1", "2", "3"))

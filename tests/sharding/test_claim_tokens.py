@@ -13,20 +13,20 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.identity import Identity
 from pinlater.server.storage.values import Claimed, ClaimOrder
-from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, shard_of
 from tests.sharding.test_trouble import InOrder
 
 _TOKEN_BYTES_MAX = 64
 
 
-class Watched:
+class RecordedHolders:
     """Notes the holder of every claim call that reaches the store below."""
 
-    def __init__(self, farm: Farm, *names: str) -> None:
+    def __init__(self, server: ShardedServer, *names: str) -> None:
         self.tokens: list[str] = []
         self.descriptors: set[str] = set()
         for name in names:
-            self._watch(farm.store(name).within)
+            self._watch(server.store(name).within)
 
     def _watch(self, store: Any) -> None:
         claim_jobs = store.claim_jobs
@@ -41,21 +41,21 @@ class Watched:
         store.claim_jobs = noting
 
 
-@on_farm()
-async def test_no_two_claim_calls_of_a_long_poll_share_a_token(farm: Farm) -> None:
+@on_shards()
+async def test_no_two_claim_calls_of_a_long_poll_share_a_token(server: ShardedServer) -> None:
     """Nor do calls of one dequeue on several shards. Its claim descriptor stays one, as in the original."""
-    watched = Watched(farm, "1", "2", "3")
-    waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
+    watched = RecordedHolders(server, "1", "2", "3")
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=60_000))
     for _ in range(20):
-        await farm.turns()
-        farm.core.dispatcher.wakeups.look_again()
-    await farm.turns()
+        await server.turns()
+        server.core.dispatcher.wakeups.look_again()
+    await server.turns()
     assert len(watched.tokens) == 3 * 21
     assert len(set(watched.tokens)) == len(watched.tokens)
     assert len(watched.descriptors) == 1
     assert max(len(token) for token in watched.tokens) <= _TOKEN_BYTES_MAX
-    await farm.enqueue(b"x")
-    await farm.turns()
+    await server.enqueue(b"x")
+    await server.turns()
     [job] = waiting.result().jobs
     assert job.token in watched.tokens
 
@@ -65,61 +65,63 @@ def test_a_token_of_a_long_lived_server_is_no_longer_than_the_contract_says() ->
     assert len(f"{token}.{2**31:x}.{1000:x}") <= _TOKEN_BYTES_MAX
 
 
-@on_farm()
-async def test_each_job_has_the_token_of_the_claim_that_gave_it(farm: Farm) -> None:
+@on_shards()
+async def test_each_job_has_the_token_of_the_claim_that_gave_it(server: ShardedServer) -> None:
     for name in "123":
-        await farm.put(name)
-    jobs = (await farm.dequeue()).jobs
+        await server.put(name)
+    jobs = (await server.dequeue()).jobs
     assert len({job.token for job in jobs}) == 3
-    beats = await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token) for job in jobs])
-    assert {beat.outcome for beat in beats} == {Outcome.APPLIED}
+    renewals = await server.service.claimed_jobs.heartbeat(
+        CALLER, "q", [Claim(job.descriptor, job.token) for job in jobs]
+    )
+    assert {renewed.outcome for renewed in renewals} == {Outcome.APPLIED}
 
 
-@on_farm()
-async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_back_whole(farm: Farm) -> None:
+@on_shards()
+async def test_an_answer_from_several_shards_that_can_not_be_written_is_given_back_whole(server: ShardedServer) -> None:
     for name in "123":
-        await farm.put(name)
-        await farm.put(name)
-    dequeued = await farm.dequeue()
+        await server.put(name)
+        await server.put(name)
+    dequeued = await server.dequeue()
     assert len(dequeued.jobs) == 6
-    farm.service.dequeuing.undelivered("q", dequeued.claimed)
-    await farm.turns()
-    assert [await farm.in_progress_on(name) for name in "123"] == [0, 0, 0]
+    server.service.dequeuing.undelivered("q", dequeued.claimed)
+    await server.turns()
+    assert [await server.in_progress_on(name) for name in "123"] == [0, 0, 0]
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same_poll(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_a_release_that_is_repeated_does_not_end_a_later_claim_of_the_same_poll(server: ShardedServer) -> None:
     """A slow shard's late claim is given back; the release was carried out and its answer lost; the poll gets the job again."""
-    descriptor = await farm.put("2")
-    farm.shards.random = InOrder()
-    claim = farm.store("2").hangs("claim_jobs", done_first=True)
-    waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
-    await farm.pass_time(farm.settings.stall_ms + 400)  # the poll goes on without that shard
+    descriptor = await server.put("2")
+    server.shards.random = InOrder()
+    claim = server.store("2").hangs("claim_jobs", done_first=True)
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=60_000))
+    await server.pass_time(server.settings.stall_ms + 400)  # the poll goes on without that shard
     assert not waiting.done()
-    farm.store("2").fails("release_jobs", error=OutcomeUnknown("lost"), done_first=True)
-    again = farm.store("2").hangs("release_jobs")
+    server.store("2").fails("release_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    again = server.store("2").hangs("release_jobs")
     claim.release()
-    await farm.pass_time(2_000)
+    await server.pass_time(2_000)
     assert again.met.is_set()
     [job] = waiting.result().jobs
     assert job.descriptor == descriptor
     again.release()
-    await farm.turns()
-    assert await farm.in_progress_on("2") == 1
-    assert (await farm.dequeue()).jobs == []
-    [beat] = await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token)])
-    assert beat.outcome is Outcome.APPLIED
+    await server.turns()
+    assert await server.in_progress_on("2") == 1
+    assert (await server.dequeue()).jobs == []
+    [renewed] = await server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job.descriptor, job.token)])
+    assert renewed.outcome is Outcome.APPLIED
 
 
-@on_farm()
-async def test_a_fault_of_ours_on_one_shard_gives_the_others_jobs_back(farm: Farm) -> None:
+@on_shards()
+async def test_a_fault_of_ours_on_one_shard_gives_the_others_jobs_back(server: ShardedServer) -> None:
     """The dequeue fails; the jobs that it had from other shards reached no caller."""
     for name in "12":
-        await farm.put(name)
-    farm.shards.random = InOrder()
-    farm.store("3").fails("claim_jobs", error=RuntimeError("a bug"))
+        await server.put(name)
+    server.shards.random = InOrder()
+    server.store("3").fails("claim_jobs", error=RuntimeError("a bug"))
     with pytest.raises(RuntimeError, match="a bug"):
-        await farm.dequeue()
-    await farm.turns()
-    assert [await farm.in_progress_on(name) for name in "123"] == [0, 0, 0]
-    assert sorted(shard_of(job.descriptor) for job in (await farm.dequeue()).jobs) == ["1", "2"]
+        await server.dequeue()
+    await server.turns()
+    assert [await server.in_progress_on(name) for name in "123"] == [0, 0, 0]
+    assert sorted(shard_of(job.descriptor) for job in (await server.dequeue()).jobs) == ["1", "2"]

@@ -12,17 +12,17 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConf
 from pinlater.domain.job import UniqueScope
 from pinlater.server.sharding.rendezvous import rendezvous_home
 from pinlater.server.storage.values import Inserted, InsertRequest
-from tests.sharding.farm import Farm, on_farm, shard_of, shards_of
+from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of, shards_of
 
 
-async def jobs(farm: Farm) -> int:
-    return sum([await farm.jobs_on(name) for name in farm.stores])
+async def jobs(server: ShardedServer) -> int:
+    return sum([await server.jobs_on(name) for name in server.stores])
 
 
-async def key_for(farm: Farm, shard: str, prefix: str = "k") -> str:
+async def key_for(server: ShardedServer, shard: str, prefix: str = "k") -> str:
     """A request key or unique key whose home is that shard."""
     number = 0
-    while farm.shards.home_of(f"{prefix}{number}").name != shard:
+    while server.shards.home_of(f"{prefix}{number}").name != shard:
         number += 1
     return f"{prefix}{number}"
 
@@ -30,424 +30,432 @@ async def key_for(farm: Farm, shard: str, prefix: str = "k") -> str:
 # --- request keys ----------------------------------------------------------------------------------------------------------------
 
 
-@on_farm()
-async def test_a_repeat_is_found_on_whatever_shard_it_was_stored(farm: Farm) -> None:
+@on_shards()
+async def test_a_repeat_is_found_on_whatever_shard_it_was_stored(server: ShardedServer) -> None:
     """The first in the key's order was out of use then, and is back now."""
-    key = await key_for(farm, "1")
-    farm.lanes("1").put_out_of_use("test")
-    first = await farm.enqueue(b"x", b"y", key=key)
+    key = await key_for(server, "1")
+    server.lanes("1").put_out_of_use("test")
+    first = await server.enqueue(b"x", b"y", key=key)
     assert "1" not in shards_of(first)
-    farm.lanes("1").health.suspect()
-    await farm.pass_time(400)
-    assert farm.lanes("1").healthy
-    assert await farm.enqueue(b"x", b"y", key=key, repeat=True) == first
-    assert await jobs(farm) == 2
-    assert farm.core.metrics.queue("q").repeated_requests == 1
+    server.lanes("1").health.suspect()
+    await server.pass_time(400)
+    assert server.lanes("1").healthy
+    assert await server.enqueue(b"x", b"y", key=key, repeat=True) == first
+    assert await jobs(server) == 2
+    assert server.core.metrics.queue("q").repeated_requests == 1
 
 
-@on_farm()
-async def test_a_repeat_that_is_not_found_is_refused_while_a_shard_that_may_know_it_is_unreachable(farm: Farm) -> None:
+@on_shards()
+async def test_a_repeat_that_is_not_found_is_refused_while_a_shard_that_may_know_it_is_unreachable(
+    server: ShardedServer,
+) -> None:
     """Never a second insert."""
-    key = await key_for(farm, "1")
-    fault = farm.store("1").fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    key = await key_for(server, "1")
+    fault = server.store("1").fails("insert_jobs", error=OutcomeUnknown("lost"), done_first=True)
     with pytest.raises(OutcomeUnknown):
-        await farm.enqueue(b"x", key=key)
+        await server.enqueue(b"x", key=key)
     assert fault.met.is_set()
-    farm.lanes("1").put_out_of_use("test")
+    server.lanes("1").put_out_of_use("test")
     for _ in range(2):
         with pytest.raises(ShardConnectionFailed, match="stored already") as refused:
-            await farm.enqueue(b"x", key=key, repeat=True)
+            await server.enqueue(b"x", key=key, repeat=True)
         assert refused.value.retryable
-    farm.lanes("1").health.suspect()
-    await farm.pass_time(400)
-    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
-    assert await jobs(farm) == 1
+    server.lanes("1").health.suspect()
+    await server.pass_time(400)
+    assert shards_of(await server.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    assert await jobs(server) == 1
 
 
-@on_farm()
-async def test_a_repeat_is_answered_although_another_shard_is_unreachable(farm: Farm) -> None:
-    key = await key_for(farm, "1")
-    first = await farm.enqueue(b"x", key=key)
-    farm.lanes("2").put_out_of_use("test")
-    assert await farm.enqueue(b"x", key=key, repeat=True) == first
+@on_shards()
+async def test_a_repeat_is_answered_although_another_shard_is_unreachable(server: ShardedServer) -> None:
+    key = await key_for(server, "1")
+    first = await server.enqueue(b"x", key=key)
+    server.lanes("2").put_out_of_use("test")
+    assert await server.enqueue(b"x", key=key, repeat=True) == first
 
 
-@on_farm()
-async def test_a_repeat_whose_first_never_arrived_is_stored(farm: Farm) -> None:
-    assert len((await farm.enqueue(b"x", key="k", repeat=True)).descriptors) == 1
-    assert await jobs(farm) == 1
+@on_shards()
+async def test_a_repeat_whose_first_never_arrived_is_stored(server: ShardedServer) -> None:
+    assert len((await server.enqueue(b"x", key="k", repeat=True)).descriptors) == 1
+    assert await jobs(server) == 1
 
 
-@on_farm()
-async def test_a_keyed_request_goes_on_along_the_keys_order_where_nothing_was_stored(farm: Farm) -> None:
-    key = await key_for(farm, "1")
-    farm.store("1").dead = "refused"
-    first = await farm.enqueue(b"x", key=key)
+@on_shards()
+async def test_a_keyed_request_goes_on_along_the_keys_order_where_nothing_was_stored(server: ShardedServer) -> None:
+    key = await key_for(server, "1")
+    server.store("1").dead = "refused"
+    first = await server.enqueue(b"x", key=key)
     assert "1" not in shards_of(first)
-    farm.store("1").dead = None
-    assert await farm.enqueue(b"x", key=key, repeat=True) == first
+    server.store("1").dead = None
+    assert await server.enqueue(b"x", key=key, repeat=True) == first
 
 
-@on_farm()
-async def test_a_repeat_that_arrives_during_the_first_waits_for_it(farm: Farm) -> None:
+@on_shards()
+async def test_a_repeat_that_arrives_during_the_first_waits_for_it(server: ShardedServer) -> None:
     """Wherever the first is, and whatever has become of that shard meanwhile."""
-    key = await key_for(farm, "1")
-    fault = farm.store("1").hangs("insert_jobs", done_first=True)
-    first = asyncio.ensure_future(farm.enqueue(b"x", key=key))
-    await farm.turns()
-    again = asyncio.ensure_future(farm.enqueue(b"x", key=key, repeat=True))
-    await farm.pass_time(2_000)
+    key = await key_for(server, "1")
+    fault = server.store("1").hangs("insert_jobs", done_first=True)
+    first = asyncio.ensure_future(server.enqueue(b"x", key=key))
+    await server.turns()
+    again = asyncio.ensure_future(server.enqueue(b"x", key=key, repeat=True))
+    await server.pass_time(2_000)
     assert not again.done()
     fault.release()
-    await farm.turns()
+    await server.turns()
     assert first.result() == again.result()
-    assert await jobs(farm) == 1
+    assert await jobs(server) == 1
 
 
-@on_farm()
-async def test_a_request_with_unique_keys_is_found_again_in_all_its_parts(farm: Farm) -> None:
+@on_shards()
+async def test_a_request_with_unique_keys_is_found_again_in_all_its_parts(server: ShardedServer) -> None:
     """Also where its jobs have ended meanwhile, so that their unique keys are free."""
     uniques = [None, "a", "b", "c", "a", None, "d"]
     bodies = [b"%d" % number for number in range(7)]
-    first = await farm.enqueue(*bodies, unique=uniques, key="r")
+    first = await server.enqueue(*bodies, unique=uniques, key="r")
     assert first.existing == [4]
     assert len(set(shards_of(first))) > 1
-    for job in (await farm.dequeue()).jobs:
-        await farm.ack(job.descriptor)
-    assert await farm.enqueue(*bodies, unique=uniques, key="r", repeat=True) == first
-    assert await jobs(farm) == 0
+    for job in (await server.dequeue()).jobs:
+        await server.ack(job.descriptor)
+    assert await server.enqueue(*bodies, unique=uniques, key="r", repeat=True) == first
+    assert await jobs(server) == 0
 
 
-@on_farm()
-async def test_a_request_that_was_stored_in_part_is_completed_by_its_repeat(farm: Farm) -> None:
-    uniques = [await key_for(farm, name) for name in "123"]
-    farm.store("2").fails("insert_jobs", error=OutcomeUnknown("lost"))
+@on_shards()
+async def test_a_request_that_was_stored_in_part_is_completed_by_its_repeat(server: ShardedServer) -> None:
+    uniques = [await key_for(server, name) for name in "123"]
+    server.store("2").fails("insert_jobs", error=OutcomeUnknown("lost"))
     with pytest.raises(OutcomeUnknown, match=r"stored already: the jobs at \[0, 2\]"):
-        await farm.enqueue(b"1", b"2", b"3", unique=uniques, key="r")
-    for job in (await farm.dequeue()).jobs:
-        await farm.ack(job.descriptor)
-    again = await farm.enqueue(b"1", b"2", b"3", unique=uniques, key="r", repeat=True)
+        await server.enqueue(b"1", b"2", b"3", unique=uniques, key="r")
+    for job in (await server.dequeue()).jobs:
+        await server.ack(job.descriptor)
+    again = await server.enqueue(b"1", b"2", b"3", unique=uniques, key="r", repeat=True)
     assert shards_of(again) == ["1", "2", "3"]
-    assert await jobs(farm) == 1
-    assert await farm.enqueue(b"1", b"2", b"3", unique=uniques, key="r", repeat=True) == again
+    assert await jobs(server) == 1
+    assert await server.enqueue(b"1", b"2", b"3", unique=uniques, key="r", repeat=True) == again
 
 
-@on_farm()
-async def test_a_key_with_other_content_is_an_error_wherever_it_was_used(farm: Farm) -> None:
-    key = await key_for(farm, "1")
-    farm.lanes("1").put_out_of_use("test")
-    await farm.enqueue(b"x", key=key)
-    farm.lanes("1").health.suspect()
-    await farm.pass_time(400)
+@on_shards()
+async def test_a_key_with_other_content_is_an_error_wherever_it_was_used(server: ShardedServer) -> None:
+    key = await key_for(server, "1")
+    server.lanes("1").put_out_of_use("test")
+    await server.enqueue(b"x", key=key)
+    server.lanes("1").health.suspect()
+    await server.pass_time(400)
     with pytest.raises(RequestKeyConflict):
-        await farm.enqueue(b"other", key=key, repeat=True)
-    assert await jobs(farm) == 1
+        await server.enqueue(b"other", key=key, repeat=True)
+    assert await jobs(server) == 1
 
 
-@on_farm()
-async def test_a_repeat_is_looked_for_on_shards_that_only_drain_now(farm: Farm) -> None:
+@on_shards()
+async def test_a_repeat_is_looked_for_on_shards_that_only_drain_now(server: ShardedServer) -> None:
     """For as long as keys are kept; then one that is away is asked no more."""
-    key = await key_for(farm, "1")
-    first = await farm.enqueue(b"x", key=key)
-    await farm.replace(farm.desired("1", takes_enqueues=False), farm.desired("2"), farm.desired("3"))
-    assert await farm.enqueue(b"x", key=key, repeat=True) == first
-    farm.lanes("1").put_out_of_use("test")
+    key = await key_for(server, "1")
+    first = await server.enqueue(b"x", key=key)
+    await server.replace(server.desired("1", takes_enqueues=False), server.desired("2"), server.desired("3"))
+    assert await server.enqueue(b"x", key=key, repeat=True) == first
+    server.lanes("1").put_out_of_use("test")
     with pytest.raises(ShardConnectionFailed):
-        await farm.enqueue(b"y", key="other", repeat=True)
-    farm.clock.advance(ms=farm.settings.removal_grace_ms)
-    farm.lanes("1").put_out_of_use("test")
-    await farm.enqueue(b"y", key="other", repeat=True)
+        await server.enqueue(b"y", key="other", repeat=True)
+    server.clock.advance(ms=server.settings.removal_grace_ms)
+    server.lanes("1").put_out_of_use("test")
+    await server.enqueue(b"y", key="other", repeat=True)
 
 
 # --- unique keys -----------------------------------------------------------------------------------------------------------------
 
 
-@on_farm()
-async def test_a_unique_job_goes_to_its_home_or_nowhere(farm: Farm) -> None:
+@on_shards()
+async def test_a_unique_job_goes_to_its_home_or_nowhere(server: ShardedServer) -> None:
     """On another shard it might be there twice; other jobs' homes do not matter."""
-    await farm.learn(after_s=61)
-    keys = {name: await key_for(farm, name) for name in "123"}
-    farm.store("1").dead = "refused"
+    await server.learn(after_s=61)
+    keys = {name: await key_for(server, name) for name in "123"}
+    server.store("1").dead = "refused"
     for _ in range(2):
         with pytest.raises(ShardConnectionFailed) as refused:
-            await farm.enqueue(b"x", unique=keys["1"])
+            await server.enqueue(b"x", unique=keys["1"])
         assert refused.value.retryable
-        await farm.core.shard_monitor.ping_all()
-    assert shards_of(await farm.enqueue(b"x", unique=keys["2"])) == ["2"]
-    assert await jobs(farm) == 1
+        await server.core.shard_monitor.ping_all()
+    assert shards_of(await server.enqueue(b"x", unique=keys["2"])) == ["2"]
+    assert await jobs(server) == 1
 
 
-@on_farm()
-async def test_without_a_change_of_the_map_no_other_shard_is_asked(farm: Farm) -> None:
-    await farm.learn(after_s=61)
+@on_shards()
+async def test_without_a_change_of_the_map_no_other_shard_is_asked(server: ShardedServer) -> None:
+    await server.learn(after_s=61)
     for name in "123":
-        farm.store(name).calls.clear()
+        server.store(name).calls.clear()
     for number in range(20):
-        await farm.enqueue(b"x", unique=f"k{number}")
-    assert not any(farm.store(name).calls["find_unique"] for name in "123")
+        await server.enqueue(b"x", unique=f"k{number}")
+    assert not any(server.store(name).calls["find_unique"] for name in "123")
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_key_from_before_a_change_of_the_map_is_found_where_it_is(farm: Farm) -> None:
-    before = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(30)}
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-    moved = [key for key in before if farm.shards.home_of(key).name == "3"]
+@on_shards(shards=("1", "2"))
+async def test_a_key_from_before_a_change_of_the_map_is_found_where_it_is(server: ShardedServer) -> None:
+    before = {f"k{number}": await server.enqueue(b"x", unique=f"k{number}") for number in range(30)}
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    moved = [key for key in before if server.shards.home_of(key).name == "3"]
     assert moved
     for key, enqueued in before.items():
-        again = await farm.enqueue(b"y", unique=key)
+        again = await server.enqueue(b"y", unique=key)
         assert (again.descriptors, list(again.existing)) == (enqueued.descriptors, [0])
-    assert await jobs(farm) == 30
-    assert {shards_of(await farm.enqueue(b"x", unique=f"new{number}"))[0] for number in range(20)} == {"1", "2", "3"}
+    assert await jobs(server) == 30
+    assert {shards_of(await server.enqueue(b"x", unique=f"new{number}"))[0] for number in range(20)} == {"1", "2", "3"}
 
 
-@on_farm()
-async def test_a_unique_enqueue_is_refused_while_a_shard_that_may_hold_its_key_is_unreachable(farm: Farm) -> None:
+@on_shards()
+async def test_a_unique_enqueue_is_refused_while_a_shard_that_may_hold_its_key_is_unreachable(
+    server: ShardedServer,
+) -> None:
     """A shard that drains now holds some. After a minute, when all servers know the new map, one that has none of the queue isn't asked."""
-    await farm.service.queues.create_queue("other")
-    key = await key_for(farm, "1")
-    first = await farm.enqueue(b"x", unique=key)
-    await farm.replace(farm.desired("1", takes_enqueues=False), farm.desired("2"), farm.desired("3"))
-    farm.lanes("1").put_out_of_use("test")
+    await server.service.queues.create_queue("other")
+    key = await key_for(server, "1")
+    first = await server.enqueue(b"x", unique=key)
+    await server.replace(server.desired("1", takes_enqueues=False), server.desired("2"), server.desired("3"))
+    server.lanes("1").put_out_of_use("test")
     with pytest.raises(ShardConnectionFailed, match="it is unknown whether"):
-        await farm.enqueue(b"x", unique=key, queue="other")
-    farm.lanes("1").health.suspect()
-    await farm.pass_time(400)
-    await farm.learn(after_s=61)
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
+        await server.enqueue(b"x", unique=key, queue="other")
+    server.lanes("1").health.suspect()
+    await server.pass_time(400)
+    await server.learn(after_s=61)
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
     with pytest.raises(ShardConnectionFailed, match="it is unknown whether") as refused:
-        await farm.enqueue(b"x", unique=key)
+        await server.enqueue(b"x", unique=key)
     assert refused.value.retryable
-    await farm.enqueue(b"x", unique=key, queue="other")
-    farm.store("1").dead = None
-    await farm.pass_time(3_000)
-    assert (await farm.enqueue(b"x", unique=key)).descriptors == first.descriptors
+    await server.enqueue(b"x", unique=key, queue="other")
+    server.store("1").dead = None
+    await server.pass_time(3_000)
+    assert (await server.enqueue(b"x", unique=key)).descriptors == first.descriptors
 
 
-@on_farm(shards=("1", "2"))
-async def test_no_other_shard_is_asked_once_the_old_keys_are_gone(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_no_other_shard_is_asked_once_the_old_keys_are_gone(server: ShardedServer) -> None:
     for number in range(10):
-        await farm.enqueue(b"x", unique=f"k{number}")
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-    await farm.learn(after_s=61)
-    await farm.enqueue(b"x", unique="k0")
-    assert not farm.shards.unique.settled
-    for job in (await farm.dequeue()).jobs:
-        await farm.ack(job.descriptor)
-    await farm.enqueue(b"x", unique="new", scope=UniqueScope.UNFINISHED)
-    await farm.learn(after_s=61)
-    assert farm.shards.unique.settled
-    farm.store("3").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    await farm.enqueue(b"x", unique=await key_for(farm, "1", "later"))
+        await server.enqueue(b"x", unique=f"k{number}")
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    await server.learn(after_s=61)
+    await server.enqueue(b"x", unique="k0")
+    assert not server.shards.unique.settled
+    for job in (await server.dequeue()).jobs:
+        await server.ack(job.descriptor)
+    await server.enqueue(b"x", unique="new", scope=UniqueScope.UNFINISHED)
+    await server.learn(after_s=61)
+    assert server.shards.unique.settled
+    server.store("3").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    await server.enqueue(b"x", unique=await key_for(server, "1", "later"))
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_server_that_starts_after_a_change_knows_of_it(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_a_server_that_starts_after_a_change_knows_of_it(server: ShardedServer) -> None:
     """The shards remember since when the map is as it is."""
-    before = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(30)}
-    await farm.close()
-    farm.clock.advance(seconds=3)
-    await farm.open([farm.desired("1"), farm.desired("2"), farm.desired("3")])
-    await farm.service.queues.create_queue("q")
-    assert not farm.shards.unique.settled
-    await farm.learn()
+    before = {f"k{number}": await server.enqueue(b"x", unique=f"k{number}") for number in range(30)}
+    await server.close()
+    server.clock.advance(seconds=3)
+    await server.open([server.desired("1"), server.desired("2"), server.desired("3")])
+    await server.service.queues.create_queue("q")
+    assert not server.shards.unique.settled
+    await server.learn()
     for key, enqueued in before.items():
-        assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
-    await farm.close()
-    farm.clock.advance(hours=1)
-    await farm.open([farm.desired("1"), farm.desired("2"), farm.desired("3")])
-    await farm.service.queue_cache.refresh()
-    await farm.learn()
+        assert (await server.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
+    await server.close()
+    server.clock.advance(hours=1)
+    await server.open([server.desired("1"), server.desired("2"), server.desired("3")])
+    await server.service.queue_cache.refresh()
+    await server.learn()
     for key, enqueued in before.items():
-        assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
-    assert await jobs(farm) == 30
+        assert (await server.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
+    assert await jobs(server) == 30
 
 
-@on_farm()
-async def test_after_a_restart_without_a_change_no_other_shard_is_asked(farm: Farm) -> None:
+@on_shards()
+async def test_after_a_restart_without_a_change_no_other_shard_is_asked(server: ShardedServer) -> None:
     """So that a shard that is away then refuses no unique enqueue whose home is another."""
-    await farm.learn(after_s=61)
-    await farm.enqueue(b"x", unique="k")
-    await farm.close()
-    await farm.open([farm.desired(name) for name in "123"])
-    await farm.service.queue_cache.refresh()
-    await farm.learn()
-    farm.store("3").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    await farm.enqueue(b"x", unique=await key_for(farm, "1", "other"))
+    await server.learn(after_s=61)
+    await server.enqueue(b"x", unique="k")
+    await server.close()
+    await server.open([server.desired(name) for name in "123"])
+    await server.service.queue_cache.refresh()
+    await server.learn()
+    server.store("3").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    await server.enqueue(b"x", unique=await key_for(server, "1", "other"))
 
 
-@on_farm()
-async def test_keys_of_the_first_minute_don_t_block_the_keys_of_other_shards(farm: Farm) -> None:
+@on_shards()
+async def test_keys_of_the_first_minute_don_t_block_the_keys_of_other_shards(server: ShardedServer) -> None:
     """They might be from before a change of the map; but they are where they belong."""
     for number in range(10):
-        await farm.enqueue(b"x", unique=f"k{number}")
-    await farm.learn(after_s=61)
-    assert farm.shards.unique.settled
-    farm.store("3").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    assert shards_of(await farm.enqueue(b"x", unique=await key_for(farm, "1", "new"))) == ["1"]
+        await server.enqueue(b"x", unique=f"k{number}")
+    await server.learn(after_s=61)
+    assert server.shards.unique.settled
+    server.store("3").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    assert shards_of(await server.enqueue(b"x", unique=await key_for(server, "1", "new"))) == ["1"]
 
 
-@on_farm(shards=("1", "2"))
+@on_shards(shards=("1", "2"))
 async def test_after_a_change_of_the_map_an_unreachable_shard_blocks_only_the_keys_that_moved_from_it(
-    farm: Farm,
+    server: ShardedServer,
 ) -> None:
     keys = [f"k{number}" for number in range(40)]
-    first = {key: await farm.enqueue(b"x", unique=key) for key in keys}
+    first = {key: await server.enqueue(b"x", unique=key) for key in keys}
     on_1 = {key for key in keys if shards_of(first[key]) == ["1"]}
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-    await farm.learn(after_s=61)
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    await server.learn(after_s=61)
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
     refused = set()
     for key in keys:
         try:
-            assert (await farm.enqueue(b"y", unique=key)).descriptors == first[key].descriptors
+            assert (await server.enqueue(b"y", unique=key)).descriptors == first[key].descriptors
         except ShardConnectionFailed:
             refused.add(key)
     assert refused == on_1
-    assert any(_moves(farm, key) for key in on_1)
-    new = [key for key in (f"new{number}" for number in range(40)) if farm.shards.home_of(key).name != "1"]
+    assert any(_moves(server, key) for key in on_1)
+    new = [key for key in (f"new{number}" for number in range(40)) if server.shards.home_of(key).name != "1"]
     for key in new:
-        await farm.enqueue(b"x", unique=key)
+        await server.enqueue(b"x", unique=key)
 
 
-@on_farm(shards=("1", "2"))
-async def test_of_many_old_keys_only_those_that_moved_are_counted_and_blocked(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_of_many_old_keys_only_those_that_moved_are_counted_and_blocked(server: ShardedServer) -> None:
     """A queue may have any number of keys that are where they belong."""
     keys = [f"k{number}" for number in range(8_000)]
-    moving = [key for key in keys if _moves(farm, key)][:20]
+    moving = [key for key in keys if _moves(server, key)][:20]
     staying = [key for key in keys if rendezvous_home(key, ["1", "2", "3"]) != "3"][:4_980]
     for start in range(0, 5_000, 1_000):
         part = [*staying, *moving][start : start + 1_000]
-        await farm.enqueue(*[b"x"] * len(part), unique=part)
+        await server.enqueue(*[b"x"] * len(part), unique=part)
     with patch("pinlater.server.sharding.misplaced_keys._MISPLACED_MAX", 100):
-        await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-        await farm.learn(after_s=61)
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
+        await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+        await server.learn(after_s=61)
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
     for key in moving:
         with pytest.raises(ShardConnectionFailed, match="it is unknown whether"):
-            await farm.enqueue(b"x", unique=key)
-    new = [key for key in (f"new{number}" for number in range(40)) if farm.shards.home_of(key).name != "1"]
+            await server.enqueue(b"x", unique=key)
+    new = [key for key in (f"new{number}" for number in range(40)) if server.shards.home_of(key).name != "1"]
     for key in new:
-        await farm.enqueue(b"x", unique=key)
+        await server.enqueue(b"x", unique=key)
 
 
-@on_farm(shards=("1", "2"))
-async def test_many_old_keys_are_read_in_several_turns(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_many_old_keys_are_read_in_several_turns(server: ShardedServer) -> None:
     """A server has other periodic work. Until all are read, any key may be on the shard."""
-    first = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(40)}
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-    moved = next(key for key in first if _moves(farm, key))
-    new = await key_for(farm, "3", "new")
+    first = {f"k{number}": await server.enqueue(b"x", unique=f"k{number}") for number in range(40)}
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    moved = next(key for key in first if _moves(server, key))
+    new = await key_for(server, "3", "new")
     with patch.multiple("pinlater.server.sharding.misplaced_keys", _TURN_S=0.0, _PAGE=10):
-        await farm.learn(after_s=61)
-        asked = farm.store("1").calls["find_unique"]
-        await farm.enqueue(b"x", unique=new)
-        assert farm.store("1").calls["find_unique"] > asked
+        await server.learn(after_s=61)
+        asked = server.store("1").calls["find_unique"]
+        await server.enqueue(b"x", unique=new)
+        assert server.store("1").calls["find_unique"] > asked
         for _ in range(4):
-            await farm.learn()
-    asked = farm.store("1").calls["find_unique"]
-    await farm.enqueue(b"x", unique=f"{new}, another")
-    assert farm.store("1").calls["find_unique"] == asked
-    assert (await farm.enqueue(b"y", unique=moved)).descriptors == first[moved].descriptors
+            await server.learn()
+    asked = server.store("1").calls["find_unique"]
+    await server.enqueue(b"x", unique=f"{new}, another")
+    assert server.store("1").calls["find_unique"] == asked
+    assert (await server.enqueue(b"y", unique=moved)).descriptors == first[moved].descriptors
 
 
-@on_farm(shards=("1", "2"))
-async def test_of_too_many_misplaced_keys_each_key_of_their_queue_is_asked_for(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_of_too_many_misplaced_keys_each_key_of_their_queue_is_asked_for(server: ShardedServer) -> None:
     with patch("pinlater.server.sharding.misplaced_keys._MISPLACED_MAX", 1):
-        first = {f"k{number}": await farm.enqueue(b"x", unique=f"k{number}") for number in range(30)}
-        await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-        await farm.learn(after_s=61)
-    assert sum(_moves(farm, key) for key in first) > 1
+        first = {f"k{number}": await server.enqueue(b"x", unique=f"k{number}") for number in range(30)}
+        await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+        await server.learn(after_s=61)
+    assert sum(_moves(server, key) for key in first) > 1
     for key, enqueued in first.items():
-        assert (await farm.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
+        assert (await server.enqueue(b"y", unique=key)).descriptors == enqueued.descriptors
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
     with pytest.raises(ShardConnectionFailed, match="it is unknown whether"):
-        await farm.enqueue(b"x", unique=await key_for(farm, "2", "new"))
+        await server.enqueue(b"x", unique=await key_for(server, "2", "new"))
 
 
-@on_farm(shards=("1", "2"))
-async def test_enqueues_of_one_key_before_and_after_a_change_make_one_job(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_enqueues_of_one_key_before_and_after_a_change_make_one_job(server: ShardedServer) -> None:
     """The one that goes by the old map is still under way: the other waits for it, or it would not see its key."""
-    farm.store("3")
-    key = next(key for key in (f"k{n}" for n in range(1000)) if _moves(farm, key))
-    fault = farm.store("1").hangs("insert_jobs")
-    first = asyncio.ensure_future(farm.enqueue(b"x", unique=key))
-    await farm.turns()
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-    assert farm.shards.home_of(key).name == "3"
-    second = asyncio.ensure_future(farm.enqueue(b"y", unique=key))
-    await farm.turns()
+    server.store("3")
+    key = next(key for key in (f"k{n}" for n in range(1000)) if _moves(server, key))
+    fault = server.store("1").hangs("insert_jobs")
+    first = asyncio.ensure_future(server.enqueue(b"x", unique=key))
+    await server.turns()
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    assert server.shards.home_of(key).name == "3"
+    second = asyncio.ensure_future(server.enqueue(b"y", unique=key))
+    await server.turns()
     assert not second.done()
     fault.release()
-    await farm.turns()
+    await server.turns()
     assert first.result().descriptors == second.result().descriptors
-    assert await jobs(farm) == 1
+    assert await jobs(server) == 1
 
 
-def _moves(farm: Farm, key: str) -> bool:
+def _moves(server: ShardedServer, key: str) -> bool:
     return rendezvous_home(key, ["1", "2"]) == "1" and rendezvous_home(key, ["1", "2", "3"]) == "3"
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_unique_enqueue_of_many_keys_mixes_old_places_and_new_ones(farm: Farm) -> None:
-    old = await farm.enqueue(*[b"x"] * 10, unique=[f"k{number}" for number in range(10)])
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+@on_shards(shards=("1", "2"))
+async def test_a_unique_enqueue_of_many_keys_mixes_old_places_and_new_ones(server: ShardedServer) -> None:
+    old = await server.enqueue(*[b"x"] * 10, unique=[f"k{number}" for number in range(10)])
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
     names = [None, *(f"k{number}" for number in range(20)), "k3", "k15"]
-    enqueued = await farm.enqueue(*[b"y"] * 23, unique=names)
+    enqueued = await server.enqueue(*[b"y"] * 23, unique=names)
     assert enqueued.descriptors[1:11] == old.descriptors
     assert enqueued.existing == [*range(1, 11), 21, 22]
     assert enqueued.descriptors[21] == enqueued.descriptors[4]
     assert enqueued.descriptors[22] == enqueued.descriptors[16]
-    assert await jobs(farm) == 21
+    assert await jobs(server) == 21
     assert {shard_of(each) for each in enqueued.descriptors} == {"1", "2", "3"}
 
 
 # --- calls that were given up ----------------------------------------------------------------------------------------------------
 
 
-@on_farm()
-async def test_a_repeat_is_refused_while_a_call_that_was_given_up_may_store_the_first_yet(farm: Farm) -> None:
+@on_shards()
+async def test_a_repeat_is_refused_while_a_call_that_was_given_up_may_store_the_first_yet(
+    server: ShardedServer,
+) -> None:
     """The shard answers everything else: it is in use, and knows nothing of the request."""
-    key = await key_for(farm, "1")
-    fault = farm.store("1").hangs("insert_jobs")
-    first = asyncio.ensure_future(farm.enqueue(b"x", key=key))
-    await farm.pass_time(farm.settings.call_timeout_ms + 400)
+    key = await key_for(server, "1")
+    fault = server.store("1").hangs("insert_jobs")
+    first = asyncio.ensure_future(server.enqueue(b"x", key=key))
+    await server.pass_time(server.settings.call_timeout_ms + 400)
     assert isinstance(first.exception(), OutcomeUnknown)
-    assert farm.lanes("1").healthy
+    assert server.lanes("1").healthy
     with pytest.raises(ShardConnectionFailed, match="given up"):
-        await farm.enqueue(b"x", key=key, repeat=True)
+        await server.enqueue(b"x", key=key, repeat=True)
     fault.release()
-    await farm.turns()
-    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
-    assert await jobs(farm) == 1
+    await server.turns()
+    assert shards_of(await server.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    assert await jobs(server) == 1
 
 
-@on_farm()
-async def test_a_repeat_that_is_not_found_goes_where_another_server_may_be_storing_it(farm: Farm) -> None:
+@on_shards()
+async def test_a_repeat_that_is_not_found_goes_where_another_server_may_be_storing_it(server: ShardedServer) -> None:
     """The first in the key's order, though it is slow: it recognises the two as one request."""
-    key = await key_for(farm, "1")
-    fault = farm.store("1").hangs("claim_jobs")
-    claiming = asyncio.ensure_future(farm.dequeue())
-    await farm.pass_time(1_200)
-    assert farm.lanes("1").stalled
-    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    key = await key_for(server, "1")
+    fault = server.store("1").hangs("claim_jobs")
+    claiming = asyncio.ensure_future(server.dequeue())
+    await server.pass_time(1_200)
+    assert server.lanes("1").stalled
+    assert shards_of(await server.enqueue(b"x", key=key, repeat=True)) == ["1"]
     fault.release()
-    await farm.turns()
+    await server.turns()
     await claiming
 
 
-@on_farm()
-async def test_a_repeat_goes_to_another_shard_only_once_the_first_can_no_longer_be_stored(farm: Farm) -> None:
+@on_shards()
+async def test_a_repeat_goes_to_another_shard_only_once_the_first_can_no_longer_be_stored(
+    server: ShardedServer,
+) -> None:
     """The first try's COMMIT is still on its way when its outcome is given up as unknown. A store ends it before the writer's next."""
-    key = await key_for(farm, "1")
-    farm.lanes("1").put_out_of_use("test")
-    store = farm.store("2").within
+    key = await key_for(server, "1")
+    server.lanes("1").put_out_of_use("test")
+    store = server.store("2").within
     insert, on_its_way = store.insert_jobs, list[tuple[Sequence[InsertRequest], int]]()
 
     async def insert_jobs(requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
@@ -459,26 +467,26 @@ async def test_a_repeat_goes_to_another_shard_only_once_the_first_can_no_longer_
 
     store.insert_jobs = insert_jobs  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknown):
-        await farm.enqueue(b"x", key=key)
-    farm.lanes("1").health.suspect()
-    await farm.pass_time(400)
-    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
+        await server.enqueue(b"x", key=key)
+    server.lanes("1").health.suspect()
+    await server.pass_time(400)
+    assert shards_of(await server.enqueue(b"x", key=key, repeat=True)) == ["1"]
     for requests, now_ms in on_its_way:
         await insert(requests, now_ms)
-    assert await jobs(farm) == 1
+    assert await jobs(server) == 1
 
 
-@on_farm()
-async def test_a_repeat_is_refused_while_an_unknown_outcome_can_not_be_ended(farm: Farm) -> None:
-    key = await key_for(farm, "1")
-    farm.lanes("1").put_out_of_use("test")
+@on_shards()
+async def test_a_repeat_is_refused_while_an_unknown_outcome_can_not_be_ended(server: ShardedServer) -> None:
+    key = await key_for(server, "1")
+    server.lanes("1").put_out_of_use("test")
     for _ in range(2):
-        farm.store("2").fails("insert_jobs", error=OutcomeUnknown("the connection is gone"))
+        server.store("2").fails("insert_jobs", error=OutcomeUnknown("the connection is gone"))
     with pytest.raises(OutcomeUnknown):
-        await farm.enqueue(b"x", key=key)
-    farm.lanes("1").health.suspect()
-    await farm.pass_time(400)
+        await server.enqueue(b"x", key=key)
+    server.lanes("1").health.suspect()
+    await server.pass_time(400)
     with pytest.raises(ShardConnectionFailed, match="given up"):
-        await farm.enqueue(b"x", key=key, repeat=True)
-    assert shards_of(await farm.enqueue(b"x", key=key, repeat=True)) == ["1"]
-    assert await jobs(farm) == 1
+        await server.enqueue(b"x", key=key, repeat=True)
+    assert shards_of(await server.enqueue(b"x", key=key, repeat=True)) == ["1"]
+    assert await jobs(server) == 1

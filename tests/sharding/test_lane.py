@@ -19,7 +19,7 @@ from pinlater.domain.errors import (
 from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
 
 
-class Store:
+class DoublingStore:
     """Answers each number with its double, when the test lets it."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Store:
 
 
 async def test_requests_that_arrive_during_a_call_join_the_next_one() -> None:
-    store = Store()
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
     first = lane.submit(1)
@@ -53,15 +53,15 @@ async def test_requests_that_arrive_during_a_call_join_the_next_one() -> None:
 
 
 async def test_an_error_value_reaches_its_own_caller_only() -> None:
-    lane: Lane[int, int] = Lane("test", Store().execute)
+    lane: Lane[int, int] = Lane("test", DoublingStore().execute)
     good, bad = lane.submit(1), lane.submit(-1)
     assert await good == 2
     with pytest.raises(InvalidArgument):
         await bad
 
 
-async def test_a_fault_of_the_store_reaches_everyone_in_the_call_and_the_lane_goes_on() -> None:
-    store = Store()
+async def test_a_fault_of_the_store_reaches_all_callers_in_the_call_and_the_lane_goes_on() -> None:
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.fault = StoreFull.of("disk")
     results = await asyncio.gather(lane.submit(1), lane.submit(2), return_exceptions=True)
@@ -72,7 +72,7 @@ async def test_a_fault_of_the_store_reaches_everyone_in_the_call_and_the_lane_go
 
 async def test_a_poisonous_item_harms_only_itself() -> None:
     """A bug that one item wakes must not fail the others in the same call."""
-    lane: Lane[int, int] = Lane("test", Store().execute)
+    lane: Lane[int, int] = Lane("test", DoublingStore().execute)
     results = await asyncio.gather(*(lane.submit(i) for i in (12, 13, 14)), return_exceptions=True)
     assert results[0] == 24
     assert isinstance(results[1], ZeroDivisionError)
@@ -80,7 +80,7 @@ async def test_a_poisonous_item_harms_only_itself() -> None:
 
 
 async def test_over_the_bound_a_caller_is_refused_at_once() -> None:
-    store = Store()
+    store = DoublingStore()
     store.gate.clear()
     lane: Lane[int, int] = Lane("test", store.execute, waiting_max=2)
     kept = [lane.submit(1), lane.submit(2)]
@@ -92,14 +92,14 @@ async def test_over_the_bound_a_caller_is_refused_at_once() -> None:
 
 
 async def test_batches_are_bounded_by_weight_but_a_heavy_item_passes_alone() -> None:
-    store = Store()
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute, batch_max=10, weigh=lambda item: item)
     await asyncio.gather(*(lane.submit(i) for i in (4, 5, 6, 50, 1)))
     assert store.batches == [[4, 5], [6], [50], [1]]
 
 
 async def test_an_item_cancelled_before_its_call_is_never_carried_out() -> None:
-    store = Store()
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
     first = lane.submit(1)
@@ -114,7 +114,7 @@ async def test_an_item_cancelled_before_its_call_is_never_carried_out() -> None:
 
 async def test_a_result_whose_caller_has_gone_is_told_to_orphaned() -> None:
     """A claim without a caller must be given back."""
-    store = Store()
+    store = DoublingStore()
     orphans: list[tuple[int, int]] = []
     lane: Lane[int, int] = Lane("test", store.execute, orphaned=lambda item, result: orphans.append((item, result)))
     store.gate.clear()
@@ -127,7 +127,7 @@ async def test_a_result_whose_caller_has_gone_is_told_to_orphaned() -> None:
 
 
 async def test_closing_finishes_what_is_there_and_refuses_what_comes() -> None:
-    store = Store()
+    store = DoublingStore()
     store.gate.clear()
     lane: Lane[int, int] = Lane("test", store.execute)
     there = lane.submit(1)
@@ -146,7 +146,7 @@ async def test_closing_finishes_what_is_there_and_refuses_what_comes() -> None:
 
 async def test_a_call_that_is_given_up_is_answered_so_and_the_lane_goes_on() -> None:
     """A late result is orphaned."""
-    store = Store()
+    store = DoublingStore()
     orphans: list[tuple[int, int]] = []
     lane: Lane[int, int] = Lane("test", store.execute, orphaned=lambda item, result: orphans.append((item, result)))
     store.gate.clear()
@@ -170,7 +170,7 @@ async def test_a_call_that_is_given_up_is_answered_so_and_the_lane_goes_on() -> 
 
 
 async def test_a_late_failure_of_an_abandoned_call_affects_no_later_call() -> None:
-    store = Store()
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
     hung = lane.submit(13)
@@ -185,7 +185,7 @@ async def test_a_late_failure_of_an_abandoned_call_affects_no_later_call() -> No
 
 
 async def test_a_given_up_call_is_cancelled_in_the_end() -> None:
-    store = Store()
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
     hung = lane.submit(1)
@@ -199,7 +199,7 @@ async def test_a_given_up_call_is_cancelled_in_the_end() -> None:
 
 
 async def test_a_lane_can_refuse_waiting_requests_while_its_call_continues() -> None:
-    store = Store()
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
     first = lane.submit(1)
@@ -215,7 +215,7 @@ async def test_a_lane_can_refuse_waiting_requests_while_its_call_continues() -> 
 
 
 async def test_a_lane_hands_over_what_has_not_begun_and_what_still_comes() -> None:
-    old, new = Store(), Store()
+    old, new = DoublingStore(), DoublingStore()
     lane: Lane[int, int] = Lane("old", old.execute)
     successor: Lane[int, int] = Lane("new", new.execute)
     old.gate.clear()
@@ -234,8 +234,8 @@ async def test_a_lane_hands_over_what_has_not_begun_and_what_still_comes() -> No
     assert lane.length == successor.length == 0
 
 
-async def test_an_abandoned_lane_answers_everyone() -> None:
-    store = Store()
+async def test_an_abandoned_lane_answers_all_callers() -> None:
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     store.gate.clear()
     futures = [lane.submit(1)]
@@ -278,7 +278,7 @@ async def test_items_run_alone_after_a_bug_go_on_when_one_of_them_is_given_up() 
 
 
 async def test_each_calls_end_is_observed_and_its_time_measured() -> None:
-    store, now = Store(), [10.0]
+    store, now = DoublingStore(), [10.0]
     seen: list[PinLaterError | None] = []
     lane: Lane[int, int] = Lane("test", store.execute, observe=seen.append, monotonic=lambda: now[0])
     store.gate.clear()
@@ -303,7 +303,7 @@ async def _turns() -> None:
 
 async def test_a_lane_starts_the_next_call_before_it_answers_the_last_one() -> None:
     """So the store has work again while its last answers are on their way."""
-    store, order = Store(), list[list[list[int]]]()
+    store, order = DoublingStore(), list[list[list[int]]]()
     lane: Lane[int, int] = Lane("test", store.execute, reads_on=True)
     store.gate.clear()
     first = lane.submit(1)
@@ -318,7 +318,7 @@ async def test_a_lane_starts_the_next_call_before_it_answers_the_last_one() -> N
 
 
 async def test_a_lane_says_where_one_more_would_ride_best() -> None:
-    store = Store()
+    store = DoublingStore()
     lane: Lane[int, int] = Lane("test", store.execute)
     ranks = [lane.rank]
     store.gate.clear()

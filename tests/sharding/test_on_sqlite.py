@@ -17,9 +17,9 @@ from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from tests.assembly import open_core
-from tests.handed_out import Answer, answer_of
-from tests.sharding.farm import shard_of, shards_of
+from tests.handed_out import DequeuedJobs, answer_of
 from tests.sharding.faulty import FaultyShard
+from tests.sharding.sharded_server import shard_of, shards_of
 
 CALLER = Caller("tests")
 
@@ -58,7 +58,7 @@ class Files:
         job = Job(body, unique=None if unique is None else UniqueKey(unique))
         return await self.service.enqueuing.enqueue(CALLER, "q", [job], request_key=key, repeat=repeat)
 
-    async def dequeue(self) -> Answer:
+    async def dequeue(self) -> DequeuedJobs:
         return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100)))
 
     async def pending(self) -> int:

@@ -16,17 +16,17 @@ from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage import values as stored
 from pinlater.server.storage.values import Acked
 from tests.handed_out import HandedOut
-from tests.sharding.farm import CALLER, Farm, on_farm, shard_of
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, shard_of
 
 APPLIED, STALE, ERROR = Outcome.APPLIED, Outcome.STALE_CLAIM, Outcome.ERROR
 _SUCCEEDED = JobFilter("q", JobState.SUCCEEDED)
 
 
-async def claim_one_of_each(farm: Farm, shards: str = "123") -> list[HandedOut]:
+async def claim_one_of_each(server: ShardedServer, shards: str = "123") -> list[HandedOut]:
     """A job of each shard, in the shards' order."""
     for name in shards:
-        await farm.put(name)
-    return sorted((await farm.dequeue()).jobs, key=lambda job: shard_of(job.descriptor))
+        await server.put(name)
+    return sorted((await server.dequeue()).jobs, key=lambda job: shard_of(job.descriptor))
 
 
 def acks_of(jobs: Sequence[HandedOut], *, each: bool = True) -> AckBatch:
@@ -48,118 +48,118 @@ def details(results: Sequence[AckResult]) -> list[str]:
 # --- acks that ride on a dequeue -------------------------------------------------------------------------------------------------
 
 
-@on_farm()
-async def test_a_dequeue_claims_although_the_shard_of_one_of_its_acks_is_unreachable(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    await farm.put("3")
-    farm.lanes("2").put_out_of_use("test")
-    dequeued = await farm.dequeue(acks=acks_of(jobs))
+@on_shards()
+async def test_a_dequeue_claims_although_the_shard_of_one_of_its_acks_is_unreachable(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    await server.put("3")
+    server.lanes("2").put_out_of_use("test")
+    dequeued = await server.dequeue(acks=acks_of(jobs))
     assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
     assert details(dequeued.ack_results) == ["", "SHARD_UNREACHABLE", ""]
     assert [shard_of(job.descriptor) for job in dequeued.jobs] == ["3"]
-    assert await farm.service.job_queries.count(_SUCCEEDED) == 2
+    assert await server.service.job_queries.count(_SUCCEEDED) == 2
 
 
-@on_farm()
-async def test_without_per_item_errors_the_dequeue_fails_as_it_ever_did(farm: Farm) -> None:
+@on_shards()
+async def test_without_per_item_errors_the_dequeue_fails_as_it_ever_did(server: ShardedServer) -> None:
     """An old client's answer has no place for an ack's error: nothing is claimed, and it sends its acks again."""
-    jobs = await claim_one_of_each(farm)
-    await farm.put("3")
-    farm.lanes("2").put_out_of_use("test")
+    jobs = await claim_one_of_each(server)
+    await server.put("3")
+    server.lanes("2").put_out_of_use("test")
     with pytest.raises(ShardConnectionFailed, match=r"Shard 2 is unreachable \(the acks that rode along failed"):
-        await farm.dequeue(acks=acks_of(jobs, each=False))
-    assert await farm.in_progress_on("3") == 0  # acked, and the other was not claimed
-    assert await farm.jobs_on("3") == 1
+        await server.dequeue(acks=acks_of(jobs, each=False))
+    assert await server.in_progress_on("3") == 0  # acked, and the other was not claimed
+    assert await server.jobs_on("3") == 1
 
 
-@on_farm()
-async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(farm: Farm) -> None:
+@on_shards()
+async def test_an_ack_whose_shard_hangs_holds_up_no_claim_for_long(server: ShardedServer) -> None:
     """It may have been carried out; sent again, it counts once."""
-    jobs = await claim_one_of_each(farm)
-    await farm.put("3")
-    fault = farm.store("2").hangs("finish_jobs", done_first=True)
-    dequeued = await farm.within(farm.settings.stall_ms + 200, farm.dequeue(acks=acks_of(jobs)))
+    jobs = await claim_one_of_each(server)
+    await server.put("3")
+    fault = server.store("2").hangs("finish_jobs", done_first=True)
+    dequeued = await server.within(server.settings.stall_ms + 200, server.dequeue(acks=acks_of(jobs)))
     assert outcomes(dequeued.ack_results) == [APPLIED, ERROR, APPLIED]
     assert details(dequeued.ack_results) == ["", "OUTCOME_UNKNOWN", ""]
     assert [shard_of(job.descriptor) for job in dequeued.jobs] == ["3"]
     fault.release()
-    await farm.pass_time(400)
-    [again] = (await farm.dequeue(acks=acks_of([jobs[1]]))).ack_results
+    await server.pass_time(400)
+    [again] = (await server.dequeue(acks=acks_of([jobs[1]]))).ack_results
     assert again.outcome is Outcome.ALREADY_FINAL
-    assert await farm.service.job_queries.count(_SUCCEEDED) == 3
+    assert await server.service.job_queries.count(_SUCCEEDED) == 3
 
 
-@on_farm()
-async def test_acks_behind_a_call_that_hangs_are_refused_at_once_and_not_sent(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    farm.store("2").hangs("finish_jobs")
-    await farm.within(farm.settings.stall_ms + 200, farm.dequeue(acks=acks_of(jobs)))
-    answered = asyncio.ensure_future(farm.dequeue(acks=acks_of(jobs)))
-    await farm.turns()
+@on_shards()
+async def test_acks_behind_a_call_that_hangs_are_refused_at_once_and_not_sent(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    server.store("2").hangs("finish_jobs")
+    await server.within(server.settings.stall_ms + 200, server.dequeue(acks=acks_of(jobs)))
+    answered = asyncio.ensure_future(server.dequeue(acks=acks_of(jobs)))
+    await server.turns()
     results = answered.result().ack_results
     assert outcomes(results) == [Outcome.ALREADY_FINAL, ERROR, Outcome.ALREADY_FINAL]
     assert details(results)[1] == "SHARD_UNREACHABLE"
-    assert farm.store("2").calls["finish_jobs"] == 1
+    assert server.store("2").calls["finish_jobs"] == 1
 
 
-@on_farm()
-async def test_a_long_poll_whose_acks_had_errors_says_so_within_a_second(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    farm.lanes("2").put_out_of_use("test")
-    dequeued = await farm.within(1_400, farm.dequeue(acks=acks_of(jobs), wait_ms=60_000))
+@on_shards()
+async def test_a_long_poll_whose_acks_had_errors_says_so_within_a_second(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    server.lanes("2").put_out_of_use("test")
+    dequeued = await server.within(1_400, server.dequeue(acks=acks_of(jobs), wait_ms=60_000))
     assert (dequeued.jobs, outcomes(dequeued.ack_results)) == ([], [APPLIED, ERROR, APPLIED])
 
 
-@on_farm()
-async def test_an_ack_that_fails_on_its_shard_is_an_error_of_its_own(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    farm.store("2").fails("finish_jobs", error=OutcomeUnknown("lost"), done_first=True)
-    results = (await farm.dequeue(acks=acks_of(jobs))).ack_results
+@on_shards()
+async def test_an_ack_that_fails_on_its_shard_is_an_error_of_its_own(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    server.store("2").fails("finish_jobs", error=OutcomeUnknown("lost"), done_first=True)
+    results = (await server.dequeue(acks=acks_of(jobs))).ack_results
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
 
 
-@on_farm(shards=("1",))
-async def test_with_one_shard_the_ack_is_waited_for_as_ever(farm: Farm) -> None:
+@on_shards(shards=("1",))
+async def test_with_one_shard_the_ack_is_waited_for_as_ever(server: ShardedServer) -> None:
     """There is nothing that it holds up: a slow disk makes no errors."""
-    [job] = await claim_one_of_each(farm, "1")
-    fault = farm.store("1").hangs("finish_jobs")
-    answered = asyncio.ensure_future(farm.dequeue(acks=acks_of([job])))
-    await farm.pass_time(3_000)
+    [job] = await claim_one_of_each(server, "1")
+    fault = server.store("1").hangs("finish_jobs")
+    answered = asyncio.ensure_future(server.dequeue(acks=acks_of([job])))
+    await server.pass_time(3_000)
     assert not answered.done()
     fault.release()
-    await farm.turns()
+    await server.turns()
     assert outcomes(answered.result().ack_results) == [APPLIED]
 
 
-@on_farm()
-async def test_a_caller_that_goes_leaves_nothing_behind(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    fault = farm.store("2").hangs("finish_jobs")
-    call = asyncio.ensure_future(farm.dequeue(acks=acks_of(jobs)))
-    await farm.turns()
+@on_shards()
+async def test_a_caller_that_goes_leaves_nothing_behind(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    fault = server.store("2").hangs("finish_jobs")
+    call = asyncio.ensure_future(server.dequeue(acks=acks_of(jobs)))
+    await server.turns()
     call.cancel()
-    await farm.turns()
+    await server.turns()
     assert call.cancelled()
     fault.release()
-    await farm.turns()
-    assert farm.lanes("2").finish.length == 0
+    await server.turns()
+    assert server.lanes("2").finish.length == 0
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_a_request_with_very_many_items_is_carried_out_piece_by_piece(server: ShardedServer) -> None:
     """As without errors of their own: no call to a shard grows with the request."""
     sizes: list[int] = []
     for name in "12":
-        _note_sizes(farm.store(name).within, sizes)
+        _note_sizes(server.store(name).within, sizes)
     bodies = [b"x"] * KEYS_A_CALL
     for name in "12":
         for _ in range(2):
-            await farm.replace(*[farm.desired(each, takes_enqueues=each == name) for each in "12"])
-            await farm.enqueue(*bodies)
-    jobs = [job for _ in range(4) for job in (await farm.dequeue(limit=KEYS_A_CALL)).jobs]
+            await server.replace(*[server.desired(each, takes_enqueues=each == name) for each in "12"])
+            await server.enqueue(*bodies)
+    jobs = [job for _ in range(4) for job in (await server.dequeue(limit=KEYS_A_CALL)).jobs]
     assert len(jobs) == 4 * KEYS_A_CALL
-    farm.lanes("2").put_out_of_use("test")
-    results = await farm.service.claimed_jobs.acknowledge(CALLER, acks_of(jobs))
+    server.lanes("2").put_out_of_use("test")
+    results = await server.service.claimed_jobs.acknowledge(CALLER, acks_of(jobs))
     there = [shard_of(job.descriptor) for job in jobs]
     assert outcomes(results) == [APPLIED if name == "1" else ERROR for name in there]
     assert max(sizes) <= KEYS_A_CALL
@@ -180,42 +180,42 @@ def _note_sizes(store: Any, sizes: list[int]) -> None:
 # --- the other words ---------------------------------------------------------------------------------------------------------------
 
 
-@on_farm()
-async def test_acks_alone_are_answered_item_by_item(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    farm.store("1").hangs("finish_jobs")
-    results = await farm.within(
-        farm.settings.stall_ms + 200, farm.service.claimed_jobs.acknowledge(CALLER, acks_of(jobs))
+@on_shards()
+async def test_acks_alone_are_answered_item_by_item(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    server.store("1").hangs("finish_jobs")
+    results = await server.within(
+        server.settings.stall_ms + 200, server.service.claimed_jobs.acknowledge(CALLER, acks_of(jobs))
     )
     assert outcomes(results) == [ERROR, APPLIED, APPLIED]
 
 
-@on_farm()
-async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    await farm.service.claimed_jobs.release(CALLER, "q", claims_of(jobs[2:]), 0)
-    farm.lanes("2").put_out_of_use("test")
-    results = await farm.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+@on_shards()
+async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    await server.service.claimed_jobs.release(CALLER, "q", claims_of(jobs[2:]), 0)
+    server.lanes("2").put_out_of_use("test")
+    results = await server.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, STALE]
     assert results[0].deadline_ms is not None
 
 
-@on_farm()
-async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    farm.store("2").hangs("extend_claims")
-    heartbeat = farm.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
-    results = await farm.within(farm.settings.stall_ms + 200, heartbeat)
+@on_shards()
+async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    server.store("2").hangs("extend_claims")
+    heartbeat = server.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    results = await server.within(server.settings.stall_ms + 200, heartbeat)
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
 
 
-@on_farm()
-async def test_checkpoints_and_releases_have_outcomes_of_their_own(farm: Farm) -> None:
-    jobs = await claim_one_of_each(farm)
-    farm.lanes("2").put_out_of_use("test")
+@on_shards()
+async def test_checkpoints_and_releases_have_outcomes_of_their_own(server: ShardedServer) -> None:
+    jobs = await claim_one_of_each(server)
+    server.lanes("2").put_out_of_use("test")
     items = [Checkpoint(job.descriptor, job.token, new_body=b"half") for job in jobs]
-    results = await farm.service.claimed_jobs.checkpoint(CALLER, "q", items, per_item_errors=True)
+    results = await server.service.claimed_jobs.checkpoint(CALLER, "q", items, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
-    results = await farm.service.claimed_jobs.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
+    results = await server.service.claimed_jobs.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
-    assert [await farm.in_progress_on(name) for name in "123"] == [0, 1, 0]
+    assert [await server.in_progress_on(name) for name in "123"] == [0, 1, 0]

@@ -14,8 +14,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestTooOld
 from pinlater.domain.queue import Life, Queue, QueueConfig
-from tests.sharding.farm import PASSWORD, Farm, on_farm, play
-from tests.sharding.faulty import Fault, FaultyShard
+from tests.sharding.faulty import CallFault, FaultyShard
+from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards
 from tests.sharding.test_queue_settings import come_back, go_away
 
 NAMES = ("1", "2", "3")
@@ -23,16 +23,16 @@ QUEUES = ("a", "b")
 CONFIG = QueueConfig(max_backlog=7)
 
 
-async def another_server(farm: Farm) -> Farm:
+async def another_server(server: ShardedServer) -> ShardedServer:
     """On the same shards, with links of its own to them."""
-    other = Farm(farm.clock)
-    other.stores = {name: FaultyShard(farm.store(name).within) for name in NAMES}
+    other = ShardedServer(server.clock)
+    other.stores = {name: FaultyShard(server.store(name).within) for name in NAMES}
     await other.open([other.desired(name) for name in NAMES])
     await other.service.queue_cache.refresh()
     return other
 
 
-async def close(other: Farm) -> None:
+async def close(other: ShardedServer) -> None:
     for store in other.stores.values():
         for faults in store._faults.values():
             for fault in faults:
@@ -40,20 +40,20 @@ async def close(other: Farm) -> None:
     await other.close()
 
 
-async def rows(farm: Farm, queue: str = "q") -> list[Queue]:
+async def rows(server: ShardedServer, queue: str = "q") -> list[Queue]:
     """As the shards have it."""
-    lists = [await farm.store(name).within.list_queues() for name in NAMES]
+    lists = [await server.store(name).within.list_queues() for name in NAMES]
     return [row for found in lists for row in found if row.name == queue]
 
 
-async def bring_back(server: Farm, name: str) -> None:
+async def bring_back(server: ShardedServer, name: str) -> None:
     """The server has had the shard out of use, and tries it now."""
     server.lanes(name).put_out_of_use("test")
     server.lanes(name).health.suspect()
     await server.core.shard_monitor.look()
 
 
-async def until_met(server: Farm, fault: Fault) -> None:
+async def until_met(server: ShardedServer, fault: CallFault) -> None:
     await asyncio.wait_for(fault.met.wait(), 60)
     await server.turns()
 
@@ -62,85 +62,89 @@ async def until_met(server: Farm, fault: Fault) -> None:
 def test_a_server_that_brings_a_shard_up_to_date_does_not_bring_back_what_is_deleted_meanwhile(again: bool) -> None:
     """It stands still between its look at the others and what it makes on the shard."""
 
-    async def scenario(farm: Farm) -> None:
-        other = await another_server(farm)
-        await farm.service.queues.set_paused("q", paused=True)
+    async def scenario(server: ShardedServer) -> None:
+        other = await another_server(server)
+        await server.service.queues.set_paused("q", paused=True)
         still = other.store("1").hangs("list_queues")
         await bring_back(other, "1")
         await until_met(other, still)
-        farm.clock.advance(ms=1_000)
-        await farm.service.queues.delete_queue("q", PASSWORD)
+        server.clock.advance(ms=1_000)
+        await server.service.queues.delete_queue("q", PASSWORD)
         if again:
-            await farm.service.queues.create_queue("q")
+            await server.service.queues.create_queue("q")
         still.release()
         await other.core.shard_monitor.probes_done()
         assert other.lanes("1").healthy
-        assert len(await rows(farm)) == (3 if again else 0)
-        assert not any(row.paused for row in await rows(farm))
+        assert len(await rows(server)) == (3 if again else 0)
+        assert not any(row.paused for row in await rows(server))
         await close(other)
 
-    play(scenario, shards=NAMES)
+    run_on_shards(scenario, shards=NAMES)
 
 
-@on_farm(shards=NAMES)
-async def test_old_settings_that_a_server_has_in_hand_do_not_reach_a_queue_that_was_made_again(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_old_settings_that_a_server_has_in_hand_do_not_reach_a_queue_that_was_made_again(
+    server: ShardedServer,
+) -> None:
     """It gives them to a shard that lacked them."""
-    other = await another_server(farm)
-    farm.store("1").fails("configure_queue")
+    other = await another_server(server)
+    server.store("1").fails("configure_queue")
     with pytest.raises(PinLaterError):
-        await farm.service.queues.set_paused("q", paused=True)
+        await server.service.queues.set_paused("q", paused=True)
     await other.service.queue_cache.refresh()
     still = other.store("1").hangs("configure_queue", "merge_queues")
     refreshing = asyncio.ensure_future(other.service.queue_cache.refresh())
     await until_met(other, still)
-    await farm.service.queues.delete_queue("q", PASSWORD)
-    await farm.service.queues.create_queue("q")
+    await server.service.queues.delete_queue("q", PASSWORD)
+    await server.service.queues.create_queue("q")
     still.release()
     await refreshing
     for _ in range(3):
-        await farm.service.queue_cache.refresh()
-    assert [row.paused for row in await rows(farm)] == [False] * 3
+        await server.service.queue_cache.refresh()
+    assert [row.paused for row in await rows(server)] == [False] * 3
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_a_create_that_stood_still_brings_back_nothing(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_a_create_that_stood_still_brings_back_nothing(server: ShardedServer) -> None:
     """Its caller has given up, and another server has made and deleted the queue since."""
-    other = await another_server(farm)
+    other = await another_server(server)
     still = other.store("1").hangs("create_queues")
     making = asyncio.ensure_future(other.service.queues.create_queue("new"))
     await until_met(other, still)
-    farm.clock.advance(ms=4_000)
-    await farm.service.queues.create_queue("new")
-    await farm.service.queues.delete_queue("new", PASSWORD)
-    farm.clock.advance(ms=4_000)
+    server.clock.advance(ms=4_000)
+    await server.service.queues.create_queue("new")
+    await server.service.queues.delete_queue("new", PASSWORD)
+    server.clock.advance(ms=4_000)
     still.release()
     with pytest.raises(OutcomeUnknown):
         await making
-    assert await rows(farm, "new") == []
+    assert await rows(server, "new") == []
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_a_delete_says_that_a_shard_kept_the_queue_which_went_away_before_its_second_try(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_a_delete_says_that_a_shard_kept_the_queue_which_went_away_before_its_second_try(
+    server: ShardedServer,
+) -> None:
     """Another server with a clock that is ahead has made the queue: the first try deletes it from no shard."""
-    ahead = Life(farm.clock.now_ms() + 10_000)
+    ahead = Life(server.clock.now_ms() + 10_000)
     for name in NAMES:
-        await farm.store(name).within.create_queues(["new"], farm.clock.now_ms(), life=ahead)
-    first_try = farm.store("2").hangs("delete_queues")
-    deleting = asyncio.ensure_future(farm.service.queues.delete_queue("new", PASSWORD))
-    await until_met(farm, first_try)
-    farm.lanes("1").put_out_of_use("test")
+        await server.store(name).within.create_queues(["new"], server.clock.now_ms(), life=ahead)
+    first_try = server.store("2").hangs("delete_queues")
+    deleting = asyncio.ensure_future(server.service.queues.delete_queue("new", PASSWORD))
+    await until_met(server, first_try)
+    server.lanes("1").put_out_of_use("test")
     first_try.release()
     with pytest.raises(PinLaterError, match="deleted from the others"):
         await deleting
-    assert len(await rows(farm, "new")) == 1
+    assert len(await rows(server, "new")) == 1
 
 
-@on_farm(shards=NAMES)
-async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_nothing(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_nothing(server: ShardedServer) -> None:
     """Its caller has given up, and another server has made the queue again since."""
-    other = await another_server(farm)
+    other = await another_server(server)
     going_on = asyncio.Event()
 
     async def check(password: str) -> bool:
@@ -150,120 +154,122 @@ async def test_a_delete_that_stood_still_while_its_password_was_checked_deletes_
     other.core.passwords.check = check  # type: ignore[method-assign]
     deleting = asyncio.ensure_future(other.service.queues.delete_queue("q", PASSWORD))
     await other.turns()
-    farm.clock.advance(ms=1)
-    await farm.service.queues.delete_queue("q", PASSWORD)
-    await farm.service.queues.create_queue("q")
-    farm.clock.advance(ms=10_000)
+    server.clock.advance(ms=1)
+    await server.service.queues.delete_queue("q", PASSWORD)
+    await server.service.queues.create_queue("q")
+    server.clock.advance(ms=10_000)
     going_on.set()
     with pytest.raises(RequestTooOld):
         await deleting
-    assert len(await rows(farm)) == 3
+    assert len(await rows(server)) == 3
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes_nothing(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_a_create_that_stood_still_while_it_looked_for_what_there_is_makes_nothing(server: ShardedServer) -> None:
     """It reads the queues where it seems that there are too many."""
-    other = await another_server(farm)
+    other = await another_server(server)
     other.service.queue_cache.queues_max = 1
-    await farm.service.queues.delete_queue("q", PASSWORD)
+    await server.service.queues.delete_queue("q", PASSWORD)
     still = other.store("1").hangs("list_queues")
     making = asyncio.ensure_future(other.service.queues.create_queue("new"))
     await other.turns()
-    farm.clock.advance(ms=1_000)
+    server.clock.advance(ms=1_000)
     await until_met(other, still)
-    await farm.service.queues.create_queue("new")
-    await farm.service.queues.delete_queue("new", PASSWORD)
-    farm.clock.advance(ms=10_000)
+    await server.service.queues.create_queue("new")
+    await server.service.queues.delete_queue("new", PASSWORD)
+    server.clock.advance(ms=10_000)
     still.release()
     with pytest.raises(RequestTooOld):
         await making
-    assert await rows(farm, "new") == []
+    assert await rows(server, "new") == []
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_a_delete_that_stood_still_leaves_the_queue_that_was_made_since(farm: Farm) -> None:
-    other = await another_server(farm)
+@on_shards(shards=NAMES)
+async def test_a_delete_that_stood_still_leaves_the_queue_that_was_made_since(server: ShardedServer) -> None:
+    other = await another_server(server)
     still = other.store("1").hangs("delete_queues")
     deleting = asyncio.ensure_future(other.service.queues.delete_queue("q", PASSWORD))
     await until_met(other, still)
-    farm.clock.advance(ms=1)
-    await farm.service.queues.delete_queue("q", PASSWORD)
-    await farm.service.queues.create_queue("q")
-    await farm.service.queues.set_paused("q", paused=True)
-    farm.clock.advance(ms=10_000)
+    server.clock.advance(ms=1)
+    await server.service.queues.delete_queue("q", PASSWORD)
+    await server.service.queues.create_queue("q")
+    await server.service.queues.set_paused("q", paused=True)
+    server.clock.advance(ms=10_000)
     still.release()
     with pytest.raises(OutcomeUnknown):
         await deleting
-    assert [row.paused for row in await rows(farm)] == [True] * 3
+    assert [row.paused for row in await rows(server)] == [True] * 3
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_a_pause_that_stood_still_changes_nothing(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_a_pause_that_stood_still_changes_nothing(server: ShardedServer) -> None:
     """It had not looked yet which queue there is, and which settings."""
-    other = await another_server(farm)
+    other = await another_server(server)
     still = other.store("1").hangs("list_queues")
     pausing = asyncio.ensure_future(other.service.queues.set_paused("q", paused=True))
     await until_met(other, still)
-    farm.clock.advance(ms=5_001)
+    server.clock.advance(ms=5_001)
     still.release()
     with pytest.raises(RequestTooOld):
         await pausing
-    assert [row.paused for row in await rows(farm)] == [False] * 3
+    assert [row.paused for row in await rows(server)] == [False] * 3
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_a_delete_at_once_after_a_create_and_a_create_at_once_after_a_delete_count(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_a_delete_at_once_after_a_create_and_a_create_at_once_after_a_delete_count(server: ShardedServer) -> None:
     """In one millisecond, and where the clock of the server before was ahead."""
-    other = await another_server(farm)
-    ahead_ms = farm.clock.now_ms() + 3_600_000
-    for store in farm.stores.values():
+    other = await another_server(server)
+    ahead_ms = server.clock.now_ms() + 3_600_000
+    for store in server.stores.values():
         await store.within.delete_queues(["q"], ahead_ms)
-    for server in (farm, other, farm):
-        await server.service.queues.create_queue("q")
-        await server.service.queues.set_paused("q", paused=True)
-        assert [row.paused for row in await rows(farm)] == [True] * 3
-        await server.service.queues.delete_queue("q", PASSWORD)
-        assert await rows(farm) == []
+    for asked in (server, other, server):
+        await asked.service.queues.create_queue("q")
+        await asked.service.queues.set_paused("q", paused=True)
+        assert [row.paused for row in await rows(server)] == [True] * 3
+        await asked.service.queues.delete_queue("q", PASSWORD)
+        assert await rows(server) == []
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_making_a_queue_that_is_there_changes_nothing(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_making_a_queue_that_is_there_changes_nothing(server: ShardedServer) -> None:
     """Also by a server that does not know it, while the shards that have it are away."""
-    other = await another_server(farm)
-    await farm.service.queues.set_paused("q", paused=True)
-    await farm.service.queues.configure_queue("q", CONFIG)
-    before = await rows(farm)
-    farm.clock.advance(ms=1_000)
-    await farm.service.queues.create_queue("q")
-    assert await rows(farm) == before
+    other = await another_server(server)
+    await server.service.queues.set_paused("q", paused=True)
+    await server.service.queues.configure_queue("q", CONFIG)
+    before = await rows(server)
+    server.clock.advance(ms=1_000)
+    await server.service.queues.create_queue("q")
+    assert await rows(server) == before
     other.service.queue_cache.remove("q")
     for name in "12":
         other.lanes(name).put_out_of_use("test")
     await other.service.queues.create_queue("q")
     for _ in range(2):
-        await farm.service.queue_cache.refresh()
-    assert {(row.paused, row.config) for row in await rows(farm)} == {(True, CONFIG)}
-    assert len({row.life for row in await rows(farm)}) == 1
+        await server.service.queue_cache.refresh()
+    assert {(row.paused, row.config) for row in await rows(server)} == {(True, CONFIG)}
+    assert len({row.life for row in await rows(server)}) == 1
     await close(other)
 
 
-@on_farm(shards=NAMES)
-async def test_a_shard_that_was_away_from_delete_to_create_has_no_setting_of_the_former_queue(farm: Farm) -> None:
+@on_shards(shards=NAMES)
+async def test_a_shard_that_was_away_from_delete_to_create_has_no_setting_of_the_former_queue(
+    server: ShardedServer,
+) -> None:
     """The delete fails and says so."""
-    await farm.service.queues.set_paused("q", paused=True)
-    await farm.service.queues.configure_queue("q", CONFIG)
-    await go_away(farm, "1")
+    await server.service.queues.set_paused("q", paused=True)
+    await server.service.queues.configure_queue("q", CONFIG)
+    await go_away(server, "1")
     with pytest.raises(PinLaterError, match="deleted from the others"):
-        await farm.service.queues.delete_queue("q", PASSWORD)
-    await farm.service.queues.create_queue("q")
-    await come_back(farm, "1")
-    assert {(row.paused, row.config) for row in await rows(farm)} == {(False, QueueConfig())}
-    assert not (await farm.service.queues.queue_config("q")).paused
+        await server.service.queues.delete_queue("q", PASSWORD)
+    await server.service.queues.create_queue("q")
+    await come_back(server, "1")
+    assert {(row.paused, row.config) for row in await rows(server)} == {(False, QueueConfig())}
+    assert not (await server.service.queues.queue_config("q")).paused
 
 
 # --- anything, in any order -------------------------------------------------------------------------------------------------------
@@ -289,7 +295,7 @@ class Belief:
 class Standing:
     """A call of a client that stands still in its server."""
 
-    def __init__(self, kind: str, belief: Belief, fault: Fault, call: asyncio.Task[None], now_ms: int) -> None:
+    def __init__(self, kind: str, belief: Belief, fault: CallFault, call: asyncio.Task[None], now_ms: int) -> None:
         self.kind, self.belief, self.fault, self.call, self.began_ms = kind, belief, fault, call, now_ms
         self.deletes, self.creates = belief.deletes, belief.creates
 
@@ -299,18 +305,18 @@ class Standing:
         return answered and now_ms - self.began_ms > LONG_MS
 
 
-class World:
+class ThreeServers:
     """Three servers on three shards."""
 
-    def __init__(self, farm: Farm, servers: list[Farm], seed: int) -> None:
-        self.farm, self.servers, self.random = farm, servers, Random(seed)
+    def __init__(self, server: ShardedServer, servers: list[ShardedServer], seed: int) -> None:
+        self.server, self.servers, self.random = server, servers, Random(seed)
         self.beliefs = {name: Belief() for name in QUEUES}
         self.standing: list[Standing] = []
-        self.looking: list[tuple[Fault, asyncio.Task[None]]] = []
+        self.looking: list[tuple[CallFault, asyncio.Task[None]]] = []
         self.number = 0
 
     async def step(self) -> None:
-        self.farm.clock.advance(ms=self.random.randint(1, 30))
+        self.server.clock.advance(ms=self.random.randint(1, 30))
         acts = {
             "call": 12,
             "away": 3,
@@ -347,9 +353,9 @@ class World:
             case "go on":
                 await self._go_on()
             case _:
-                self.farm.clock.advance(ms=self.random.choice([1_000, 8_000, 3_600_000]))
+                self.server.clock.advance(ms=self.random.choice([1_000, 8_000, 3_600_000]))
 
-    def _plan(self, server: Farm) -> tuple[str, Belief, Coroutine[Any, Any, None], Any]:
+    def _plan(self, server: ShardedServer) -> tuple[str, Belief, Coroutine[Any, Any, None], Any]:
         queue, service = self.random.choice(QUEUES), server.service
         self.number += 1
         paused, config = self.random.random() < 0.5, QueueConfig(max_backlog=self.number)
@@ -368,14 +374,14 @@ class World:
     async def _through(self, call: Awaitable[None]) -> None:
         """Carries it out to its end; time goes by where it waits."""
         task = asyncio.ensure_future(call)
-        await self.farm.turns()
+        await self.server.turns()
         while not task.done():
-            self.farm.clock.advance(ms=20)
-            await self.farm.turns()
+            self.server.clock.advance(ms=20)
+            await self.server.turns()
             await asyncio.sleep(0)
         await task
 
-    async def _call(self, server: Farm) -> None:
+    async def _call(self, server: ShardedServer) -> None:
         kind, belief, call, value = self._plan(server)
         try:
             await self._through(call)
@@ -406,7 +412,7 @@ class World:
             case "configure":
                 belief.config = UNKNOWN
 
-    async def _stand_still(self, server: Farm, name: str) -> None:
+    async def _stand_still(self, server: ShardedServer, name: str) -> None:
         """A call that a client makes and gives up."""
         kind, belief, call, _ = self._plan(server)
         method = {"create": "create_queues", "delete": "delete_queues"}.get(kind, "configure_queue")
@@ -415,9 +421,9 @@ class World:
         await server.turns()
         fault.left = 0  # others pass
         self._failed(kind, belief)
-        self.standing.append(Standing(kind, belief, fault, task, self.farm.clock.now_ms()))
+        self.standing.append(Standing(kind, belief, fault, task, self.server.clock.now_ms()))
 
-    async def _look_still(self, server: Farm, name: str) -> None:
+    async def _look_still(self, server: ShardedServer, name: str) -> None:
         """The server reads the queues, and stands still before it acts on them."""
         other = self.random.choice(NAMES)
         fault = server.store(name).hangs("list_queues", "merge_queues", "configure_queue")
@@ -429,11 +435,11 @@ class World:
         fault.left = 0
         self.looking.append((fault, task))
 
-    async def _bring_back(self, server: Farm, name: str) -> None:
+    async def _bring_back(self, server: ShardedServer, name: str) -> None:
         await bring_back(server, name)
         await server.core.shard_monitor.probes_done()
 
-    async def _probe(self, server: Farm) -> None:
+    async def _probe(self, server: ShardedServer) -> None:
         for name in NAMES:
             if not server.lanes(name).healthy and server.store(name).dead is None:
                 server.lanes(name).health.suspect()
@@ -446,10 +452,10 @@ class World:
             fault.release()
         if self.standing:
             await self._release(self.standing.pop(self.random.randrange(len(self.standing))))
-        await self.farm.turns(80)
+        await self.server.turns(80)
 
     async def _release(self, standing: Standing) -> None:
-        if not standing.harmless(self.farm.clock.now_ms()):
+        if not standing.harmless(self.server.clock.now_ms()):
             self._failed(standing.kind, standing.belief)
             if standing.kind == "create":
                 standing.belief.forget()
@@ -466,18 +472,18 @@ class World:
             for name in NAMES:
                 server.store(name).dead = None
                 server.store(name)._faults.clear()
-        await self.farm.turns(200)
+        await self.server.turns(200)
         for _ in range(20):
             for server in self.servers:
                 await self._probe(server)
-            await self.farm.turns()
-            self.farm.clock.advance(ms=1_000)
+            await self.server.turns()
+            self.server.clock.advance(ms=1_000)
         for server in self.servers * 2:
             await self._through(server.service.queue_cache.refresh())
 
     async def check(self) -> None:
         for queue, belief in self.beliefs.items():
-            found = await rows(self.farm, queue)
+            found = await rows(self.server, queue)
             if belief.exists is not UNKNOWN:
                 assert bool(found) is belief.exists, (queue, found)
             if not found:
@@ -500,11 +506,11 @@ async def quietly(call: Coroutine[Any, Any, None]) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_answers_about_queues_hold_while_servers_stand_still_and_shards_are_unreachable(seed: int) -> None:
-    async def scenario(farm: Farm) -> None:
-        servers = [farm, await another_server(farm), await another_server(farm)]
-        for server in servers:
-            server.core.passwords.check = accept  # type: ignore[method-assign]  # the real one is slow by design
-        world = World(farm, servers, seed)
+    async def scenario(server: ShardedServer) -> None:
+        servers = [server, await another_server(server), await another_server(server)]
+        for each in servers:
+            each.core.passwords.check = accept  # type: ignore[method-assign]  # the real one is slow by design
+        world = ThreeServers(server, servers, seed)
         for _ in range(4):
             for _ in range(25):
                 await world.step()
@@ -512,7 +518,7 @@ def test_answers_about_queues_hold_while_servers_stand_still_and_shards_are_unre
             await world.check()
             world.looking.clear()
             world.standing.clear()
-        for server in servers[1:]:
-            await close(server)
+        for each in servers[1:]:
+            await close(each)
 
-    play(scenario, shards=NAMES)
+    run_on_shards(scenario, shards=NAMES)

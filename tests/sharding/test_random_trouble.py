@@ -14,7 +14,7 @@ import pytest
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.operations.values import JobFilter, ScanCommand
-from tests.sharding.farm import Farm, play
+from tests.sharding.sharded_server import ShardedServer, run_on_shards
 
 NAMES = "1234"
 STEPS = 60
@@ -30,11 +30,11 @@ _METHODS = (
 )
 
 
-class History:
+class TroubleHistory:
     """What was sent, what was answered, and the trouble meanwhile."""
 
-    def __init__(self, farm: Farm, seed: int) -> None:
-        self.farm = farm
+    def __init__(self, server: ShardedServer, seed: int) -> None:
+        self.server = server
         self.random = Random(seed)
         self.answered: dict[bytes, str] = {}
         self.unique: dict[str, set[str]] = {}
@@ -48,7 +48,7 @@ class History:
         repeat = False
         while True:
             try:
-                enqueued = await self.farm.enqueue(body, key=body.decode(), repeat=repeat)
+                enqueued = await self.server.enqueue(body, key=body.decode(), repeat=repeat)
             except PinLaterError:
                 repeat = True
                 await asyncio.sleep(0.3)
@@ -61,7 +61,7 @@ class History:
         key = f"u{self.random.randrange(30)}"
         while True:
             try:
-                enqueued = await self.farm.enqueue(b"unique " + key.encode(), unique=key)
+                enqueued = await self.server.enqueue(b"unique " + key.encode(), unique=key)
             except PinLaterError:
                 await asyncio.sleep(0.3)
             else:
@@ -72,7 +72,7 @@ class History:
         """Takes and acks what isn't unique, so that unique keys stay taken."""
         while not self.over:
             try:
-                jobs = (await self.farm.dequeue(3, wait_ms=500)).jobs
+                jobs = (await self.server.dequeue(3, wait_ms=500)).jobs
             except PinLaterError:
                 await asyncio.sleep(0.2)
                 continue
@@ -83,7 +83,7 @@ class History:
     async def _ack(self, descriptor: str) -> None:
         while True:
             try:
-                await self.farm.ack(descriptor)
+                await self.server.ack(descriptor)
             except PinLaterError:
                 await asyncio.sleep(0.2)
             else:
@@ -93,8 +93,8 @@ class History:
 
     async def trouble(self) -> None:
         """One thing goes wrong, or is repaired."""
-        farm, random = self.farm, self.random
-        store = farm.store(random.choice(NAMES))
+        server, random = self.server, self.random
+        store = server.store(random.choice(NAMES))
         match random.randrange(8):
             case 0:
                 store.dead = None if store.dead else "gone"
@@ -110,19 +110,19 @@ class History:
                 asyncio.get_running_loop().call_later(random.uniform(0.1, 15), fault.release)
             case 6:
                 drained = random.choice(NAMES)
-                change = farm.replace(*[farm.desired(name, takes_enqueues=name != drained) for name in NAMES])
-                await farm.within(30_000, change)
+                change = server.replace(*[server.desired(name, takes_enqueues=name != drained) for name in NAMES])
+                await server.within(30_000, change)
             case 7:
-                for each in farm.stores.values():
+                for each in server.stores.values():
                     each.dead = None
 
 
-async def stored(farm: Farm) -> Counter[bytes]:
+async def stored(server: ShardedServer) -> Counter[bytes]:
     """All jobs on all shards, by body."""
     found: list[bytes] = []
     for state in JobState:
         for future in (False, True) if state is JobState.PENDING else (False,):
-            scanned = await farm.service.job_queries.scan(
+            scanned = await server.service.job_queries.scan(
                 ScanCommand(JobFilter("q", state, future=future), 10_000, bodies=True)
             )
             found += [job.body or b"" for _, job in scanned.jobs]
@@ -131,31 +131,31 @@ async def stored(farm: Farm) -> Counter[bytes]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_lost_or_doubled_whatever_goes_wrong(seed: int) -> None:
-    async def scenario(farm: Farm) -> None:
-        history = History(farm, seed)
+    async def scenario(server: ShardedServer) -> None:
+        history = TroubleHistory(server, seed)
         consumers = [asyncio.ensure_future(history.consume()) for _ in range(3)]
         producers = []
         for _ in range(STEPS):
             producers += [asyncio.ensure_future(history.produce()) for _ in range(history.random.randrange(4))]
             producers += [asyncio.ensure_future(history.produce_unique()) for _ in range(history.random.randrange(2))]
             await history.trouble()
-            await farm.pass_time(history.random.randrange(100, 1_500))
-        for store in farm.stores.values():
+            await server.pass_time(history.random.randrange(100, 1_500))
+        for store in server.stores.values():
             store.dead = None
             for faults in store._faults.values():
                 for fault in faults:
                     fault.release()
-        await farm.pass_time(30_000)
+        await server.pass_time(30_000)
         assert all(task.done() for task in producers)
         await asyncio.gather(*producers)
-        farm.clock.advance(seconds=601)  # claims whose answer was lost time out
-        await farm.core.sweeps.time_out_claims()
-        await farm.pass_time(5_000)
+        server.clock.advance(seconds=601)  # claims whose answer was lost time out
+        await server.core.sweeps.time_out_claims()
+        await server.pass_time(5_000)
         history.over = True
-        await farm.pass_time(10_000)
+        await server.pass_time(10_000)
         await asyncio.gather(*consumers)
 
-        jobs = await stored(farm)
+        jobs = await stored(server)
         plain = {body: number for body, number in jobs.items() if not body.startswith(b"unique")}
         assert {body: number for body, number in plain.items() if number != 1} == {}
         assert set(plain) == set(history.answered)
@@ -163,4 +163,4 @@ def test_nothing_is_lost_or_doubled_whatever_goes_wrong(seed: int) -> None:
         assert {key: names for key, names in history.unique.items() if len(names) != 1} == {}
         assert {key: jobs[b"unique " + key.encode()] for key in history.unique} == dict.fromkeys(history.unique, 1)
 
-    play(scenario, shards=NAMES)
+    run_on_shards(scenario, shards=NAMES)

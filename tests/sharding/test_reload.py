@@ -16,8 +16,8 @@ from pinlater.server.operations.addressing import address
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage.memory import MemoryShard
 from tests.contract.desk import Desk
-from tests.sharding.farm import CALLER, Farm, on_farm, play, shard_of, shards_of
 from tests.sharding.faulty import FaultyShard
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
 GRACE_S = 151
 
@@ -25,99 +25,99 @@ GRACE_S = 151
 # --- added -----------------------------------------------------------------------------------------------------------------------
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(farm: Farm) -> None:
-    await farm.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=7))
-    await farm.service.queues.create_queue("paused")
-    await farm.service.queues.set_paused("paused", True)
-    fault = farm.store("3").hangs("merge_queues")
-    replacing = asyncio.ensure_future(farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3")))
-    await farm.turns()
+@on_shards(shards=("1", "2"))
+async def test_a_new_shard_has_all_queues_before_it_gets_enqueues(server: ShardedServer) -> None:
+    await server.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=7))
+    await server.service.queues.create_queue("paused")
+    await server.service.queues.set_paused("paused", True)
+    fault = server.store("3").hangs("merge_queues")
+    replacing = asyncio.ensure_future(server.replace(server.desired("1"), server.desired("2"), server.desired("3")))
+    await server.turns()
     assert fault.met.is_set()
     for _ in range(20):
-        assert "3" not in shards_of(await farm.enqueue(b"x"))
+        assert "3" not in shards_of(await server.enqueue(b"x"))
     fault.release()
     change = await replacing
     assert change.added == ["3"]
-    assert list(await farm.store("3").within.list_queues()) == list(await farm.store("1").within.list_queues())
-    await farm.put("3")
+    assert list(await server.store("3").within.list_queues()) == list(await server.store("1").within.list_queues())
+    await server.put("3")
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_waiting_dequeue_gets_the_jobs_of_a_new_shard(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_a_waiting_dequeue_gets_the_jobs_of_a_new_shard(server: ShardedServer) -> None:
     """A shard that was removed too early may come back with jobs."""
-    waiting = asyncio.ensure_future(farm.dequeue(wait_ms=60_000))
+    waiting = asyncio.ensure_future(server.dequeue(wait_ms=60_000))
     other = await _with_a_job("3")
-    farm.stores["3"] = other
-    await farm.turns()
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-    await farm.turns()
+    server.stores["3"] = other
+    await server.turns()
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    await server.turns()
     assert [shard_of(job.descriptor) for job in waiting.result().jobs] == ["3"]
 
 
-@on_farm(shards=("1", "2"))
-async def test_an_unreachable_new_shard_joins_when_it_answers(farm: Farm) -> None:
-    farm.store("3").dead = "refused"
-    change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+@on_shards(shards=("1", "2"))
+async def test_an_unreachable_new_shard_joins_when_it_answers(server: ShardedServer) -> None:
+    server.store("3").dead = "refused"
+    change = await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
     assert change.unopened == {"3": "refused"}
     for _ in range(20):
-        assert "3" not in shards_of(await farm.enqueue(b"x"))
-    farm.store("3").dead = None
-    await farm.pass_time(6_000)
-    await farm.put("3")
+        assert "3" not in shards_of(await server.enqueue(b"x"))
+    server.store("3").dead = None
+    await server.pass_time(6_000)
+    await server.put("3")
 
 
-@on_farm(shards=("1",))
-async def test_from_one_shard_to_several_and_back(farm: Farm) -> None:
-    first = await farm.enqueue(b"x", key="r")
-    await farm.replace(farm.desired("1"), farm.desired("2"))
-    assert await farm.enqueue(b"x", key="r", repeat=True) == first
-    await farm.put("2")
-    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False))
-    for job in (await farm.dequeue()).jobs:
-        await farm.ack(job.descriptor)
-    farm.clock.advance(seconds=GRACE_S)
-    assert (await farm.replace(farm.desired("1"))).removed == ["2"]
-    assert shards_of(await farm.enqueue(b"x")) == ["1"]
+@on_shards(shards=("1",))
+async def test_from_one_shard_to_several_and_back(server: ShardedServer) -> None:
+    first = await server.enqueue(b"x", key="r")
+    await server.replace(server.desired("1"), server.desired("2"))
+    assert await server.enqueue(b"x", key="r", repeat=True) == first
+    await server.put("2")
+    await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False))
+    for job in (await server.dequeue()).jobs:
+        await server.ack(job.descriptor)
+    server.clock.advance(seconds=GRACE_S)
+    assert (await server.replace(server.desired("1"))).removed == ["2"]
+    assert shards_of(await server.enqueue(b"x")) == ["1"]
 
 
 @pytest.mark.parametrize("more", [{"key": "r"}, {"unique": "u"}])
 def test_an_enqueue_with_a_key_that_fails_while_a_shard_comes_is_not_stored_there(more: dict[str, str]) -> None:
     """No server would look for its key there."""
 
-    async def scenario(farm: Farm) -> None:
-        fault = farm.store("1").hangs("insert_jobs", error=ShardConnectionFailed("the connection is gone"))
-        call = asyncio.ensure_future(farm.enqueue(b"x", key=more.get("key"), unique=more.get("unique")))
+    async def scenario(server: ShardedServer) -> None:
+        fault = server.store("1").hangs("insert_jobs", error=ShardConnectionFailed("the connection is gone"))
+        call = asyncio.ensure_future(server.enqueue(b"x", key=more.get("key"), unique=more.get("unique")))
         await fault.met.wait()
-        await farm.replace(farm.desired("1"), farm.desired("2"))
+        await server.replace(server.desired("1"), server.desired("2"))
         fault.release()
         with pytest.raises(ShardConnectionFailed):
             await call
-        assert await farm.jobs_on("2") == 0
+        assert await server.jobs_on("2") == 0
 
-    play(scenario, shards=("1",))
+    run_on_shards(scenario, shards=("1",))
 
 
 # --- draining --------------------------------------------------------------------------------------------------------------------
 
 
-@on_farm()
-async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(farm: Farm) -> None:
-    job = await farm.put("2")
-    change = await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
+@on_shards()
+async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(server: ShardedServer) -> None:
+    job = await server.put("2")
+    change = await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False), server.desired("3"))
     assert change.draining == ["2"]
     for number in range(20):
-        assert "2" not in shards_of(await farm.enqueue(b"x"))
-        assert "2" not in shards_of(await farm.enqueue(b"x", key=f"k{number}"))
-        assert "2" not in shards_of(await farm.enqueue(b"x", unique=f"u{number}"))
-    dequeued = await farm.dequeue()
+        assert "2" not in shards_of(await server.enqueue(b"x"))
+        assert "2" not in shards_of(await server.enqueue(b"x", key=f"k{number}"))
+        assert "2" not in shards_of(await server.enqueue(b"x", unique=f"u{number}"))
+    dequeued = await server.dequeue()
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
-    await farm.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, token)])
-    await farm.ack(job)
-    assert (await farm.service.job_queries.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
-    change = await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
+    await server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, token)])
+    await server.ack(job)
+    assert (await server.service.job_queries.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
+    change = await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
     assert change.taking_enqueues == ["2"]
-    await farm.put("2")
+    await server.put("2")
 
 
 # --- removed ---------------------------------------------------------------------------------------------------------------------
@@ -126,115 +126,115 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(fa
 def test_a_shard_with_live_jobs_is_kept_and_an_error_says_how_many(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pinlater.server.sharding")
 
-    async def scenario(farm: Farm) -> None:
-        jobs = [await farm.put("2") for _ in range(3)]
-        await farm.dequeue(1)
-        change = await farm.replace(farm.desired("1"), farm.desired("3"))
+    async def scenario(server: ShardedServer) -> None:
+        jobs = [await server.put("2") for _ in range(3)]
+        await server.dequeue(1)
+        change = await server.replace(server.desired("1"), server.desired("3"))
         assert "3 live jobs" in change.kept["2"]
-        assert "2" not in shards_of(await farm.enqueue(*[b"x"] * 5))
-        claimed = {job.descriptor for job in (await farm.dequeue()).jobs}
+        assert "2" not in shards_of(await server.enqueue(*[b"x"] * 5))
+        claimed = {job.descriptor for job in (await server.dequeue()).jobs}
         assert len(claimed & set(jobs)) == 2
-        await farm.ack(*jobs)
-        farm.clock.advance(seconds=GRACE_S)
-        await farm.core.shard_map.tidy()
-        assert [shard.name for shard in farm.shards] == ["1", "3"]
-        await farm.turns()
-        assert farm.store("2").closed == 1
+        await server.ack(*jobs)
+        server.clock.advance(seconds=GRACE_S)
+        await server.core.shard_map.tidy()
+        assert [shard.name for shard in server.shards] == ["1", "3"]
+        await server.turns()
+        assert server.store("2").closed == 1
 
-    play(scenario)
+    run_on_shards(scenario)
     [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert error.message == "a shard taken out of the map is kept"
     assert error.__dict__["shard"] == "2"
     assert "3 live jobs" in error.__dict__["reason"]
 
 
-@on_farm()
-async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(farm: Farm) -> None:
+@on_shards()
+async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(server: ShardedServer) -> None:
     """Without it their jobs would be taken as new, though the keys' time is not over."""
 
     async def enqueue() -> Enqueued:
         jobs = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
-        return await farm.service.enqueuing.enqueue(CALLER, "q", jobs)
+        return await server.service.enqueuing.enqueue(CALLER, "q", jobs)
 
     first = await enqueue()
     on_second = shards_of(first).count("2")
     assert on_second
-    await farm.dequeue()
-    await farm.ack(*first.descriptors)
-    ended_at = farm.clock.now_ms() + 600_000
-    farm.clock.advance(seconds=GRACE_S)
-    await farm.replace(farm.desired("1"), farm.desired("3"))
-    farm.clock.advance(seconds=GRACE_S)
-    await farm.core.shard_map.tidy()
-    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+    await server.dequeue()
+    await server.ack(*first.descriptors)
+    ended_at = server.clock.now_ms() + 600_000
+    server.clock.advance(seconds=GRACE_S)
+    await server.replace(server.desired("1"), server.desired("3"))
+    server.clock.advance(seconds=GRACE_S)
+    await server.core.shard_map.tidy()
+    change = await server.replace(server.desired("1"), server.desired("3"))
     assert f"it holds {on_second} unique keys" in change.kept["2"]
     assert datetime.fromtimestamp(ended_at // 1000, UTC).isoformat() in change.kept["2"]
     again = await enqueue()
     assert (again.descriptors, len(again.existing)) == (first.descriptors, 20)
-    farm.clock.advance(ms=ended_at - farm.clock.now_ms())
-    await farm.core.shard_map.tidy()
-    assert farm.shards.get("2") is None
+    server.clock.advance(ms=ended_at - server.clock.now_ms())
+    await server.core.shard_map.tidy()
+    assert server.shards.get("2") is None
     assert len((await enqueue()).existing) == 0
 
 
-@on_farm()
-async def test_an_empty_shard_goes_when_other_servers_have_had_time_to_learn_of_it(farm: Farm) -> None:
+@on_shards()
+async def test_an_empty_shard_goes_when_other_servers_have_had_time_to_learn_of_it(server: ShardedServer) -> None:
     """A server that still has the old map may put jobs there; and request keys are kept for two minutes."""
-    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+    change = await server.replace(server.desired("1"), server.desired("3"))
     assert "empty" in change.kept["2"]
-    await farm.core.shard_map.tidy()
-    assert len(farm.shards) == 3
-    farm.clock.advance(seconds=GRACE_S)
-    await farm.core.shard_map.tidy()
-    assert len(farm.shards) == 2
-    assert farm.shards.get("2") is None
+    await server.core.shard_map.tidy()
+    assert len(server.shards) == 3
+    server.clock.advance(seconds=GRACE_S)
+    await server.core.shard_map.tidy()
+    assert len(server.shards) == 2
+    assert server.shards.get("2") is None
 
 
-@on_farm()
-async def test_a_drained_shard_goes_at_once(farm: Farm) -> None:
-    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
-    farm.clock.advance(seconds=GRACE_S)
-    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+@on_shards()
+async def test_a_drained_shard_goes_at_once(server: ShardedServer) -> None:
+    await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False), server.desired("3"))
+    server.clock.advance(seconds=GRACE_S)
+    change = await server.replace(server.desired("1"), server.desired("3"))
     assert change.removed == ["2"]
 
 
-@on_farm()
-async def test_an_unreachable_shard_is_not_taken_for_empty(farm: Farm) -> None:
-    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
-    farm.clock.advance(seconds=GRACE_S)
-    farm.store("2").dead = "gone"
-    change = await farm.replace(farm.desired("1"), farm.desired("3"))
+@on_shards()
+async def test_an_unreachable_shard_is_not_taken_for_empty(server: ShardedServer) -> None:
+    await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False), server.desired("3"))
+    server.clock.advance(seconds=GRACE_S)
+    server.store("2").dead = "gone"
+    change = await server.replace(server.desired("1"), server.desired("3"))
     assert "can't be asked" in change.kept["2"]
-    assert farm.shards.get("2") is not None
+    assert server.shards.get("2") is not None
 
 
-@on_farm()
-async def test_a_shard_that_comes_back_into_the_file_before_it_went_is_as_before(farm: Farm) -> None:
-    await farm.replace(farm.desired("1"), farm.desired("3"))
-    await farm.replace(farm.desired("1"), farm.desired("2"), farm.desired("3"))
-    await farm.put("2")
-    assert farm.store("2").calls["open"] == 1
+@on_shards()
+async def test_a_shard_that_comes_back_into_the_file_before_it_went_is_as_before(server: ShardedServer) -> None:
+    await server.replace(server.desired("1"), server.desired("3"))
+    await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
+    await server.put("2")
+    assert server.store("2").calls["open"] == 1
 
 
-@on_farm()
-async def test_a_lookup_of_a_job_on_a_removed_shard_finds_nothing(farm: Farm) -> None:
-    job = await farm.put("2")
-    await farm.dequeue()
-    await farm.ack(job)
-    await farm.replace(farm.desired("1"), farm.desired("2", takes_enqueues=False), farm.desired("3"))
-    farm.clock.advance(seconds=GRACE_S)
-    await farm.replace(farm.desired("1"), farm.desired("3"))
-    assert list(await farm.service.job_queries.lookup([job], bodies=False)) == []
+@on_shards()
+async def test_a_lookup_of_a_job_on_a_removed_shard_finds_nothing(server: ShardedServer) -> None:
+    job = await server.put("2")
+    await server.dequeue()
+    await server.ack(job)
+    await server.replace(server.desired("1"), server.desired("2", takes_enqueues=False), server.desired("3"))
+    server.clock.advance(seconds=GRACE_S)
+    await server.replace(server.desired("1"), server.desired("3"))
+    assert list(await server.service.job_queries.lookup([job], bodies=False)) == []
 
 
 @pytest.mark.parametrize("names", [(), ("1", "1")])
 def test_a_map_without_shards_or_with_two_of_a_name_is_refused(names: tuple[str, ...]) -> None:
-    async def scenario(farm: Farm) -> None:
+    async def scenario(server: ShardedServer) -> None:
         with pytest.raises(ValueError, match="shard"):
-            await farm.replace(*[farm.desired(name) for name in names])
-        assert len(farm.shards) == 3
+            await server.replace(*[server.desired(name) for name in names])
+        assert len(server.shards) == 3
 
-    play(scenario)
+    run_on_shards(scenario)
 
 
 # --- moved -----------------------------------------------------------------------------------------------------------------------
@@ -248,67 +248,67 @@ async def _with_a_job(name: str) -> FaultyShard:
     return FaultyShard(desk.shard)
 
 
-@on_farm()
-async def test_requests_go_to_a_shards_new_address_and_the_old_one_finishes_and_closes(farm: Farm) -> None:
-    old = farm.store("2")
+@on_shards()
+async def test_requests_go_to_a_shards_new_address_and_the_old_one_finishes_and_closes(server: ShardedServer) -> None:
+    old = server.store("2")
     fault = old.hangs("insert_jobs")
     before = []
     while not fault.met.is_set():
-        before.append(asyncio.ensure_future(farm.enqueue(b"old")))
-        await farm.turns()
+        before.append(asyncio.ensure_future(server.enqueue(b"old")))
+        await server.turns()
     behind = []
     for _ in range(30):  # what comes in one turn of the loop goes to one shard
-        behind.append(asyncio.ensure_future(farm.enqueue(b"behind")))
-        await farm.turns()
-    new = farm.stores["2"] = FaultyShard(MemoryShard("2"))
-    change = await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
+        behind.append(asyncio.ensure_future(server.enqueue(b"behind")))
+        await server.turns()
+    new = server.stores["2"] = FaultyShard(MemoryShard("2"))
+    change = await server.replace(server.desired("1"), server.desired("2", address="elsewhere"), server.desired("3"))
     assert change.moved == ["2"]
-    await farm.turns()
+    await server.turns()
     assert all(task.done() for task in behind)  # what had not begun went along
-    assert await farm.jobs_on("2") == sum(shards_of(task.result()) == ["2"] for task in behind) > 0
+    assert await server.jobs_on("2") == sum(shards_of(task.result()) == ["2"] for task in behind) > 0
     assert old.closed == 0
     fault.release()
-    await farm.turns()
+    await server.turns()
     assert all(task.result() for task in before)
-    await farm.turns()
+    await server.turns()
     assert old.closed == 1
     assert new.closed == 0
-    await farm.put("2")
+    await server.put("2")
 
 
-@on_farm()
-async def test_a_reference_to_the_replaced_shard_reaches_the_new_one(farm: Farm) -> None:
+@on_shards()
+async def test_a_reference_to_the_replaced_shard_reaches_the_new_one(server: ShardedServer) -> None:
     """For the moments between looking a shard up and calling it."""
-    stale = farm.lanes("2")
-    farm.stores["2"] = FaultyShard(MemoryShard("2"))
-    await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
-    job = await farm.put("2")
+    stale = server.lanes("2")
+    server.stores["2"] = FaultyShard(MemoryShard("2"))
+    await server.replace(server.desired("1"), server.desired("2", address="elsewhere"), server.desired("3"))
+    job = await server.put("2")
     [row] = await stale.store.count_jobs(["q"])
     assert row.pending == 1
-    [part] = address(farm.shards, "q", [job], 10)
+    [part] = address(server.shards, "q", [job], 10)
     [found] = await stale.store.lookup_jobs(part.keys, bodies=True)
     assert found is not None
     assert await stale.finish.submit([]) == []
 
 
-@on_farm()
-async def test_a_failover_to_an_address_that_does_not_answer_yet(farm: Farm) -> None:
+@on_shards()
+async def test_a_failover_to_an_address_that_does_not_answer_yet(server: ShardedServer) -> None:
     """The old one is not written to any more."""
-    old = farm.store("2")
+    old = server.store("2")
     old.stops()
-    farm.stores["2"] = FaultyShard(MemoryShard("2"))
-    farm.store("2").dead = "starting"
-    change = await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
+    server.stores["2"] = FaultyShard(MemoryShard("2"))
+    server.store("2").dead = "starting"
+    change = await server.replace(server.desired("1"), server.desired("2", address="elsewhere"), server.desired("3"))
     assert change.unopened == {"2": "starting"}
     calls = dict(old.calls)
     for _ in range(20):
-        assert "2" not in shards_of(await farm.enqueue(b"x"))
+        assert "2" not in shards_of(await server.enqueue(b"x"))
     with pytest.raises(ShardConnectionFailed):
-        await farm.service.job_queries.lookup(["q:s2:p1:5"], bodies=False)
+        await server.service.job_queries.lookup(["q:s2:p1:5"], bodies=False)
     assert {name: number for name, number in old.calls.items() if name != "close"} == calls
-    farm.store("2").dead = None
-    await farm.pass_time(8_000)
-    await farm.put("2")
+    server.store("2").dead = None
+    await server.pass_time(8_000)
+    await server.put("2")
 
 
 @pytest.mark.parametrize("when", ["at once", "later"])
@@ -317,31 +317,31 @@ def test_a_move_to_where_none_of_the_queues_is_is_an_error_in_the_log(
 ) -> None:
     """A typing error in the address would otherwise show only as jobs that are out of sight. A replica has the queues."""
 
-    async def scenario(farm: Farm) -> None:
-        await farm.replace(farm.desired("1"), farm.desired("2", address="a replica"), farm.desired("3"))
+    async def scenario(server: ShardedServer) -> None:
+        await server.replace(server.desired("1"), server.desired("2", address="a replica"), server.desired("3"))
         assert "holds none" not in caplog.text
-        farm.stores["2"] = FaultyShard(MemoryShard("2"))
-        farm.store("2").dead = None if when == "at once" else "starting"
-        await farm.replace(farm.desired("1"), farm.desired("2", address="a slip"), farm.desired("3"))
-        farm.store("2").dead = None
-        await farm.pass_time(8_000)
-        await farm.put("2")
+        server.stores["2"] = FaultyShard(MemoryShard("2"))
+        server.store("2").dead = None if when == "at once" else "starting"
+        await server.replace(server.desired("1"), server.desired("2", address="a slip"), server.desired("3"))
+        server.store("2").dead = None
+        await server.pass_time(8_000)
+        await server.put("2")
 
-    play(scenario)
+    run_on_shards(scenario)
     [record] = [record for record in caplog.records if "holds none of its queues" in record.message]
     assert (record.levelno, record.__dict__["shard"]) == (logging.ERROR, "2")
 
 
-@on_farm()
-async def test_ids_go_on_growing_after_a_move(farm: Farm) -> None:
-    job = await farm.put("2")
-    farm.stores["2"] = FaultyShard(MemoryShard("2"))
-    await farm.replace(farm.desired("1"), farm.desired("2", address="elsewhere"), farm.desired("3"))
-    assert int((await farm.put("2")).split(":")[3]) > int(job.split(":")[3])
+@on_shards()
+async def test_ids_go_on_growing_after_a_move(server: ShardedServer) -> None:
+    job = await server.put("2")
+    server.stores["2"] = FaultyShard(MemoryShard("2"))
+    await server.replace(server.desired("1"), server.desired("2", address="elsewhere"), server.desired("3"))
+    assert int((await server.put("2")).split(":")[3]) > int(job.split(":")[3])
 
 
-@on_farm()
-async def test_no_request_fails_while_the_map_changes_again_and_again(farm: Farm) -> None:
+@on_shards()
+async def test_no_request_fails_while_the_map_changes_again_and_again(server: ShardedServer) -> None:
     """Enqueues, waiting dequeues, acks, lookups, through moves, drains, removals and returns."""
     over = asyncio.Event()
     stored: list[str] = []
@@ -349,32 +349,32 @@ async def test_no_request_fails_while_the_map_changes_again_and_again(farm: Farm
 
     async def produce() -> None:
         while not over.is_set():
-            stored.extend((await farm.enqueue(b"x", b"y")).descriptors)
-            await farm.turns(3)
+            stored.extend((await server.enqueue(b"x", b"y")).descriptors)
+            await server.turns(3)
 
     async def consume() -> None:
         while not over.is_set() or len(acked) < len(stored):
-            for job in (await farm.dequeue(5, wait_ms=50)).jobs:
-                await farm.ack(job.descriptor)
+            for job in (await server.dequeue(5, wait_ms=50)).jobs:
+                await server.ack(job.descriptor)
                 acked.add(job.descriptor)
-            await farm.turns(2)
+            await server.turns(2)
 
     work = [asyncio.ensure_future(each()) for each in (produce, produce, consume, consume, consume)]
     for number in range(12):
         shard, address = "123"[number % 3], f"address {number}"
-        await farm.replace(*[farm.desired(name, takes_enqueues=name != shard) for name in "123"])
-        await farm.pass_time(1_000)
+        await server.replace(*[server.desired(name, takes_enqueues=name != shard) for name in "123"])
+        await server.pass_time(1_000)
         # The data stays where it is, as behind a name that points elsewhere now.
-        farm.stores[shard] = FaultyShard(farm.store(shard).within)
-        before = [farm.desired(name, address=farm.lanes(name).address) for name in "123" if name != shard]
-        await farm.replace(*before, farm.desired(shard, address=address))
-        await farm.pass_time(1_000)
+        server.stores[shard] = FaultyShard(server.store(shard).within)
+        before = [server.desired(name, address=server.lanes(name).address) for name in "123" if name != shard]
+        await server.replace(*before, server.desired(shard, address=address))
+        await server.pass_time(1_000)
     over.set()
     for _ in range(50):
         if all(task.done() for task in work):
             break
-        await farm.pass_time(200)
+        await server.pass_time(200)
     await asyncio.gather(*work)
     assert len(stored) > 100
     assert acked == set(stored)
-    assert await farm.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)
+    assert await server.service.job_queries.count(JobFilter("q", JobState.SUCCEEDED)) == len(stored)

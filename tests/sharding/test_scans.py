@@ -10,31 +10,31 @@ from pinlater.domain.calls import Ack, AckBatch, Job
 from pinlater.domain.job import JobState
 from pinlater.server.operations.merged_rows import ScanPosition
 from pinlater.server.operations.values import JobFilter, ScanCommand
-from tests.sharding.farm import CALLER, Farm, on_farm, play
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards
 
 _NAMES = ("1", "2", "10", "3d2")
 _JOBS = 150
 
 
-async def fill(farm: Farm, seed: int) -> set[str]:
+async def fill(server: ShardedServer, seed: int) -> set[str]:
     """Jobs of all priorities, most of which are due at one of few moments, and many with one id on several shards."""
     random, descriptors = Random(seed), set[str]()
     while len(descriptors) < _JOBS:
-        moment = farm.clock.now_ms() - random.choice([0, 0, 5])
+        moment = server.clock.now_ms() - random.choice([0, 0, 5])
         jobs = [Job(b"x", random.randint(1, 3), moment) for _ in range(random.randint(1, 4))]
-        descriptors.update((await farm.service.enqueuing.enqueue(CALLER, "q", jobs)).descriptors)
+        descriptors.update((await server.service.enqueuing.enqueue(CALLER, "q", jobs)).descriptors)
         if random.random() < 0.1:
-            farm.clock.advance(ms=1)
+            server.clock.advance(ms=1)
     ids = [descriptor.rpartition(":")[2] for descriptor in descriptors]
     assert len(set(ids)) < len(ids), "the test needs equal ids"
     return descriptors
 
 
-async def listed(farm: Farm, filter: JobFilter, limit: int) -> list[str]:
+async def listed(server: ShardedServer, filter: JobFilter, limit: int) -> list[str]:
     found: list[str] = []
     continuation = "0"
     while continuation != "-1":
-        page = await farm.service.job_queries.scan(ScanCommand(filter, limit, continuation, paged=True))
+        page = await server.service.job_queries.scan(ScanCommand(filter, limit, continuation, paged=True))
         assert not page.incomplete
         found += [descriptor for descriptor, _ in page.jobs]
         continuation = page.continuation
@@ -46,45 +46,47 @@ async def listed(farm: Farm, filter: JobFilter, limit: int) -> list[str]:
 def test_a_paged_scan_over_several_shards_shows_each_job_once(seed: int, state: JobState) -> None:
     """Whatever the limit of a page, and wherever it ends among jobs of one time and id."""
 
-    async def scenario(farm: Farm) -> None:
-        expected = await fill(farm, seed)
+    async def scenario(server: ShardedServer) -> None:
+        expected = await fill(server, seed)
         if state is not JobState.PENDING:
             taken = 0
-            while taken < _JOBS and (jobs := (await farm.dequeue()).jobs):
+            while taken < _JOBS and (jobs := (await server.dequeue()).jobs):
                 taken += len(jobs)
                 if state is JobState.FAILED:
                     failed = [Ack(descriptor, False, final=True) for descriptor in expected]
-                    await farm.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed))
+                    await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", failed))
         for limit in range(1, 65):
-            found = await listed(farm, JobFilter("q", state), limit)
+            found = await listed(server, JobFilter("q", state), limit)
             assert (len(found), set(found)) == (len(expected), expected), f"limit {limit}"
 
-    play(scenario, shards=_NAMES)
+    run_on_shards(scenario, shards=_NAMES)
 
 
-@on_farm(shards=_NAMES)
-async def test_a_continuation_of_an_older_server_leaves_no_job_out(farm: Farm) -> None:
+@on_shards(shards=_NAMES)
+async def test_a_continuation_of_an_older_server_leaves_no_job_out(server: ShardedServer) -> None:
     """It doesn't name a shard, so jobs of that time and id may come twice."""
-    expected = await fill(farm, 1)
-    whole = await listed(farm, JobFilter("q", JobState.PENDING), _JOBS + 10)
+    expected = await fill(server, 1)
+    whole = await listed(server, JobFilter("q", JobState.PENDING), _JOBS + 10)
     for end in range(1, len(expected), 7):
-        page = await farm.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
+        page = await server.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), end, paged=True))
         old = ".".join(page.continuation.split(".")[:2])
-        rest = await farm.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True))
+        rest = await server.service.job_queries.scan(
+            ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True)
+        )
         assert set(whole[end:]) <= {descriptor for descriptor, _ in rest.jobs}
         assert len(rest.jobs) < len(whole) - end + len(_NAMES) + 1
 
 
-@on_farm(shards=("1",))
-async def test_one_shards_continuations_are_what_older_servers_read(farm: Farm) -> None:
+@on_shards(shards=("1",))
+async def test_one_shards_continuations_are_what_older_servers_read(server: ShardedServer) -> None:
     """Servers of both versions may answer a client's pages while a new version is rolled out."""
     for _ in range(10):
-        await farm.enqueue(b"x")
-    page = await farm.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
+        await server.enqueue(b"x")
+    page = await server.service.job_queries.scan(ScanCommand(JobFilter("q", JobState.PENDING), 3, paged=True))
     time, _, job_id = page.continuation.partition(".")
     assert int(time) > 0
     assert int(job_id) > 0
-    assert len(await listed(farm, JobFilter("q", JobState.PENDING), 3)) == 10
+    assert len(await listed(server, JobFilter("q", JobState.PENDING), 3)) == 10
 
 
 def test_a_page_ends_at_the_largest_id_and_time() -> None:

@@ -16,7 +16,7 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, Inserted, InsertRequest
-from tests.sharding.farm import Farm, on_farm
+from tests.sharding.sharded_server import ShardedServer, on_shards
 
 MIB = 1 << 20
 
@@ -142,14 +142,14 @@ async def test_jobs_that_claims_found_expired_are_counted_once_each() -> None:
     assert counted == [("q", 3)]
 
 
-@on_farm(shards=("1",))
-async def test_jobs_that_a_claim_found_expired_are_in_the_queue_s_metrics(farm: Farm) -> None:
-    now_ms = farm.clock.now_ms()
+@on_shards(shards=("1",))
+async def test_jobs_that_a_claim_found_expired_are_in_the_queue_s_metrics(server: ShardedServer) -> None:
+    now_ms = server.clock.now_ms()
     job = NewJob(1, b"", 1, now_ms, 1, expires_at_ms=now_ms + 10)
-    await farm.store("1").within.insert_jobs([InsertRequest("q", [job])], now_ms)
-    farm.clock.advance(ms=20)
-    assert not (await farm.dequeue()).jobs
-    assert farm.core.metrics.queue("q").expired == 1
+    await server.store("1").within.insert_jobs([InsertRequest("q", [job])], now_ms)
+    server.clock.advance(ms=20)
+    assert not (await server.dequeue()).jobs
+    assert server.core.metrics.queue("q").expired == 1
 
 
 async def test_dequeues_that_come_together_begin_on_one_shard() -> None:

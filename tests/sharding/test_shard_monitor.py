@@ -12,64 +12,64 @@ from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.settings import ShardingSettings
-from tests.sharding.farm import PASSWORD, Farm, on_farm, play, shards_of
+from tests.sharding.sharded_server import PASSWORD, ShardedServer, on_shards, run_on_shards, shards_of
 
 
-@on_farm()
-async def test_a_shard_that_is_gone_is_out_of_use_after_one_error_and_its_probe(farm: Farm) -> None:
-    farm.store("1").dead = "connection refused"
-    await farm.put("2")
-    while farm.lanes("1").health._probe_at is None:
-        await farm.enqueue(b"x")
-    await farm.pass_time(200)
-    assert not farm.lanes("1").healthy
-    assert farm.lanes("1").health.reason == "connection refused"
+@on_shards()
+async def test_a_shard_that_is_gone_is_out_of_use_after_one_error_and_its_probe(server: ShardedServer) -> None:
+    server.store("1").dead = "connection refused"
+    await server.put("2")
+    while server.lanes("1").health._probe_at is None:
+        await server.enqueue(b"x")
+    await server.pass_time(200)
+    assert not server.lanes("1").healthy
+    assert server.lanes("1").health.reason == "connection refused"
 
 
-@on_farm()
-async def test_a_shard_out_of_use_is_left_alone(farm: Farm) -> None:
+@on_shards()
+async def test_a_shard_out_of_use_is_left_alone(server: ShardedServer) -> None:
     """But for its probes."""
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    farm.store("1").calls.clear()
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    server.store("1").calls.clear()
     for _ in range(20):
-        await farm.enqueue(b"x")
-        await farm.dequeue()
-    await farm.core.sweeps.time_out_claims()
-    await farm.core.rates.sample()
-    await farm.service.queue_cache.refresh()
-    await farm.service.job_queries.count(JobFilter("q", JobState.PENDING))
+        await server.enqueue(b"x")
+        await server.dequeue()
+    await server.core.sweeps.time_out_claims()
+    await server.core.rates.sample()
+    await server.service.queue_cache.refresh()
+    await server.service.job_queries.count(JobFilter("q", JobState.PENDING))
     with pytest.raises(ShardConnectionFailed):
-        await farm.lanes("1").store.list_queues()
-    assert not farm.store("1").calls
-    await farm.pass_time(9_000)
-    assert set(farm.store("1").calls) == {"ping"}
-    assert farm.store("1").calls["ping"] == 3  # after 1, 2 and 4 s
+        await server.lanes("1").store.list_queues()
+    assert not server.store("1").calls
+    await server.pass_time(9_000)
+    assert set(server.store("1").calls) == {"ping"}
+    assert server.store("1").calls["ping"] == 3  # after 1, 2 and 4 s
 
 
-@on_farm()
-async def test_a_shard_comes_back_after_a_good_probe(farm: Farm) -> None:
-    job = await farm.put("1")
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    farm.store("1").dead = None
-    await farm.pass_time(2_000)
-    assert farm.lanes("1").healthy
-    assert [each.descriptor for each in (await farm.dequeue()).jobs] == [job]
+@on_shards()
+async def test_a_shard_comes_back_after_a_good_probe(server: ShardedServer) -> None:
+    job = await server.put("1")
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    server.store("1").dead = None
+    await server.pass_time(2_000)
+    assert server.lanes("1").healthy
+    assert [each.descriptor for each in (await server.dequeue()).jobs] == [job]
 
 
 def test_transitions_are_logged_and_counted_once_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pinlater.server.sharding")
 
-    async def scenario(farm: Farm) -> None:
-        farm.store("1").dead = "gone"
-        await farm.core.shard_monitor.ping_all()
-        await farm.pass_time(10_000)
-        farm.store("1").dead = None
-        await farm.pass_time(10_000)
-        assert farm.counted("shard_unhealthy_1") == farm.counted("shard_recovered_1") == 1
+    async def scenario(server: ShardedServer) -> None:
+        server.store("1").dead = "gone"
+        await server.core.shard_monitor.ping_all()
+        await server.pass_time(10_000)
+        server.store("1").dead = None
+        await server.pass_time(10_000)
+        assert server.counted("shard_unhealthy_1") == server.counted("shard_recovered_1") == 1
 
-    play(scenario)
+    run_on_shards(scenario)
     texts = [record.message for record in caplog.records]
     assert texts.count("a shard is unreachable") == 1
     assert texts.count("a shard is reachable again") == 1
@@ -79,14 +79,14 @@ def test_another_reason_of_an_unreachable_shard_is_logged_once(caplog: pytest.Lo
     """A database that was off and then refuses the login needs another remedy than one that is off."""
     caplog.set_level(logging.INFO, "pinlater.server.sharding")
 
-    async def scenario(farm: Farm) -> None:
-        farm.store("1").dead = "connection refused"
-        await farm.core.shard_monitor.ping_all()
-        await farm.pass_time(10_000)
-        farm.store("1").dead = "wrong password"
-        await farm.pass_time(20_000)
+    async def scenario(server: ShardedServer) -> None:
+        server.store("1").dead = "connection refused"
+        await server.core.shard_monitor.ping_all()
+        await server.pass_time(10_000)
+        server.store("1").dead = "wrong password"
+        await server.pass_time(20_000)
 
-    play(scenario)
+    run_on_shards(scenario)
     said = [(record.message, getattr(record, "reason", None)) for record in caplog.records if "reach" in record.message]
     assert said == [
         ("a shard is unreachable", "connection refused"),
@@ -94,305 +94,307 @@ def test_another_reason_of_an_unreachable_shard_is_logged_once(caplog: pytest.Lo
     ]
 
 
-@on_farm(dead=("1",))
-async def test_the_reason_logged_at_the_start_is_not_logged_again(farm: Farm) -> None:
-    lanes = farm.lanes("1")
-    await farm.pass_time(10_000)
+@on_shards(dead=("1",))
+async def test_the_reason_logged_at_the_start_is_not_logged_again(server: ShardedServer) -> None:
+    lanes = server.lanes("1")
+    await server.pass_time(10_000)
     assert lanes.health.reason == lanes._reason_logged == "connection refused"
 
 
-@on_farm()
-async def test_a_stopped_server_is_out_of_use_within_three_seconds(farm: Farm) -> None:
+@on_shards()
+async def test_a_stopped_server_is_out_of_use_within_three_seconds(server: ShardedServer) -> None:
     """As by SIGSTOP: nothing is refused, nothing is answered. The stall has it probed, and the probe fails."""
-    fault = farm.store("1").stops()
+    fault = server.store("1").stops()
     calls = []
     for _ in range(20):  # what comes in one turn of the loop goes to one shard
-        calls.append(asyncio.ensure_future(farm.enqueue(b"x")))
-        await farm.turns()
-    await farm.pass_time(farm.settings.stall_ms + farm.settings.probe_timeout_ms + 600)
-    assert not farm.lanes("1").healthy
-    assert "1" not in shards_of(await farm.enqueue(b"x"))
-    await farm.pass_time(farm.settings.call_timeout_ms)
+        calls.append(asyncio.ensure_future(server.enqueue(b"x")))
+        await server.turns()
+    await server.pass_time(server.settings.stall_ms + server.settings.probe_timeout_ms + 600)
+    assert not server.lanes("1").healthy
+    assert "1" not in shards_of(await server.enqueue(b"x"))
+    await server.pass_time(server.settings.call_timeout_ms)
     assert all(call.done() for call in calls)
     for call in calls:
         assert call.exception() is None or isinstance(call.exception(), OutcomeUnknown)
     fault.release()
-    await farm.pass_time(6_000)
-    assert farm.lanes("1").healthy
+    await server.pass_time(6_000)
+    assert server.lanes("1").healthy
 
 
-@on_farm()
-async def test_requests_that_wait_in_a_lane_fail_when_the_shard_goes_out_of_use(farm: Farm) -> None:
-    jobs = [await farm.put("1") for _ in range(3)]
-    await farm.dequeue()
-    farm.store("1").hangs("finish_jobs")
-    first = asyncio.ensure_future(farm.ack(jobs[0]))
-    await farm.turns()
-    others = [asyncio.ensure_future(farm.ack(job)) for job in jobs[1:]]
-    farm.store("1").dead = "gone"
-    await farm.pass_time(farm.settings.stall_ms + 600)
+@on_shards()
+async def test_requests_that_wait_in_a_lane_fail_when_the_shard_goes_out_of_use(server: ShardedServer) -> None:
+    jobs = [await server.put("1") for _ in range(3)]
+    await server.dequeue()
+    server.store("1").hangs("finish_jobs")
+    first = asyncio.ensure_future(server.ack(jobs[0]))
+    await server.turns()
+    others = [asyncio.ensure_future(server.ack(job)) for job in jobs[1:]]
+    server.store("1").dead = "gone"
+    await server.pass_time(server.settings.stall_ms + 600)
     assert not first.done()  # what it did is still unknown
     for call in others:
         assert type(call.exception()) is ShardConnectionFailed
 
 
-@on_farm()
-async def test_a_process_that_stood_still_does_not_blame_the_shards(farm: Farm) -> None:
+@on_shards()
+async def test_a_process_that_stood_still_does_not_blame_the_shards(server: ShardedServer) -> None:
     """A suspended machine, a blocked loop: the answers may be here by now, but were not looked at."""
-    fault = farm.store("1").hangs("insert_jobs")
+    fault = server.store("1").hangs("insert_jobs")
     calls = []
     while not fault.met.is_set():
-        calls.append(asyncio.ensure_future(farm.enqueue(b"x")))
-        await farm.turns()
-    await farm.core.shard_monitor.look()
-    farm.clock.advance(hours=1)
-    await farm.core.shard_monitor.look()
-    await farm.turns()
-    assert farm.lanes("1").healthy
+        calls.append(asyncio.ensure_future(server.enqueue(b"x")))
+        await server.turns()
+    await server.core.shard_monitor.look()
+    server.clock.advance(hours=1)
+    await server.core.shard_monitor.look()
+    await server.turns()
+    assert server.lanes("1").healthy
     fault.release()
     await asyncio.gather(*calls)
 
 
-@on_farm()
-async def test_a_hung_probe_holds_up_no_other(farm: Farm) -> None:
-    farm.store("1").stops()
-    farm.store("2").dead = "gone"
-    looking = asyncio.ensure_future(farm.core.shard_monitor.ping_all())
-    await farm.turns()
-    assert not farm.lanes("2").healthy
-    await farm.pass_time(farm.settings.probe_timeout_ms + 400)
+@on_shards()
+async def test_a_hung_probe_holds_up_no_other(server: ShardedServer) -> None:
+    server.store("1").stops()
+    server.store("2").dead = "gone"
+    looking = asyncio.ensure_future(server.core.shard_monitor.ping_all())
+    await server.turns()
+    assert not server.lanes("2").healthy
+    await server.pass_time(server.settings.probe_timeout_ms + 400)
     assert looking.done()
-    assert not farm.lanes("1").healthy
+    assert not server.lanes("1").healthy
 
 
-@on_farm(settings=ShardingSettings(probe_interval_ms=60_000, probe_interval_max_ms=60_000))
-async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_back(farm: Farm) -> None:
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
-    await farm.service.queues.create_queue("new")
-    await farm.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=5))
-    await farm.service.queues.set_paused("new", True)
-    farm.store("1").dead = None
-    await farm.pass_time(80_000)
-    assert list(await farm.store("1").within.list_queues()) == list(await farm.store("2").within.list_queues())
+@on_shards(settings=ShardingSettings(probe_interval_ms=60_000, probe_interval_max_ms=60_000))
+async def test_queues_made_and_set_while_a_shard_was_away_are_there_when_it_is_back(server: ShardedServer) -> None:
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    await server.service.queues.create_queue("new")
+    await server.service.queues.configure_queue("q", QueueConfig(claim_timeout_ms=5))
+    await server.service.queues.set_paused("new", True)
+    server.store("1").dead = None
+    await server.pass_time(80_000)
+    assert list(await server.store("1").within.list_queues()) == list(await server.store("2").within.list_queues())
 
 
-@on_farm()
-async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_unreachable(farm: Farm) -> None:
+@on_shards()
+async def test_a_queue_is_not_deleted_while_a_shard_that_has_it_is_unreachable(server: ShardedServer) -> None:
     """The caller is told so; repeating is safe."""
-    farm.store("1").dead = "gone"
-    await farm.core.shard_monitor.ping_all()
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
     with pytest.raises(ShardConnectionFailed, match="deleted from the others"):
-        await farm.service.queues.delete_queue("q", PASSWORD)
-    farm.store("1").dead = None
-    await farm.pass_time(3_000)
-    await farm.service.queues.delete_queue("q", PASSWORD)
-    assert await farm.service.queues.queue_names() == []
+        await server.service.queues.delete_queue("q", PASSWORD)
+    server.store("1").dead = None
+    await server.pass_time(3_000)
+    await server.service.queues.delete_queue("q", PASSWORD)
+    assert await server.service.queues.queue_names() == []
 
 
-@on_farm()
-async def test_changes_of_queues_reach_the_others_though_one_shard_fails(farm: Farm) -> None:
-    farm.store("1").fails("create_queues")
+@on_shards()
+async def test_changes_of_queues_reach_the_others_though_one_shard_fails(server: ShardedServer) -> None:
+    server.store("1").fails("create_queues")
     with pytest.raises(ShardConnectionFailed):
-        await farm.service.queues.create_queue("new")
-    assert len(await farm.store("3").within.list_queues()) == 2
-    await farm.service.queues.create_queue("new")
-    assert len(await farm.store("1").within.list_queues()) == 2
+        await server.service.queues.create_queue("new")
+    assert len(await server.store("3").within.list_queues()) == 2
+    await server.service.queues.create_queue("new")
+    assert len(await server.store("1").within.list_queues()) == 2
 
 
-@on_farm()
-async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(farm: Farm) -> None:
+@on_shards()
+async def test_a_shard_that_does_not_know_a_queue_yet_fails_no_call(server: ShardedServer) -> None:
     """Another server makes the queue at this moment."""
-    await farm.store("2").within.create_queues(["new"], 0)
-    await farm.service.queue_cache.refresh()
+    await server.store("2").within.create_queues(["new"], 0)
+    await server.service.queue_cache.refresh()
     for _ in range(10):
-        assert shards_of(await farm.enqueue(b"x", queue="new")) == ["2"]
-    await farm.service.queues.set_paused("new", False)
+        assert shards_of(await server.enqueue(b"x", queue="new")) == ["2"]
+    await server.service.queues.set_paused("new", False)
     with pytest.raises(QueueNotFound):
-        await farm.within(1_000, farm.enqueue(b"x", queue="unknown"))
+        await server.within(1_000, server.enqueue(b"x", queue="unknown"))
 
 
-@on_farm()
-async def test_the_stats_of_all_queues_include_one_that_another_server_has_just_made(farm: Farm) -> None:
-    await farm.store("2").within.create_queues(["new"], 0)
-    assert [stats.queue for stats in await farm.service.queues.queue_stats([])] == ["new", "q"]
+@on_shards()
+async def test_the_stats_of_all_queues_include_one_that_another_server_has_just_made(server: ShardedServer) -> None:
+    await server.store("2").within.create_queues(["new"], 0)
+    assert [stats.queue for stats in await server.service.queues.queue_stats([])] == ["new", "q"]
 
 
-@on_farm(dead=("2",))
-async def test_a_server_starts_without_a_shard_that_is_gone_and_takes_it_in_later(farm: Farm) -> None:
-    assert not farm.lanes("2").healthy
-    await farm.enqueue(b"x")
-    farm.store("2").dead = None
-    await farm.pass_time(3_000)
-    assert farm.lanes("2").healthy
-    assert [queue.name for queue in await farm.store("2").within.list_queues()] == ["q"]
-    await farm.put("2")
+@on_shards(dead=("2",))
+async def test_a_server_starts_without_a_shard_that_is_gone_and_takes_it_in_later(server: ShardedServer) -> None:
+    assert not server.lanes("2").healthy
+    await server.enqueue(b"x")
+    server.store("2").dead = None
+    await server.pass_time(3_000)
+    assert server.lanes("2").healthy
+    assert [queue.name for queue in await server.store("2").within.list_queues()] == ["q"]
+    await server.put("2")
 
 
 def test_a_server_does_not_start_where_no_shard_can_be_opened() -> None:
-    async def never(farm: Farm) -> None:
+    async def never(server: ShardedServer) -> None:
         raise AssertionError
 
     with pytest.raises(ShardConnectionFailed, match="refused"):
-        play(never, dead=("1", "2", "3"))
+        run_on_shards(never, dead=("1", "2", "3"))
 
 
-@on_farm()
-async def test_closing_waits_only_so_long_for_a_shard_that_hangs(farm: Farm) -> None:
-    fault = farm.store("1").hangs("insert_jobs")
+@on_shards()
+async def test_closing_waits_only_so_long_for_a_shard_that_hangs(server: ShardedServer) -> None:
+    fault = server.store("1").hangs("insert_jobs")
     calls = []
     while not fault.met.is_set():
-        calls.append(asyncio.ensure_future(farm.enqueue(b"x")))
-        await farm.turns()
-    closing = asyncio.ensure_future(farm.shards.close())
-    await farm.pass_time(farm.settings.close_timeout_ms + 2_000)
+        calls.append(asyncio.ensure_future(server.enqueue(b"x")))
+        await server.turns()
+    closing = asyncio.ensure_future(server.shards.close())
+    await server.pass_time(server.settings.close_timeout_ms + 2_000)
     await closing
     assert sum(call.exception() is not None for call in calls) == 1
     with pytest.raises(Draining):
-        await farm.enqueue(b"x")
+        await server.enqueue(b"x")
 
 
-@on_farm()
-async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_are(farm: Farm) -> None:
+@on_shards()
+async def test_at_the_start_missing_queues_are_made_and_settings_stay_as_they_are(server: ShardedServer) -> None:
     """Which of two settings is newer is unknown."""
-    await farm.store("2").within.create_queues(["new"], 0)
-    await farm.store("2").within.configure_queue("new", paused=True)
-    await farm.store("3").within.configure_queue("q", paused=True)
-    await farm.service.queue_cache.refresh()
-    await farm.core.shard_monitor.bring_all_up_to_date()
+    await server.store("2").within.create_queues(["new"], 0)
+    await server.store("2").within.configure_queue("new", paused=True)
+    await server.store("3").within.configure_queue("q", paused=True)
+    await server.service.queue_cache.refresh()
+    await server.core.shard_monitor.bring_all_up_to_date()
     for name in "13":
-        [new, *_] = await farm.store(name).within.list_queues()
+        [new, *_] = await server.store(name).within.list_queues()
         assert (new.name, new.paused) == ("new", True)
-    [_, q] = await farm.store("3").within.list_queues()
+    [_, q] = await server.store("3").within.list_queues()
     assert q.paused
 
 
-@on_farm(shards=("1",))
-async def test_an_only_shard_that_is_back_is_left_as_other_servers_have_made_it(farm: Farm) -> None:
+@on_shards(shards=("1",))
+async def test_an_only_shard_that_is_back_is_left_as_other_servers_have_made_it(server: ShardedServer) -> None:
     """What this server remembers is older: it brings back no deleted queue and undoes no change of settings."""
-    store = farm.store("1")
-    await farm.service.queues.create_queue("kept")
+    store = server.store("1")
+    await server.service.queues.create_queue("kept")
     store.dead = "cut off"
-    await farm.core.shard_monitor.ping_all()
+    await server.core.shard_monitor.ping_all()
     await store.within.delete_queues(["q"])
     await store.within.configure_queue("kept", paused=True)
     store.dead = None
-    await farm.pass_time(3_000)
-    assert farm.lanes("1").healthy
+    await server.pass_time(3_000)
+    assert server.lanes("1").healthy
     assert [(queue.name, queue.paused) for queue in await store.within.list_queues()] == [("kept", True)]
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_shard_that_is_back_gets_what_the_others_have_now(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_a_shard_that_is_back_gets_what_the_others_have_now(server: ShardedServer) -> None:
     """Other servers made changes while this one could not reach it, and has not read them from the others either."""
-    await farm.service.queues.create_queue("kept")
-    farm.store("1").dead = "cut off"
-    await farm.core.shard_monitor.ping_all()
+    await server.service.queues.create_queue("kept")
+    server.store("1").dead = "cut off"
+    await server.core.shard_monitor.ping_all()
     for name in "12":
-        await farm.store(name).within.delete_queues(["q"])
-    await farm.store("2").within.create_queues(["new"], 0)
-    await farm.store("2").within.configure_queue("kept", paused=True)
-    farm.store("1").dead = None
-    await farm.pass_time(3_000)
-    assert farm.lanes("1").healthy
-    found = await farm.store("1").within.list_queues()
+        await server.store(name).within.delete_queues(["q"])
+    await server.store("2").within.create_queues(["new"], 0)
+    await server.store("2").within.configure_queue("kept", paused=True)
+    server.store("1").dead = None
+    await server.pass_time(3_000)
+    assert server.lanes("1").healthy
+    found = await server.store("1").within.list_queues()
     assert [(queue.name, queue.paused) for queue in found] == [("kept", True), ("new", False)]
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_shard_that_is_back_first_gets_what_the_next_one_has(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_a_shard_that_is_back_first_gets_what_the_next_one_has(server: ShardedServer) -> None:
     """A queue was made on the second while the first was away, and then both were."""
-    farm.store("1").dead = "cut off"
-    await farm.core.shard_monitor.ping_all()
-    await farm.service.queues.create_queue("new")
-    farm.store("2").dead = "cut off"
-    await farm.core.shard_monitor.ping_all()
-    farm.store("1").dead = None
-    await farm.pass_time(6_000)
-    assert farm.lanes("1").healthy
-    farm.store("2").dead = None
-    await farm.pass_time(6_000)
-    assert [queue.name for queue in await farm.store("1").within.list_queues()] == ["new", "q"]
+    server.store("1").dead = "cut off"
+    await server.core.shard_monitor.ping_all()
+    await server.service.queues.create_queue("new")
+    server.store("2").dead = "cut off"
+    await server.core.shard_monitor.ping_all()
+    server.store("1").dead = None
+    await server.pass_time(6_000)
+    assert server.lanes("1").healthy
+    server.store("2").dead = None
+    await server.pass_time(6_000)
+    assert [queue.name for queue in await server.store("1").within.list_queues()] == ["new", "q"]
 
 
-@on_farm()
-async def test_a_shard_just_opened_is_not_on_probation(farm: Farm) -> None:
-    farm.store("1").fails("count_jobs")
-    await farm.service.queues.queue_stats(["q"])
-    assert farm.lanes("1").healthy
+@on_shards()
+async def test_a_shard_just_opened_is_not_on_probation(server: ShardedServer) -> None:
+    server.store("1").fails("count_jobs")
+    await server.service.queues.queue_stats(["q"])
+    assert server.lanes("1").healthy
 
 
-@on_farm()
-async def test_a_shard_that_takes_long_to_open_is_not_begun_anew(farm: Farm) -> None:
+@on_shards()
+async def test_a_shard_that_takes_long_to_open_is_not_begun_anew(server: ShardedServer) -> None:
     """Its schema is brought forward: it joins when that is done, and meanwhile the others serve."""
-    fault = farm.store("4").hangs("open")
-    desired = [farm.desired(name) for name in "1234"]
-    change = await farm.within(farm.settings.work_timeout_ms + 400, farm.replace(*desired))
+    fault = server.store("4").hangs("open")
+    desired = [server.desired(name) for name in "1234"]
+    change = await server.within(server.settings.work_timeout_ms + 400, server.replace(*desired))
     assert "not open yet" in change.unopened["4"]
-    await farm.enqueue(b"x")
-    await farm.pass_time(60_000)
+    await server.enqueue(b"x")
+    await server.pass_time(60_000)
     fault.release()
-    await farm.pass_time(6_000)
-    assert farm.lanes("4").healthy
-    assert farm.store("4").calls["open"] == 1
-    await farm.put("4")
+    await server.pass_time(6_000)
+    assert server.lanes("4").healthy
+    assert server.store("4").calls["open"] == 1
+    await server.put("4")
 
 
 def test_a_start_waits_for_a_shard_that_takes_long_to_open_where_there_is_no_other() -> None:
-    farms: list[Farm] = []
+    servers: list[ShardedServer] = []
 
-    def prepare(farm: Farm) -> None:
-        farms.append(farm)
-        fault = farm.store("1").hangs("open")
+    def prepare(server: ShardedServer) -> None:
+        servers.append(server)
+        fault = server.store("1").hangs("open")
         asyncio.get_running_loop().call_later(60, fault.release)
 
         async def pass_time() -> None:
             while fault.left:
                 await asyncio.sleep(0)
-                farm.clock.advance(ms=100)
+                server.clock.advance(ms=100)
 
-        farm.turning = asyncio.ensure_future(pass_time())
+        server.turning = asyncio.ensure_future(pass_time())
 
-    async def scenario(farm: Farm) -> None:
-        await farm.enqueue(b"x")
-        assert farm.store("1").calls["open"] == 1
+    async def scenario(server: ShardedServer) -> None:
+        await server.enqueue(b"x")
+        assert server.store("1").calls["open"] == 1
 
-    play(scenario, shards=("1",), prepare=prepare)
+    run_on_shards(scenario, shards=("1",), prepare=prepare)
 
 
-@on_farm()
-async def test_a_new_shard_gets_all_queues_with_their_settings_in_one_call(farm: Farm) -> None:
+@on_shards()
+async def test_a_new_shard_gets_all_queues_with_their_settings_in_one_call(server: ShardedServer) -> None:
     for number in range(5):
-        await farm.service.queues.create_queue(f"q{number}")
-    await farm.service.queues.set_paused("q3", True)
-    await farm.replace(*[farm.desired(name) for name in "1234"])
-    assert farm.store("4").calls["merge_queues"] == 1
-    assert farm.store("4").calls["configure_queue"] == 0
-    assert await farm.store("4").within.list_queues() == await farm.store("1").within.list_queues()
+        await server.service.queues.create_queue(f"q{number}")
+    await server.service.queues.set_paused("q3", True)
+    await server.replace(*[server.desired(name) for name in "1234"])
+    assert server.store("4").calls["merge_queues"] == 1
+    assert server.store("4").calls["configure_queue"] == 0
+    assert await server.store("4").within.list_queues() == await server.store("1").within.list_queues()
 
 
-@on_farm(shards=("1", "2"))
-async def test_a_shard_that_fails_again_while_its_last_probe_brings_another_up_to_date_comes_back(farm: Farm) -> None:
+@on_shards(shards=("1", "2"))
+async def test_a_shard_that_fails_again_while_its_last_probe_brings_another_up_to_date_comes_back(
+    server: ShardedServer,
+) -> None:
     """The probe continues for a while after it has found the shard well; that the next one is due meanwhile is not forgotten."""
     for name in "12":
-        farm.store(name).dead = "connection refused"
-        farm.lanes(name).put_out_of_use("test")
-    farm.store("1").dead = None
-    farm.lanes("1").health.suspect()
-    await farm.pass_time(3_000)
-    assert farm.lanes("1").is_behind
-    await farm.store("2").within.create_queues(["made_elsewhere"], farm.clock.now_ms())
-    slow = farm.store("1").hangs("merge_queues")
-    farm.store("2").dead = None
-    farm.lanes("2").health.suspect()
+        server.store(name).dead = "connection refused"
+        server.lanes(name).put_out_of_use("test")
+    server.store("1").dead = None
+    server.lanes("1").health.suspect()
+    await server.pass_time(3_000)
+    assert server.lanes("1").is_behind
+    await server.store("2").within.create_queues(["made_elsewhere"], server.clock.now_ms())
+    slow = server.store("1").hangs("merge_queues")
+    server.store("2").dead = None
+    server.lanes("2").health.suspect()
     while not slow.met.is_set():
-        await farm.pass_time(200)
-    assert farm.lanes("2").healthy
-    farm.store("2").dead = "connection refused"
-    farm.lanes("2").put_out_of_use("test")
-    farm.lanes("2").health.suspect()
-    await farm.pass_time(1_000)
-    farm.store("2").dead = None
+        await server.pass_time(200)
+    assert server.lanes("2").healthy
+    server.store("2").dead = "connection refused"
+    server.lanes("2").put_out_of_use("test")
+    server.lanes("2").health.suspect()
+    await server.pass_time(1_000)
+    server.store("2").dead = None
     slow.release()
-    await farm.pass_time(30_000)
-    assert farm.lanes("2").healthy
+    await server.pass_time(30_000)
+    assert server.lanes("2").healthy

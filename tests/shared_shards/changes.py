@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.values import JobCheckpoint, JobKey
-from tests.contract.desk import QUEUE, Desk, Held
-from tests.shared_shards.rig import ShardRig
+from tests.contract.desk import QUEUE, Desk, DeskJob
+from tests.shared_shards.proxied_database import ProxiedDatabase
 
 
 class Change(NamedTuple):
@@ -26,11 +26,11 @@ async def _insert(desk: Desk, _: None) -> object:
     return await desk.put(b"new")
 
 
-async def _claim(desk: Desk, _: None) -> list[Held]:
+async def _claim(desk: Desk, _: None) -> list[DeskJob]:
     return await desk.claim(10)
 
 
-async def _checkpoint(desk: Desk, held: Held) -> object:
+async def _checkpoint(desk: Desk, held: DeskJob) -> object:
     return await desk.checkpoint(JobCheckpoint(held.key, "worker", held.holder.token, b"new", prepend_status="half;"))
 
 
@@ -73,7 +73,7 @@ _CHANGES = [
 CHANGES = {change.name: change for change in _CHANGES}
 
 
-async def prepare(desk: Desk, change: Change) -> Held | None:
+async def prepare(desk: Desk, change: Change) -> DeskJob | None:
     """Stores the job that the change needs; claims it if the change needs a claim."""
     if change.needs_waiting_job:
         await desk.put(b"old")
@@ -87,9 +87,11 @@ async def connect_all(desk: Desk) -> None:
     assert (await desk.succeed(JobKey(QUEUE, 1, 1))).outcome is Outcome.NOT_FOUND
 
 
-async def assert_done_once(rig: ShardRig[Any, Any], desk: Desk, change: str, held: Held | None = None) -> None:
+async def assert_done_once(
+    database: ProxiedDatabase[Any, Any], desk: Desk, change: str, held: DeskJob | None = None
+) -> None:
     """The shard has one job, to which the change was made once."""
-    await rig.assert_consistent()
+    await database.assert_consistent()
     state = CHANGES[change].state
     counts = await desk.counts()
     assert (counts.pending, counts.in_progress, counts.succeeded) == tuple(

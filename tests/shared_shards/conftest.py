@@ -1,4 +1,4 @@
-"""A rig on each kind of database server that several servers share."""
+"""A database on each kind of database server that several servers share."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 
 from tests.contract.desk import Desk
 from tests.databases.redis import RedisServer
-from tests.mysql.rig import rig_on as mysql_rig_on
-from tests.redis.rig import rig_on as redis_rig_on
-from tests.shared_shards.rig import ShardRig
+from tests.mysql.proxied_mysql import proxied as proxied_mysql
+from tests.redis.proxied_redis import proxied as proxied_redis
+from tests.shared_shards.proxied_database import ProxiedDatabase
 
 # The fixture with the session's server of each kind.
 SERVERS = {"mariadb": "mariadb", "mysql8": "mysql8", "redis": "redis_server"}
 
-AnyRig = ShardRig[Any, Any]
+AnyDatabase = ProxiedDatabase[Any, Any]
 
 
-def rig_on(server: Any) -> AbstractAsyncContextManager[AnyRig]:
-    """A rig on a running server of any kind, with an empty shard."""
-    return redis_rig_on(server) if isinstance(server, RedisServer) else mysql_rig_on(server)
+def proxied(server: Any) -> AbstractAsyncContextManager[AnyDatabase]:
+    """A database on a running server of any kind, with an empty shard."""
+    return proxied_redis(server) if isinstance(server, RedisServer) else proxied_mysql(server)
 
 
 @pytest.fixture(autouse=True)
@@ -39,13 +39,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def rig(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[AnyRig]:
+async def database(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[AnyDatabase]:
     """On the session's server, which a test must leave as it is."""
-    async with rig_on(request.getfixturevalue(SERVERS[kind])) as rig:
-        yield rig
+    async with proxied(request.getfixturevalue(SERVERS[kind])) as database:
+        yield database
 
 
 @pytest.fixture
-async def desk(rig: AnyRig) -> Desk:
+async def desk(database: AnyDatabase) -> Desk:
     """A desk behind the proxy."""
-    return await rig.desk()
+    return await database.desk()

@@ -20,10 +20,10 @@ from tests.databases.redis import RedisServer
 from tests.databases.redis_users import PASSWORD, USER
 from tests.shared_shards.shard_files import MysqlShardFile, RedisShardFile
 
-_PATIENCE_S = 20.0
+_DEADLINE_S = 20.0
 
 
-class Place(ABC):
+class ServedShards(ABC):
     """Where a server of one kind has its shards: a shard file with the shards 1 and 2, and the address of one shard."""
 
     kind: str
@@ -78,7 +78,7 @@ class Place(ABC):
         """A settings file of the original's kind."""
 
 
-class MysqlPlace(Place):
+class MysqlPlace(ServedShards):
     kind = "mysql"
     server: MariaDb
     broken_file = '{"pinlaterdb001": {"master": {"host": "db", "port": "many"}}}'
@@ -126,7 +126,7 @@ MYSQL_DATABASE_PREFIX={self.prefix}
 """
 
 
-class RedisPlace(Place):
+class RedisPlace(ServedShards):
     kind = "redis"
     server: RedisServer
     password = PASSWORD
@@ -174,7 +174,7 @@ REDIS_KEY_PREFIX={self.prefix}
 """
 
 
-def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
+def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> ServedShards:
     """On the session's database server of this kind; the shard file is in `folder`."""
     get = request.getfixturevalue
     if kind == "mysql":
@@ -192,7 +192,7 @@ def metrics(server: RealServer, name: str) -> dict[str, float]:
 
 def wait_until(what: Callable[[], bool]) -> None:
     """Polls until it is true; fails after twenty seconds."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _DEADLINE_S
     while not what():
         assert time.monotonic() < deadline
 

@@ -21,14 +21,14 @@ from pinlater.server.main.app import App
 from pinlater.server.operations.values import Caller, DequeueCommand
 from tests.databases.clock import FakeClock
 from tests.databases.database import DatabaseServer
-from tests.databases.farm import ServerFarm
 from tests.databases.fixtures import other_redis_program
 from tests.databases.redis import RedisServer
 from tests.databases.server_process import ServerMissing
+from tests.databases.servers import DatabaseServers
 from tests.handed_out import answer_of
 from tests.mysql.conftest import KINDS
-from tests.shared_shards.conftest import AnyRig, rig_on
-from tests.shared_shards.rig import QUEUE, until
+from tests.shared_shards.conftest import AnyDatabase, proxied
+from tests.shared_shards.proxied_database import QUEUE, until
 
 CALLER = Caller("tests")
 HOUR_S = 3_600
@@ -43,20 +43,20 @@ class Jumping(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def jumpers(server_farm: ServerFarm) -> dict[str, Jumping]:
+def jumpers(database_servers: DatabaseServers) -> dict[str, Jumping]:
     """One of each kind, started when a test first needs it."""
     return {}
 
 
 @pytest.fixture
 def jumping(
-    kind: str, jumpers: dict[str, Jumping], server_farm: ServerFarm, tmp_path_factory: pytest.TempPathFactory
+    kind: str, jumpers: dict[str, Jumping], database_servers: DatabaseServers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Jumping]:
     """Its clock is right at first."""
     if kind not in jumpers:
         try:
             clock = FakeClock(tmp_path_factory.mktemp("clock") / "offset")
-            server = make(server_farm, kind)
+            server = make(database_servers, kind)
         except ServerMissing as missing:
             if os.environ.get("CI"):
                 pytest.fail(str(missing))
@@ -67,29 +67,29 @@ def jumping(
     jumpers[kind].clock.jump(0)
 
 
-def make(farm: ServerFarm, kind: str) -> DatabaseServer | RedisServer:
+def make(servers: DatabaseServers, kind: str) -> DatabaseServer | RedisServer:
     """A server of this kind, not started. Debian's Redis is linked with a library that excludes libfaketime."""
     if kind == "redis":
-        return farm.make_redis(program=other_redis_program("redis6.2"), appendonly=False)
-    return farm.make(KINDS[kind])
+        return servers.make_redis(program=other_redis_program("redis6.2"), appendonly=False)
+    return servers.make(KINDS[kind])
 
 
 @pytest.fixture
-async def rig(jumping: Jumping) -> AsyncIterator[AnyRig]:
-    async with rig_on(jumping.server) as rig:
-        yield rig
+async def database(jumping: Jumping) -> AsyncIterator[AnyDatabase]:
+    async with proxied(jumping.server) as database:
+        yield database
 
 
 Start = Callable[[], Awaitable[App]]
 
 
 @pytest.fixture
-async def start(rig: AnyRig) -> AsyncIterator[Start]:
-    """Starts servers on the rig's shard; they stop with the test."""
+async def start(database: AnyDatabase) -> AsyncIterator[Start]:
+    """Starts servers on the database's shard; they stop with the test."""
     async with AsyncExitStack() as running:
 
         async def one() -> App:
-            app = App(load(None, {}, {"store": rig.url, "thrift.port": 0, "http.port": 0}).settings)
+            app = App(load(None, {}, {"store": database.url, "thrift.port": 0, "http.port": 0}).settings)
             await app.start()
             running.push_async_callback(app.stop, 1.0)
             return app
@@ -117,10 +117,10 @@ async def enqueue_now_and_later(app: App) -> None:
     await app.core.service.enqueuing.enqueue(CALLER, QUEUE, [Job(b"now"), Job(b"later", run_after_ms=later_ms)])
 
 
-async def test_its_clock_jumps_indeed(rig: AnyRig, jumping: Jumping) -> None:
-    before_s = await rig.clock_s()
+async def test_its_clock_jumps_indeed(database: AnyDatabase, jumping: Jumping) -> None:
+    before_s = await database.clock_s()
     jumping.clock.jump(HOUR_S)
-    assert HOUR_S <= await rig.clock_s() - before_s < HOUR_S + 600
+    assert HOUR_S <= await database.clock_s() - before_s < HOUR_S + 600
 
 
 @JUMPS
@@ -183,32 +183,32 @@ async def test_running_servers_go_on_by_their_own_time_and_say_that_the_clock_ju
 
 @JUMPS
 async def test_two_servers_that_get_one_slot_after_a_clock_jump_lose_no_job(
-    rig: AnyRig, jumping: Jumping, jump_s: int
+    database: AnyDatabase, jumping: Jumping, jump_s: int
 ) -> None:
     """No server has sent a heartbeat by the new clock yet, so the next server gets a slot that is in use."""
-    one = await rig.desk()
+    one = await database.desk()
     held = await one.put_and_take(b"held")
     jumping.clock.jump(jump_s)
-    heir = await rig.desk()
-    assert (one.shard.slot, heir.shard.slot) == (0, 0)
-    await asyncio.gather(heir.put(b"heir's"), one.succeed(held.key, token=held.holder.token))
+    successor = await database.desk()
+    assert (one.shard.slot, successor.shard.slot) == (0, 0)
+    await asyncio.gather(successor.put(b"successor's"), one.succeed(held.key, token=held.holder.token))
     assert one.shard.slot == 1
     await one.reopen()
     await one.put(b"one's")
-    assert sorted(job.job.body for job in await heir.claim(10)) == [b"heir's", b"one's"]
-    assert (await heir.look(held.key)).state.name == "SUCCEEDED"
-    await rig.assert_consistent()
+    assert sorted(job.job.body for job in await successor.claim(10)) == [b"one's", b"successor's"]
+    assert (await successor.look(held.key)).state.name == "SUCCEEDED"
+    await database.assert_consistent()
 
 
 @JUMPS
 async def test_a_server_that_was_killed_before_a_jump_is_not_taken_for_alive_after(
-    rig: AnyRig, jumping: Jumping, jump_s: int
+    database: AnyDatabase, jumping: Jumping, jump_s: int
 ) -> None:
     """If the clock was set back by an hour, its last heartbeat is in the future for an hour."""
-    alive = await rig.open()
-    await rig.open()  # and never heard of again
+    alive = await database.open()
+    await database.open()  # and never heard of again
     jumping.clock.jump(jump_s)
     await alive.ping()
     assert [member.slot for member in await alive.members()] == [0]
-    assert (await rig.open()).slot == 1
+    assert (await database.open()).slot == 1
     assert [member.slot for member in await alive.members()] == [0, 1]

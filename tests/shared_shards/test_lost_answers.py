@@ -11,8 +11,8 @@ from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import Outcome
 from tests.contract.desk import Desk
 from tests.shared_shards.changes import CHANGES, Change, assert_done_once, connect_all, prepare
-from tests.shared_shards.conftest import AnyRig
-from tests.shared_shards.rig import stats_of, until
+from tests.shared_shards.conftest import AnyDatabase
+from tests.shared_shards.proxied_database import stats_of, until
 
 TIME_LIMIT_MS = 500
 
@@ -22,128 +22,132 @@ def change(request: pytest.FixtureRequest) -> Change:
     return CHANGES[request.param]
 
 
-async def test_a_lost_answer_is_found_out(rig: AnyRig, desk: Desk, change: Change) -> None:
+async def test_a_lost_answer_is_found_out(database: AnyDatabase, desk: Desk, change: Change) -> None:
     """The database made the change: the caller gets the usual answer, and nothing is done again."""
     held = await prepare(desk, change)
-    trap = rig.proxy.lose_answer(rig.packet_of(change.name))
+    trap = database.proxy.lose_answer(database.packet_of(change.name))
     assert change.answered(await change.act(desk, held))
     assert trap.sprung
-    assert (stats_of(desk).settled, stats_of(desk).lost_connections) == (1, int(rig.counts_settled_as_lost))
-    await assert_done_once(rig, desk, change.name, held)
+    assert (stats_of(desk).settled, stats_of(desk).lost_connections) == (1, int(database.counts_settled_as_lost))
+    await assert_done_once(database, desk, change.name, held)
 
 
 async def test_a_change_that_never_reached_the_database_is_made_by_the_next_try(
-    rig: AnyRig, desk: Desk, change: Change
+    database: AnyDatabase, desk: Desk, change: Change
 ) -> None:
     held = await prepare(desk, change)
-    trap = rig.proxy.lose_request(rig.packet_of(change.name))
+    trap = database.proxy.lose_request(database.packet_of(change.name))
     assert change.answered(await change.act(desk, held))
     assert trap.sprung
     assert stats_of(desk).lost_connections == 1
-    await assert_done_once(rig, desk, change.name, held)
+    await assert_done_once(database, desk, change.name, held)
 
 
-async def test_a_network_that_goes_silent_before_an_answer(rig: AnyRig, change: Change) -> None:
+async def test_a_network_that_goes_silent_before_an_answer(database: AnyDatabase, change: Change) -> None:
     """The time limit passes, and the server asks the database for the outcome on another connection."""
-    desk = await rig.desk(time_limit_ms=TIME_LIMIT_MS)
+    desk = await database.desk(time_limit_ms=TIME_LIMIT_MS)
     held = await prepare(desk, change)
-    trap = rig.proxy.lose_answer(rig.packet_of(change.name), hang=True)
+    trap = database.proxy.lose_answer(database.packet_of(change.name), hang=True)
     assert change.answered(await change.act(desk, held))
     assert (trap.sprung, stats_of(desk).settled) == (True, 1)
-    await assert_done_once(rig, desk, change.name, held)
+    await assert_done_once(database, desk, change.name, held)
 
 
-async def test_a_network_that_goes_silent_before_a_request(rig: AnyRig, change: Change) -> None:
+async def test_a_network_that_goes_silent_before_a_request(database: AnyDatabase, change: Change) -> None:
     """The time limit passes. The error says that nothing was done, and the delayed request can do nothing later."""
-    desk = await rig.desk(time_limit_ms=TIME_LIMIT_MS)
+    desk = await database.desk(time_limit_ms=TIME_LIMIT_MS)
     held = await prepare(desk, change)
-    trap = rig.proxy.lose_request(rig.packet_of(change.name), hang=True)
+    trap = database.proxy.lose_request(database.packet_of(change.name), hang=True)
     with pytest.raises(ShardConnectionFailed, match="not carried out") as failed:
         await change.act(desk, held)
     assert trap.sprung
     assert failed.value.retryable
     assert not isinstance(failed.value, OutcomeUnknown)
     assert change.answered(await change.act(desk, held))
-    await assert_done_once(rig, desk, change.name, held)
+    await assert_done_once(database, desk, change.name, held)
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
 async def test_an_outcome_is_unknown_if_the_database_can_not_be_asked(
-    rig: AnyRig, desk: Desk, carried_out: bool
+    database: AnyDatabase, desk: Desk, carried_out: bool
 ) -> None:
     """The database stays unreachable. When it is back, the change is complete or absent, and work continues."""
     held = await desk.put_and_take()
     await desk.succeed(held.key, token="not that of the claim")  # connects
-    lose = rig.proxy.lose_answer if carried_out else rig.proxy.lose_request
-    trap = lose(rig.packet_of("finish"))
-    rig.proxy.refuse()
+    lose = database.proxy.lose_answer if carried_out else database.proxy.lose_request
+    trap = lose(database.packet_of("finish"))
+    database.proxy.refuse()
     with pytest.raises(OutcomeUnknown):
         await desk.succeed(held.key, token=held.holder.token)
     assert trap.sprung
-    rig.proxy.heal()
+    database.proxy.heal()
     again = await desk.succeed(held.key, token=held.holder.token)
     assert again.outcome is (Outcome.ALREADY_FINAL if carried_out else Outcome.APPLIED)
-    await assert_done_once(rig, desk, "finish", held)
+    await assert_done_once(database, desk, "finish", held)
 
 
 async def test_a_database_that_refuses_connections_is_asked_again_until_it_is_back(
-    rig: AnyRig, desk: Desk, change: Change, caplog: pytest.LogCaptureFixture
+    database: AnyDatabase, desk: Desk, change: Change, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A restart takes longer than the few tries of a change: a time limit ends them, not their number."""
     held = await prepare(desk, change)
     await connect_all(desk)
     caplog.set_level(logging.DEBUG, "pinlater.server.storage")
-    trap = rig.proxy.lose_answer(rig.packet_of(change.name))
-    rig.proxy.refuse()
+    trap = database.proxy.lose_answer(database.packet_of(change.name))
+    database.proxy.refuse()
     call = asyncio.ensure_future(change.act(desk, held))
 
     async def refused_often() -> bool:
-        return call.done() or caplog.text.count("can't be asked for yet") > rig.limits["retries"] + 1
+        return call.done() or caplog.text.count("can't be asked for yet") > database.limits["retries"] + 1
 
     await until(refused_often)
     warnings = [
         record for record in caplog.records if "asked for yet" in record.msg and record.levelno == logging.WARNING
     ]
     assert len(warnings) == 1
-    rig.proxy.accept()
+    database.proxy.accept()
     assert change.answered(await call)
     assert (trap.sprung, stats_of(desk).settled) == (True, 1)
-    await assert_done_once(rig, desk, change.name, held)
+    await assert_done_once(database, desk, change.name, held)
 
 
-async def test_an_insert_with_an_unknown_outcome_is_not_doubled_when_it_comes_again(rig: AnyRig, desk: Desk) -> None:
+async def test_an_insert_with_an_unknown_outcome_is_not_doubled_when_it_comes_again(
+    database: AnyDatabase, desk: Desk
+) -> None:
     """The repeat has the same ids."""
     await desk.insert()  # connects
     job = desk.job(b"new")
-    rig.proxy.lose_answer(rig.packet_of("insert"))
-    rig.proxy.refuse()
+    database.proxy.lose_answer(database.packet_of("insert"))
+    database.proxy.refuse()
     with pytest.raises(OutcomeUnknown):
         await desk.insert(job)
-    rig.proxy.heal()
+    database.proxy.heal()
     assert (await desk.insert(job)).ids == [job.id]
-    await assert_done_once(rig, desk, "insert")
+    await assert_done_once(database, desk, "insert")
 
 
-async def test_a_job_deleted_between_a_claim_and_its_second_answer_is_left_out(rig: AnyRig, desk: Desk) -> None:
+async def test_a_job_deleted_between_a_claim_and_its_second_answer_is_left_out(
+    database: AnyDatabase, desk: Desk
+) -> None:
     """The claim was made and its answer lost. Before the server asks again, another server deletes one of the jobs."""
     gone, other = await desk.put(b"gone"), await desk.put(b"other")
-    operator = await rig.desk(direct=True)
-    rig.proxy.lose_answer(rig.packet_of("claim"))
-    again = rig.proxy.lose_request(rig.claim_read_again)
+    operator = await database.desk(direct=True)
+    database.proxy.lose_answer(database.packet_of("claim"))
+    again = database.proxy.lose_request(database.claim_read_again)
     claim = asyncio.ensure_future(desk.claim(10))
     await again.wait()
-    rig.proxy.hold()
+    database.proxy.hold()
     assert await operator.shard.delete_jobs([gone]) == 1
-    rig.proxy.heal()
+    database.proxy.heal()
     assert [held.key for held in await claim] == [other]
-    await rig.assert_consistent(deleted=True)
+    await database.assert_consistent(deleted=True)
 
 
-async def test_a_cancelled_claim_that_was_carried_out_is_given_back(rig: AnyRig, desk: Desk) -> None:
+async def test_a_cancelled_claim_that_was_carried_out_is_given_back(database: AnyDatabase, desk: Desk) -> None:
     """A lane that gives up a call cancels it. The next sweep releases the claim unspent."""
     await desk.put(b"old")
     await desk.claim(0)  # connects
-    trap = rig.proxy.lose_answer(rig.packet_of("claim"), hang=True)
+    trap = database.proxy.lose_answer(database.packet_of("claim"), hang=True)
     call = asyncio.ensure_future(desk.claim())
     await trap.wait()
 
@@ -157,16 +161,16 @@ async def test_a_cancelled_claim_that_was_carried_out_is_given_back(rig: AnyRig,
     assert list(await desk.shard.time_out_claims(desk.now, 10)) == []
     again = await desk.take()
     assert (again.job.body, again.job.attempts_remaining) == (b"old", again.job.attempts_allowed)
-    await rig.assert_consistent()
+    await database.assert_consistent()
 
 
-async def test_idle_connections_that_broke_are_replaced_without_an_error(rig: AnyRig, desk: Desk) -> None:
+async def test_idle_connections_that_broke_are_replaced_without_an_error(database: AnyDatabase, desk: Desk) -> None:
     """As after a restart of the database. No change was in flight, so the server asks for no outcome."""
     held = await desk.put_and_take()
-    rig.proxy.cut()
+    database.proxy.cut()
 
     async def gone() -> bool:
-        return not rig.proxy.open
+        return not database.proxy.open
 
     await until(gone)
     assert (await desk.look(held.key)).body == b"hello"

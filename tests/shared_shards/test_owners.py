@@ -1,39 +1,39 @@
-"""Who owns the slices of a shard, as the shard keeps it."""
+"""The owners of the slices of a shard, as the shard keeps it."""
 
 from __future__ import annotations
 
 from pinlater.domain.slices import SLICES
 from pinlater.server.storage.values import NO_OWNERS, Owners
-from tests.shared_shards.conftest import AnyRig
+from tests.shared_shards.conftest import AnyDatabase
 
 FIRST = Owners(1, ("10.0.0.1:9011",) * SLICES)
 SECOND = Owners(2, ("10.0.0.1:9011", "høst:9011") * (SLICES // 2))
 
 
-async def test_a_new_shard_has_no_owners(rig: AnyRig) -> None:
-    assert await (await rig.desk()).shared.owners() == NO_OWNERS
+async def test_a_new_shard_has_no_owners(database: AnyDatabase) -> None:
+    assert await (await database.desk()).shared.owners() == NO_OWNERS
 
 
-async def test_owners_are_kept_for_all_servers(rig: AnyRig) -> None:
-    one, other = (await rig.desk()).shared, (await rig.desk()).shared
+async def test_owners_are_kept_for_all_servers(database: AnyDatabase) -> None:
+    one, other = (await database.desk()).shared, (await database.desk()).shared
     assert await one.change_owners(NO_OWNERS, FIRST)
     assert await other.owners() == FIRST
     assert await other.change_owners(FIRST, SECOND)
     assert await one.owners() == SECOND
 
 
-async def test_a_server_that_has_not_read_the_newest_owners_changes_nothing(rig: AnyRig) -> None:
-    one, other = (await rig.desk()).shared, (await rig.desk()).shared
+async def test_a_server_that_has_not_read_the_newest_owners_changes_nothing(database: AnyDatabase) -> None:
+    one, other = (await database.desk()).shared, (await database.desk()).shared
     assert await one.change_owners(NO_OWNERS, FIRST)
     assert not await other.change_owners(NO_OWNERS, SECOND)
     assert not await other.change_owners(FIRST._replace(version=7), SECOND)
     assert await one.owners() == FIRST
 
 
-async def test_a_server_without_a_heartbeat_is_silent(rig: AnyRig) -> None:
-    desk = await rig.desk()
+async def test_a_server_without_a_heartbeat_is_silent(database: AnyDatabase) -> None:
+    desk = await database.desk()
     await desk.shard.ping()
     [member] = await desk.shared.members()
     assert member.silent_ms < 30_000
-    await rig.expire_leases()
-    await (await rig.desk()).shared.members()
+    await database.expire_leases()
+    await (await database.desk()).shared.members()

@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import pytest
 
-from bench.servers import Server
+from bench.servers import PinLaterServer
 from pinlater.client import Ack, Client, Job
 from pinlater.testing.real_server import RealServer, ServerDidNotStart
 from tests.shared_shards.serving import (
-    Place,
+    ServedShards,
     everything_shown,
     metrics,
     place_of,
@@ -27,12 +27,12 @@ from tests.shared_shards.serving import (
 
 
 @pytest.fixture(params=["mysql", "redis"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> ServedShards:
     return place_of(request.param, tmp_path, request)
 
 
 @pytest.fixture
-def serve(tmp_path: Path, place: Place) -> Iterator[Callable[..., RealServer]]:
+def serve(tmp_path: Path, place: ServedShards) -> Iterator[Callable[..., RealServer]]:
     """Starts servers on the shard file; they end with the test."""
     with ExitStack() as running:
 
@@ -57,7 +57,7 @@ def test_jobs_are_spread_over_the_shards_of_the_file_and_done(serve: Callable[..
         assert {info.state.name for info in client.lookup(descriptors).values()} == {"SUCCEEDED"}
 
 
-def test_a_server_on_one_shard_finds_what_another_one_left(tmp_path: Path, place: Place) -> None:
+def test_a_server_on_one_shard_finds_what_another_one_left(tmp_path: Path, place: ServedShards) -> None:
     url, bodies = place.url(place.password), [b"%d \xff\x00" % number for number in range(30)]
     with RealServer(tmp_path, *place.options, store=url) as server, Client(server.address) as client:
         client.create_queue("emails")
@@ -77,12 +77,12 @@ def test_a_server_on_one_shard_finds_what_another_one_left(tmp_path: Path, place
         assert {info.state.name for info in client.lookup(descriptors).values()} == {"SUCCEEDED"}
 
 
-def test_a_shard_file_that_is_missing_is_said_at_the_start(tmp_path: Path, place: Place) -> None:
+def test_a_shard_file_that_is_missing_is_said_at_the_start(tmp_path: Path, place: ServedShards) -> None:
     with pytest.raises(ServerDidNotStart, match=r"nowhere\.json can't be read: No such file or directory"):
         RealServer(tmp_path, store=f"{place.kind}:{tmp_path}/nowhere.json").start()
 
 
-def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], place: Place) -> None:
+def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], place: ServedShards) -> None:
     """At SIGHUP at once, otherwise within ten seconds."""
     server = serve()
     with Client(server.address) as client:
@@ -94,7 +94,7 @@ def test_a_reload_adds_a_shard_and_its_queues(serve: Callable[..., RealServer], 
         assert shards == {"1", "2", place.new_shard}
 
 
-def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., RealServer], place: Place) -> None:
+def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., RealServer], place: ServedShards) -> None:
     """Its old jobs are handed out. Removed from the file too early it stays, with an error and their number, until it is empty."""
     often = [("--set", f"maintenance.{each}_interval_ms=100") for each in ("refresh", "sample")]
     server = serve("--set", "sharding.removal_grace_ms=1", *often[0], *often[1])
@@ -117,7 +117,7 @@ def test_a_shard_that_only_dequeues_drains_and_then_goes(serve: Callable[..., Re
         wait_until(lambda: metrics(server, "pinlater_shard_healthy") == {"1": 1})
 
 
-def test_a_shard_moves_while_requests_go_on(serve: Callable[..., RealServer], place: Place) -> None:
+def test_a_shard_moves_while_requests_go_on(serve: Callable[..., RealServer], place: ServedShards) -> None:
     """A failover by another address in the file."""
     server = serve()
     ended = threading.Event()
@@ -145,7 +145,7 @@ def test_a_shard_moves_while_requests_go_on(serve: Callable[..., RealServer], pl
         assert work_off(client, "emails") == set(enqueued)
 
 
-def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, place: Place) -> None:
+def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, place: ServedShards) -> None:
     """With the place and the user's name, and never with the password."""
     with pytest.raises(ServerDidNotStart) as caught:
         RealServer(tmp_path, store=place.url("secret-word")).start()
@@ -154,7 +154,7 @@ def test_a_wrong_password_is_said_at_the_start(tmp_path: Path, place: Place) -> 
     assert "secret-word" not in text
 
 
-def test_a_broken_shard_file_keeps_the_map_in_use(serve: Callable[..., RealServer], place: Place) -> None:
+def test_a_broken_shard_file_keeps_the_map_in_use(serve: Callable[..., RealServer], place: ServedShards) -> None:
     server = serve()
     good = place.path.read_text()
     place.path.write_text(place.broken_file)
@@ -166,7 +166,7 @@ def test_a_broken_shard_file_keeps_the_map_in_use(serve: Callable[..., RealServe
     wait_until(lambda: metrics(server, "pinlater_file_broken") == {"store": 0})
 
 
-def test_a_password_is_nowhere_to_be_seen(tmp_path: Path, place: Place) -> None:
+def test_a_password_is_nowhere_to_be_seen(tmp_path: Path, place: ServedShards) -> None:
     """Not in the log, on no page, and not in the list of processes, though it was on the command line."""
     options = (*place.options, "--set", "telemetry.log_level=debug")
     with RealServer(tmp_path, *options, store=place.url(place.password)) as server:
@@ -179,14 +179,14 @@ def test_a_password_is_nowhere_to_be_seen(tmp_path: Path, place: Place) -> None:
 
 
 @pytest.mark.parametrize("by", ["flag", "file"])
-def test_the_originals_settings_start_a_server_on_its_shards(by: str, tmp_path: Path, place: Place) -> None:
+def test_the_originals_settings_start_a_server_on_its_shards(by: str, tmp_path: Path, place: ServedShards) -> None:
     """Its two files as they are. The shard file is named as the JVM's flag named it, or in the settings."""
     settings = tmp_path / "pinlater.properties"
     named = f"SHARDS_FILE={place.path.name}\n" if by == "file" else ""
     settings.write_text(f"{place.originals()}{named}")
     flags = ["--shards", str(place.path)] if by == "flag" else []
     command = [sys.executable, "-m", "pinlater", "serve", "--config", str(settings), *flags]
-    with Server(command, log=tmp_path / "log") as server, Client(f"127.0.0.1:{server.port}") as client:
+    with PinLaterServer(command, log=tmp_path / "log") as server, Client(f"127.0.0.1:{server.port}") as client:
         client.create_queue("emails")
         client.enqueue("emails", [Job(b"x")])
         assert work_off(client, "emails") == {b"x"}

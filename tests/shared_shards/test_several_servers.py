@@ -7,13 +7,13 @@ import pytest
 from pinlater.domain.clock import SystemClock
 from tests.contract import two_servers
 from tests.contract.desk import QUEUE, Desk
-from tests.shared_shards.conftest import AnyRig
+from tests.shared_shards.conftest import AnyDatabase
 
 
 @pytest.fixture
-async def desks(rig: AnyRig) -> tuple[Desk, Desk]:
+async def desks(database: AnyDatabase) -> tuple[Desk, Desk]:
     """Two servers' views of one shard."""
-    return await rig.desk(), await rig.desk(direct=True)
+    return await database.desk(), await database.desk(direct=True)
 
 
 async def changed(desk: Desk) -> list[str]:

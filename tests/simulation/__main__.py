@@ -11,8 +11,8 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from tests.simulation.run import SCALES, Verdict, simulate
-from tests.simulation.search import Seen, Share, look
+from tests.simulation.run import SCALES, SimulationResult, simulate
+from tests.simulation.search import SearchResult, Share, look
 
 
 def main() -> None:
@@ -34,14 +34,14 @@ def main() -> None:
         raise SystemExit(_sum_up(shares, pool.map(look, shares, chunksize=1)))
 
 
-def _show(verdict: Verdict) -> int:
+def _show(verdict: SimulationResult) -> int:
     print(verdict.plan)
     print("\n".join(verdict.told))
     print("\n".join(verdict.broken) or "every promise kept")
     return 1 if verdict.broken else 0
 
 
-def _sum_up(shares: Sequence[Share], seen: Sequence[Seen]) -> int:
+def _sum_up(shares: Sequence[Share], seen: Sequence[SearchResult]) -> int:
     operations, took_s = sum(one.operations for one in seen), max(one.took_s for one in seen)
     broken = sorted(seed for one in seen for seed in one.broken)
     print(

@@ -58,7 +58,7 @@ class SimulatedApp(App):
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]
 
 
-class Server:
+class SimulatedServer:
     """One server of the cluster: its process now, and those before it. `ahead_s`: how far its machine's clock is ahead."""
 
     def __init__(
@@ -178,7 +178,7 @@ class Cluster:
 
     timeline: Timeline
     network: Network
-    servers: list[Server] = field(default_factory=list)
+    servers: list[SimulatedServer] = field(default_factory=list)
     stores: list[SharedStore] = field(default_factory=list)
 
     @property

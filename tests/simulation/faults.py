@@ -7,13 +7,13 @@ from random import Random
 from typing import NamedTuple
 
 from tests.simulation import network, store
-from tests.simulation.cluster import Cluster, Server
+from tests.simulation.cluster import Cluster, SimulatedServer
 from tests.simulation.network import NetworkTrouble
 from tests.simulation.store import CrashPoint, StoreTrouble
 from tests.simulation.workload import Process
 
 
-class Fault(NamedTuple):
+class SimulatedFault(NamedTuple):
     """`begin` at `at_s` seconds after the load has begun, `end` after `lasts_s` more."""
 
     name: str
@@ -65,14 +65,14 @@ class Faults:
             self._store_stands_still,
         )
 
-    def draw(self, number: int, within_s: float) -> list[Fault]:
+    def draw(self, number: int, within_s: float) -> list[SimulatedFault]:
         """This number of faults that begin within the time."""
         random = self._random
         faults = []
         for _ in range(number):
             name, begin, end = random.choice(self._kinds)()
             lasts_s = self._long_s if random.random() < 0.15 else within_s * 0.6 * random.random()
-            faults.append(Fault(name, random.random() * within_s, lasts_s, begin, end))
+            faults.append(SimulatedFault(name, random.random() * within_s, lasts_s, begin, end))
         return sorted(faults, key=lambda fault: fault.at_s)
 
     def heal(self) -> None:
@@ -96,7 +96,7 @@ class Faults:
 
     # --- servers --------------------------------------------------------------------------------------------------------------
 
-    def _server(self) -> Server:
+    def _server(self) -> SimulatedServer:
         return self._random.choice(self._cluster.servers)
 
     def _server_killed(self) -> tuple[str, Callable[[], object], Callable[[], object]]:

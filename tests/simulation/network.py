@@ -42,7 +42,7 @@ class Network:
     def __init__(self, timeline: Timeline, random: Random) -> None:
         self.timeline = timeline
         self.trouble = CALM
-        self._cut: dict[frozenset[str], list[tuple[End, Callable[[End], None]]]] = {}
+        self._cut: dict[frozenset[str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
         self._random = random
         self._wire = new_process(timeline, "network", "")
         self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
@@ -81,8 +81,8 @@ class Network:
             raise ConnectionRefusedError(111, "Connection refused")
         await asyncio.sleep(self.delay_s())
         there, make = found
-        near = End(self, loop, (loop.host, self._port()), (host, port))
-        far = End(self, there, (host, port), near.local)
+        near = ConnectionEnd(self, loop, (loop.host, self._port()), (host, port))
+        far = ConnectionEnd(self, there, (host, port), near.local)
         near.peer, far.peer = far, near
         self._connections.append(Connected(near, far))
         protocol = factory()
@@ -91,7 +91,7 @@ class Network:
         there.call_soon(far.accept, make)
         return near, protocol
 
-    def forget(self, end: End) -> None:
+    def forget(self, end: ConnectionEnd) -> None:
         """The connection is over."""
         self._connections = [one for one in self._connections if end is not one.near and end is not one.far]
 
@@ -164,7 +164,7 @@ class Network:
         """Whether nothing passes between two hosts now."""
         return bool(self._cut) and frozenset((one, other)) in self._cut
 
-    def holds_back(self, end: End, what: Callable[[End], None]) -> bool:
+    def holds_back(self, end: ConnectionEnd, what: Callable[[ConnectionEnd], None]) -> bool:
         """Keeps what is sent into a cut until that has healed; or loses it, as where the kernel gives up sooner."""
         held = self._cut[frozenset((end.loop.host, end.remote[0]))]
         if self._random.random() < 0.5:
@@ -208,7 +208,7 @@ class SimulatedListener:
         self._network.close_listener(self._address)
 
 
-class End(asyncio.Transport):
+class ConnectionEnd(asyncio.Transport):
     """One process's end of a connection."""
 
     def __init__(self, network: Network, loop: ProcessLoop, local: Address, remote: Address) -> None:
@@ -216,7 +216,7 @@ class End(asyncio.Transport):
         self.loop = loop
         self.local = local
         self.remote = remote
-        self.peer: End | None = None
+        self.peer: ConnectionEnd | None = None
         self.protocol: asyncio.Protocol | None = None
         self.black_hole = False  # what is sent from here is lost
         self._network = network
@@ -256,7 +256,7 @@ class End(asyncio.Transport):
         else:
             self.say(lambda peer: peer.receive(data))
 
-    def say(self, what: Callable[[End], None]) -> None:
+    def say(self, what: Callable[[ConnectionEnd], None]) -> None:
         """Happens at the other end after all that was sent before."""
         network = self._network
         if not self.black_hole and network.is_cut(self.loop.host, self.remote[0]):
@@ -269,7 +269,7 @@ class End(asyncio.Transport):
         self.peer.loop.call_at(self._arrives_at_s, what, self.peer)
 
     def write_eof(self) -> None:
-        self.say(End.finish)
+        self.say(ConnectionEnd.finish)
 
     def can_write_eof(self) -> bool:
         return True
@@ -277,7 +277,7 @@ class End(asyncio.Transport):
     def close(self) -> None:
         if not self._closing:
             self._closing = True
-            self.say(End.finish)
+            self.say(ConnectionEnd.finish)
             self.loop.call_soon(self._lost, None)
 
     def abort(self) -> None:
@@ -353,8 +353,8 @@ class End(asyncio.Transport):
 class Connected(NamedTuple):
     """The two ends of a connection; the near one is who made it."""
 
-    near: End
-    far: End
+    near: ConnectionEnd
+    far: ConnectionEnd
 
 
 class DatagramEndpoint(asyncio.DatagramTransport):

@@ -24,14 +24,14 @@ from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
 from tests.crash.history import Kind, check
-from tests.simulation.cluster import Cluster, Server, settings_of
+from tests.simulation.cluster import Cluster, SimulatedServer, settings_of
 from tests.simulation.faults import Faults
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.operator import Operator
 from tests.simulation.store import SharedStore, at_once
-from tests.simulation.worker import WorkerProcess
-from tests.simulation.workload import QUEUE, SCRATCH, Load, Process, Trace
+from tests.simulation.worker import SimulatedWorkerProcess
+from tests.simulation.workload import QUEUE, SCRATCH, Process, Trace, Workload
 
 P = TypeVar("P", bound=Process)
 
@@ -46,7 +46,7 @@ _CHANGES = 6
 _WAKE_S_MAX = 2.5
 
 
-class Plan(NamedTuple):
+class SimulationPlan(NamedTuple):
     """What a seed decides before the run begins."""
 
     seed: int
@@ -57,16 +57,16 @@ class Plan(NamedTuple):
     scratch: bool
     operated: bool  # whether settings change meanwhile
     owned: bool  # whether the load begins only once the servers own all slices and forward to each other
-    load: Load
+    load: Workload
     settings: Settings
     lease_s: float
     late_s: float
 
 
-class Verdict(NamedTuple):
+class SimulationResult(NamedTuple):
     """How a run ended. `told` is its history, line by line."""
 
-    plan: Plan
+    plan: SimulationPlan
     broken: Sequence[str]
     told: Sequence[str]
     operations: int
@@ -144,14 +144,14 @@ LARGE = Scale(
 SCALES: Mapping[str, Scale] = {"tiny": TINY, "small": SMALL, "large": LARGE}
 
 
-def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
+def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
     """Draws the cluster's shape, its load and how much goes wrong."""
     dice = Random(f"{seed} plan")
     more = Random(f"{seed} more")
     scratch = dice.random() < scale.scratch
     busy_s = dice.choice(scale.busy_s)
     requests = dice.choice(scale.requests)
-    load = Load(
+    load = Workload(
         producers=dice.choice((1, 2)),
         workers=dice.choice(scale.workers),
         requests=requests,
@@ -181,7 +181,7 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
         mysql=MysqlSettings(lease_ms=round(scale.lease_s * 1000)),
         telemetry=TelemetrySettings(loop_lag_interval_ms=5_000),  # every turn takes the same time here
     )
-    return Plan(
+    return SimulationPlan(
         seed,
         dice.choice(scale.servers),
         dice.choice(scale.stores),
@@ -197,10 +197,10 @@ def plan_of(seed: int, scale: Scale = LARGE) -> Plan:
     )
 
 
-class Run:
+class SimulationRun:
     """One seed's cluster, load and faults."""
 
-    def __init__(self, plan: Plan, make_store: Callable[..., SharedStore] = SharedStore) -> None:
+    def __init__(self, plan: SimulationPlan, make_store: Callable[..., SharedStore] = SharedStore) -> None:
         self.plan = plan
         seed = plan.seed
         self.timeline = Timeline()
@@ -224,7 +224,7 @@ class Run:
         for index in range(plan.servers):
             host = f"server{index + 1}"
             self.cluster.servers.append(
-                Server(
+                SimulatedServer(
                     host,
                     self.timeline,
                     self.network,
@@ -241,7 +241,7 @@ class Run:
         # The first is a scripted one, which does the remaining jobs at the end.
         self._workers = [self._process("worker1", Process)]
         for index in range(1, plan.load.workers):
-            make = dice.choice((Process, WorkerProcess))
+            make = dice.choice((Process, SimulatedWorkerProcess))
             self._workers.append(self._process(f"worker{index + 1}", make))
         for process in (*self._producers, *self._workers[1:]):
             process.may_die = True
@@ -262,7 +262,7 @@ class Run:
 
     # --- the run ----------------------------------------------------------------------------------------------------------------
 
-    def carry_out(self) -> Verdict:
+    def carry_out(self) -> SimulationResult:
         """All of it, and what it proves."""
         began_s = self.timeline.now_s
         with _watched_logs(self.timeline):
@@ -273,7 +273,9 @@ class Run:
         errors = Counter[str]()
         for process in self.processes:
             errors.update(process.errors)
-        return Verdict(self.plan, self.broken, self.trace.told, self.trace.operations, lasted_s, errors, self.overtaken)
+        return SimulationResult(
+            self.plan, self.broken, self.trace.told, self.trace.operations, lasted_s, errors, self.overtaken
+        )
 
     @property
     def processes(self) -> list[Process]:
@@ -371,7 +373,7 @@ class Run:
         """Until every job has ended and every server takes calls and serves from every shard."""
         timeout_s = self.plan.load.claim_timeout_ms / 1000
         for process in self._workers:
-            process.hurried = True
+            process.ends_soon = True
         last_poll_s = self.plan.load.wait_ms / 1000  # of a worker that began it before
         await self._until(self._drained, _DRAIN_S_MAX + 4 * timeout_s + last_poll_s)
         if not all(server.ready for server in self.cluster.servers):
@@ -483,12 +485,12 @@ class Run:
         return len(set(shards)) == len(places) == len(set(servers))
 
 
-def simulate(seed: int, scale: Scale = LARGE) -> Verdict:
+def simulate(seed: int, scale: Scale = LARGE) -> SimulationResult:
     """One seed."""
-    return carry_out(lambda: Run(plan_of(seed, scale)))
+    return carry_out(lambda: SimulationRun(plan_of(seed, scale)))
 
 
-def carry_out(make: Callable[[], Run]) -> Verdict:
+def carry_out(make: Callable[[], SimulationRun]) -> SimulationResult:
     """A run, and all that it leaves in memory collected."""
     dice = random.getstate()  # the worker's modules roll the common ones
     try:

@@ -18,7 +18,7 @@ class Share(NamedTuple):
     seconds: float
 
 
-class Seen(NamedTuple):
+class SearchResult(NamedTuple):
     """What it found."""
 
     seeds: int
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     took_s: float
 
 
-def look(share: Share) -> Seen:
+def look(share: Share) -> SearchResult:
     """Runs seeds until the time is over, and says at once which broke a promise."""
     began = time.monotonic()
     seed, seeds, operations, broken = share.first, 0, 0, []
@@ -39,4 +39,4 @@ def look(share: Share) -> Seen:
             broken.append(seed)
             print(f"seed {seed}: " + "; ".join(verdict.broken[:3]), flush=True)
         seed += share.step
-    return Seen(seeds, operations, broken, time.monotonic() - began)
+    return SearchResult(seeds, operations, broken, time.monotonic() - began)

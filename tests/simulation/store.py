@@ -260,7 +260,7 @@ class SharedStore:
         return slot
 
     def members(self) -> list[Member]:
-        """Who uses the shard now."""
+        """The servers that use the shard now."""
         return [
             Member(
                 slot,
@@ -361,7 +361,7 @@ class Session:
         self.lost: set[int] = set()
         self._open = False
         self.newest: dict[str, int] = {}  # by writer: the newest of its calls that was carried out
-        self._doubtful: dict[
+        self._outcome_unknown: dict[
             str, None
         ] = {}  # tokens of claims whose outcome is unknown, in the order in which that came
         self._given_back: dict[str, None] = {}
@@ -517,16 +517,16 @@ class Session:
         try:
             claimed = await self._call("claim_jobs", lambda: at_once(self.store.data.claim_jobs(orders, now_ms)))
         except (OutcomeUnknown, asyncio.CancelledError):
-            self._doubtful.update(dict.fromkeys(call.holder.token for order in orders for call in order.calls))
+            self._outcome_unknown.update(dict.fromkeys(call.holder.token for order in orders for call in order.calls))
             raise
         return cast("Sequence[Any]", claimed)
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Any]:
-        if self._doubtful:
-            tokens = dict.fromkeys(self._doubtful)
+        if self._outcome_unknown:
+            tokens = dict.fromkeys(self._outcome_unknown)
             queues = await self._call("release_tokens", lambda: self._release_tokens(tokens, now_ms))
             for token in tokens:
-                self._doubtful.pop(token, None)
+                self._outcome_unknown.pop(token, None)
             self._given_back.update(queues)
 
         def sweep() -> Sequence[Any]:

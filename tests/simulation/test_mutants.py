@@ -20,7 +20,7 @@ from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, ClaimRef, JobAck, JobKey
 from tests.simulation.faults import Faults
-from tests.simulation.run import TINY, Run, Verdict, carry_out, plan_of, simulate
+from tests.simulation.run import TINY, SimulationResult, SimulationRun, carry_out, plan_of, simulate
 from tests.simulation.store import Session, SharedStore, at_once
 
 pytestmark = pytest.mark.timeout(900)  # the machine may be busy with other things
@@ -29,11 +29,11 @@ pytestmark = pytest.mark.timeout(900)  # the machine may be busy with other thin
 _SEEDS = 1_200
 
 
-def tiny(seed: int) -> Verdict:
+def tiny(seed: int) -> SimulationResult:
     return simulate(seed, TINY)
 
 
-def caught(make: Callable[[int], Verdict] = tiny) -> set[str]:
+def caught(make: Callable[[int], SimulationResult] = tiny) -> set[str]:
     """The kinds of promises that the first seed with a violation breaks."""
     for seed in range(_SEEDS):
         broken = make(seed).broken
@@ -67,7 +67,7 @@ class ForgetfulStore(SharedStore):
 
 
 def test_a_sweep_that_takes_unknown_queues_for_deleted_is_caught() -> None:
-    assert "LOST" in caught(lambda seed: carry_out(lambda: Run(plan_of(seed, TINY), ForgetfulStore)))
+    assert "LOST" in caught(lambda seed: carry_out(lambda: SimulationRun(plan_of(seed, TINY), ForgetfulStore)))
 
 
 def test_an_ack_that_ignores_the_claim_token_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,10 @@ class HastyStore(SharedStore):
 
 
 def test_acks_that_are_answered_before_they_are_committed_are_caught() -> None:
-    assert caught(lambda seed: carry_out(lambda: Run(plan_of(seed, TINY), HastyStore))) & {"UNDONE", "STALE_APPLIED"}
+    assert caught(lambda seed: carry_out(lambda: SimulationRun(plan_of(seed, TINY), HastyStore))) & {
+        "UNDONE",
+        "STALE_APPLIED",
+    }
 
 
 def test_waiting_dequeues_that_are_not_woken_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,12 @@ from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
 from pinlater.server.storage.values import NO_OWNER
-from tests.simulation.cluster import Cluster, Server, settings_of
+from tests.simulation.cluster import Cluster, SimulatedServer, settings_of
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from tests.simulation.network import Network
 from tests.simulation.run import collected_at_the_end
 from tests.simulation.store import Session, SharedStore, StoreTrouble
-from tests.simulation.workload import Load, Process, Trace
+from tests.simulation.workload import Process, Trace, Workload
 
 LEASE_S = 60.0
 # A silent server is noticed after three seconds, at a look that comes once a second.
@@ -52,8 +52,8 @@ class Scene:
             self.add_server(f"server{index + 1}", Random(f"{seed} server {index}"))
         self._driver = new_process(self.timeline, "driver", "driver", self.network)
 
-    def add_server(self, host: str, dice: Random) -> Server:
-        server = Server(
+    def add_server(self, host: str, dice: Random) -> SimulatedServer:
+        server = SimulatedServer(
             host, self.timeline, self.network, dice, self.stores, settings_of(host, Settings()), ahead_s=0.0
         )
         self.cluster.servers.append(server)
@@ -75,14 +75,14 @@ class Scene:
     # --- what there is ------------------------------------------------------------------------------------------------------
 
     @property
-    def alive(self) -> list[Server]:
+    def alive(self) -> list[SimulatedServer]:
         return [
             server
             for server in self.cluster.servers
             if server.ready and server.loop is not None and server.loop.state is ProcessState.RUNNING
         ]
 
-    def owned(self, server: Server) -> dict[str, int]:
+    def owned(self, server: SimulatedServer) -> dict[str, int]:
         """How many slices of which shards it owns, as the shards say."""
         address = address_of(server)
         return {store.name: count for store in self.stores if (count := list(store.owners.by_slice).count(address)) > 0}
@@ -102,9 +102,9 @@ class Scene:
             for store in self.stores
         )
 
-    def client(self, name: str, server: Server) -> Process:
+    def client(self, name: str, server: SimulatedServer) -> Process:
         """A client of one server."""
-        load, trace = Load(client_timeout_ms=20_000), Trace(self.timeline)
+        load, trace = Workload(client_timeout_ms=20_000), Trace(self.timeline)
         return Process(name, self.timeline, self.network, [server.address], 1, load, trace, self.cluster.wall_ms)
 
     async def done(self, client: Process, call: Coroutine[Any, Any, Any]) -> None:
@@ -127,7 +127,7 @@ class Scene:
         assert [store.owners for store in self.stores] == before
 
 
-def address_of(server: Server) -> str:
+def address_of(server: SimulatedServer) -> str:
     app = server.app
     assert app is not None
     assert app.cluster.ownership is not None

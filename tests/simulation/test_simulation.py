@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.simulation.faults import Faults
-from tests.simulation.run import LARGE, SCALES, SMALL, Run, plan_of, simulate
+from tests.simulation.run import LARGE, SCALES, SMALL, SimulationRun, plan_of, simulate
 from tests.simulation.search import Share, look
 
 # One test each, which the workers of a test run share: 25 to 50 ms of CPU time a tiny seed, twice that a small one.
@@ -71,7 +71,7 @@ def test_a_search_says_how_much_it_did() -> None:
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
-    run = Run(plan_of(1, LARGE._replace(servers=[2], stores=[2], workers=[2])))
+    run = SimulationRun(plan_of(1, LARGE._replace(servers=[2], stores=[2], workers=[2])))
     drawn = Faults(run.cluster, Random(1), run.processes, long_s=1.0, late_s=1.0).draw(500, 1.0)
     told = "\n".join(fault.name for fault in drawn)
     for words in (

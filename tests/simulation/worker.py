@@ -96,7 +96,7 @@ class SimulatedHeartbeater(Heartbeater):
     """Runs on a loop of the simulation instead of in a thread."""
 
     def __init__(self, background: ProcessLoop, client: RecordingClient, process: Process) -> None:
-        super().__init__(client.twin, process.clock, client.unread)
+        super().__init__(client.unopened_copy, process.clock, client.unread)
         self._background = background
 
     def start(self) -> None:
@@ -104,7 +104,7 @@ class SimulatedHeartbeater(Heartbeater):
         self._background.create_task(self.run(watchdog, lambda: None))
 
 
-class WorkerProcess(Process):
+class SimulatedWorkerProcess(Process):
     """A process that runs a worker."""
 
     def __init__(self, name: str, *args: Any) -> None:
@@ -154,7 +154,7 @@ class WorkerProcess(Process):
         """A handler: mostly quick, at times longer than its claim, failing, putting off, or blocking the loop."""
         del job
         timeout_s, roll = self.load.claim_timeout_ms / 1000, self.dice.random()
-        if self.hurried or roll < 0.6:
+        if self.ends_soon or roll < 0.6:
             await asyncio.sleep(self.dice.random() * min(0.1, timeout_s / 4))
         elif roll < 0.75:
             await asyncio.sleep(timeout_s * self.dice.uniform(1, 3))

@@ -18,7 +18,7 @@ from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import QueueStats
-from tests.crash.history import Recorder
+from tests.crash.history import HistoryRecorder
 from tests.simulation.cluster import PASSWORD, STARTS_AT_S
 from tests.simulation.loop import Timeline, new_process
 from tests.simulation.network import Network
@@ -28,12 +28,12 @@ QUEUE = "jobs"
 SCRATCH = "scratch"  # deleted and made again while it is used
 _ATTEMPTS = 1_000  # so that no job ever fails for want of them
 # Request keys are kept for two minutes, so no client repeats a request that is older.
-_ENQUEUE_PATIENCE_S = 90.0
-_ACK_PATIENCE_S = 15.0
+_ENQUEUE_DEADLINE_S = 90.0
+_ACK_DEADLINE_S = 15.0
 _UNIQUE_KEYS = 3
 
 
-class Load(NamedTuple):
+class Workload(NamedTuple):
     """How much there is to do, and in what shares. Of the claimed jobs; the rest is acked at once."""
 
     producers: int = 1
@@ -56,7 +56,7 @@ class Load(NamedTuple):
     cancelled: float = 0.02
 
 
-class Trace(Recorder):
+class Trace(HistoryRecorder):
     """What clients saw, and beside it all that a reader of a failed run wants to know."""
 
     def __init__(self, timeline: Timeline) -> None:
@@ -116,7 +116,7 @@ class Process:
         network: Network,
         servers: Sequence[str],
         seed: object,
-        load: Load,
+        load: Workload,
         trace: Trace,
         wall_ms: Callable[[], int],
     ) -> None:
@@ -128,7 +128,7 @@ class Process:
         self.errors = Counter[str]()
         self.working = True
         self.may_die = False
-        self.hurried = False  # whether only the end of all jobs matters now
+        self.ends_soon = False  # whether only the end of all jobs matters now
         self._wall_ms = wall_ms
         self._timeline = timeline
         self.loops = [self.loop]
@@ -221,7 +221,7 @@ class Process:
             for body in bodies
         ]
         call = self.trace.call("enqueue", client=self.name, queue=queue, bodies=bodies)
-        repeat, ends_at_s = False, self._timeline.now_s + _ENQUEUE_PATIENCE_S
+        repeat, ends_at_s = False, self._timeline.now_s + _ENQUEUE_DEADLINE_S
         while self._timeline.now_s < ends_at_s:
             try:
                 enqueued = await self._call(self.client.enqueue(queue, requested, request_key=key, repeat=repeat))
@@ -244,7 +244,7 @@ class Process:
         load, dice = self.load, self.dice
         while self.working:
             queue = dice.choice(queues)
-            wait_ms = dice.choice((0, load.wait_ms, load.wait_ms)) if not self.hurried else min(1_000, load.wait_ms)
+            wait_ms = dice.choice((0, load.wait_ms, load.wait_ms)) if not self.ends_soon else min(1_000, load.wait_ms)
             jobs = await self.claim(queue, dice.randint(1, 4), wait_ms)
             if jobs is None or (not jobs and not wait_ms):
                 await asyncio.sleep(dice.uniform(0.02, 0.2))
@@ -264,7 +264,7 @@ class Process:
     async def _handle(self, job: ClaimedJob) -> None:
         load, roll = self.load, self.dice.random()
         timeout_s = load.claim_timeout_ms / 1000
-        if self.hurried:
+        if self.ends_soon:
             return await self.ack(Ack(job.descriptor, token=job.token))
         for share, handle in (
             (load.forgotten, self._forget),
@@ -347,7 +347,7 @@ class Process:
     async def ack(self, ack: Ack) -> None:
         """Until it is answered, or an answer can't be expected any more."""
         queue = ack.descriptor.split(":")[0]
-        ends_at_s = self._timeline.now_s + _ACK_PATIENCE_S
+        ends_at_s = self._timeline.now_s + _ACK_DEADLINE_S
         while self._timeline.now_s < ends_at_s:
             call = self.trace.call("ack", acks=[(ack.descriptor, ack.token, ack.succeeded)])
             try:

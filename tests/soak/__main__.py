@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from tests.crash.history import check
 from tests.crash.kill_rounds import SETTINGS, drain, final_states
 from tests.crash.load_clients import QUEUE, LoadClients
@@ -46,34 +46,34 @@ class Cycle:
         )
 
 
-def kill(server: Server, _: Random) -> None:
+def kill(server: PinLaterServer, _: Random) -> None:
     """kill -9 and a new start."""
     server.kill()
     server.start()
 
 
-def restart(server: Server, _: Random) -> None:
+def restart(server: PinLaterServer, _: Random) -> None:
     """SIGTERM, the drain, and a new start."""
     code = server.stop()
     assert code == 0, f"SIGTERM ended with {code}"
     server.start()
 
 
-def freeze(server: Server, dice: Random) -> None:
+def freeze(server: PinLaterServer, dice: Random) -> None:
     """Stopped for up to a second, as by a busy machine."""
     server.signal(signal.SIGSTOP)
     threading.Event().wait(dice.uniform(0.05, 1.0))
     server.signal(signal.SIGCONT)
 
 
-def peace(_server: Server, _: Random) -> None:
+def peace(_server: PinLaterServer, _: Random) -> None:
     """Nothing."""
 
 
-EVENTS: tuple[Callable[[Server, Random], None], ...] = (kill, restart, freeze, peace, peace, peace)
+EVENTS: tuple[Callable[[PinLaterServer, Random], None], ...] = (kill, restart, freeze, peace, peace, peace)
 
 
-def run_cycle(server: Server, store: Path, seed: int, seconds: float) -> Cycle:
+def run_cycle(server: PinLaterServer, store: Path, seed: int, seconds: float) -> Cycle:
     """Load and events for `seconds`, a drain, a verdict."""
     dice, pause = Random(seed), threading.Event()
     clients = LoadClients(lambda: server.port, seed, jobs_max=1_000_000)

@@ -21,7 +21,7 @@ _CANCELS = 0.01
 
 
 @dataclass(slots=True)
-class Seen:
+class AnsweredCalls:
     """What was answered. `watched` are the first jobs of each request: all of them would fill the memory of a long run.
 
     `slowest_ms` is the slowest enqueue since the last look.
@@ -40,7 +40,7 @@ class MixedLoad:
     servers: str
     seed: int
     jobs_per_second: int
-    seen: Seen = field(default_factory=Seen)
+    seen: AnsweredCalls = field(default_factory=AnsweredCalls)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.servers import Server, pinlater_server
+from bench.servers import PinLaterServer, pinlater_server
 from pinlater import AsyncClient, JobState
 from tests.soak.mixed_load import QUEUES, MixedLoad
 
@@ -46,7 +46,7 @@ class Window:
 async def soak(
     folder: Path, *, windows: int, window_seconds: float, jobs_per_second: int, seed: int, say: Callable[[str], None]
 ) -> list[str]:
-    """Runs it all; returns what is wrong, in words. An empty list is what everybody hopes for."""
+    """Runs it all; returns what is wrong, in words. An empty list is a success."""
     store = folder / "store.db"
     server = pinlater_server(store, log=folder / "server.log", env=SETTINGS)
     seen: list[Window] = []
@@ -66,7 +66,7 @@ async def soak(
     return [*wrong, *grown(seen), *([f"the server ended with {status}"] if status else [])]
 
 
-def measure(server: Server, store: Path, load: MixedLoad) -> Window:
+def measure(server: PinLaterServer, store: Path, load: MixedLoad) -> Window:
     """Now."""
     slowest, load.seen.slowest_ms = load.seen.slowest_ms, 0.0
     wal = store.with_name(store.name + "-wal")

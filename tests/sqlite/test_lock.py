@@ -51,7 +51,7 @@ async def opened_by_another_process(path: Path, *before: str) -> str:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Who may do what with the files of a folder."""
+    """Which process may do what with the files of a folder."""
     return {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in folder.iterdir()}
 
 

@@ -17,7 +17,7 @@ from pinlater.domain.queue import Life, Queue, QueueConfig, Versions
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey, TimeToLive
-from tests.contract.desk import Desk, Held
+from tests.contract.desk import Desk, DeskJob
 from tests.contract.stores import make_store
 
 QUEUES = ("a", "b", "c")
@@ -58,14 +58,14 @@ def picture(queue_cache: SqliteQueueCache) -> dict[str, object]:
     }
 
 
-class Load:
+class RandomCalls:
     """Calls of every kind, at random."""
 
     def __init__(self, desk: Desk, random: Random) -> None:
         self._desk = desk
         self._random = random
         self._keys: list[JobKey] = []
-        self._held: list[Held] = []
+        self._held: list[DeskJob] = []
 
     async def step(self) -> None:
         calls = [self._put, self._put, self._take, self._take, self._tell, self._tell, self._queues, self._sweep]
@@ -159,7 +159,7 @@ async def test_memory_is_what_the_file_has_after_each_transaction(desk: Desk, se
     writer = opened.writer
     failing = FailingCommits(writer._cursor, random)
     writer._cursor = failing  # type: ignore[assignment]
-    load = Load(desk, random)
+    load = RandomCalls(desk, random)
     for _ in range(STEPS):
         before = failing.failed
         await load.step()

@@ -21,7 +21,7 @@ from tests.worker import process_tasks
 
 
 @dataclass
-class Mail:
+class OfficeMail:
     to: str
     subject: str = "hello"
 
@@ -41,7 +41,7 @@ class Office:
                 raise ValueError("no such address")
 
         @worker.task("mail")
-        async def mail(mail: Mail) -> None:
+        async def mail(mail: OfficeMail) -> None:
             done.append(mail)
 
         @worker.task("files")
@@ -92,9 +92,9 @@ async def test_coroutines_do_too(service: InProcessService, office: Office) -> N
 
 def test_a_call_is_found_by_its_arguments_however_they_were_written(service: InProcessService, office: Office) -> None:
     office.send.enqueue("x", copies=1)
-    office.mail.enqueue(Mail("a"))
+    office.mail.enqueue(OfficeMail("a"))
     assert service.assert_enqueued(office.send, to="x").queue == "mail"
-    assert service.assert_enqueued(office.mail, Mail("a", "hello")).arguments == {"mail": Mail("a")}
+    assert service.assert_enqueued(office.mail, OfficeMail("a", "hello")).arguments == {"mail": OfficeMail("a")}
 
 
 def test_the_error_about_a_missing_enqueue_lists_the_enqueues_that_were_made(

@@ -20,7 +20,7 @@ from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.fake_operations import FakeOperations
 
 CONTEXT = types.RequestContext("worker-1", "request-1")
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 
 
 def pytest_asyncio_loop_factories(
@@ -44,7 +44,7 @@ class Client:
 
     async def receive(self) -> Reply:
         """The next reply."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return Decoder().reply(await self.reader.readexactly(size))
 
@@ -55,7 +55,7 @@ class Client:
 
     async def closed(self) -> bytes:
         """Waits until the server has closed; returns what came before."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
@@ -69,7 +69,7 @@ class Client:
         self.writer.close()
 
 
-class Desk:
+class ThriftServerUnderTest:
     """A server under test with all that belongs to it."""
 
     def __init__(self, settings: ThriftSettings, clock: SystemClock | ManualClock) -> None:
@@ -88,7 +88,7 @@ class Desk:
     async def until(self, condition: Callable[[], object]) -> None:
         """Looks every other millisecond until the condition holds."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not condition():
                 moment = asyncio.Event()
                 loop.call_later(0.002, moment.set)
@@ -105,14 +105,14 @@ class Desk:
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Callable[..., Awaitable[Desk]]]:
+async def start() -> AsyncIterator[Callable[..., Awaitable[ThriftServerUnderTest]]]:
     """Starts a server with settings changed by name; `clock=` may be given."""
-    desks: list[Desk] = []
+    desks: list[ThriftServerUnderTest] = []
 
-    async def start_one(clock: SystemClock | ManualClock | None = None, **changes: Any) -> Desk:
+    async def start_one(clock: SystemClock | ManualClock | None = None, **changes: Any) -> ThriftServerUnderTest:
         if isinstance(clock, ManualClock):  # a clock that is turned looks like a server that stood still
             changes.setdefault("standstill_s", 1e9)
-        desk = Desk(replace(ThriftSettings(port=0), **changes), clock or SystemClock())
+        desk = ThriftServerUnderTest(replace(ThriftSettings(port=0), **changes), clock or SystemClock())
         await desk.server.start()
         desks.append(desk)
         return desk
@@ -123,6 +123,6 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Desk]]]:
 
 
 @pytest.fixture
-async def desk(start: Callable[..., Awaitable[Desk]]) -> Desk:
+async def desk(start: Callable[..., Awaitable[ThriftServerUnderTest]]) -> ThriftServerUnderTest:
     """A server with default settings."""
     return await start()

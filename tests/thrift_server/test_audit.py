@@ -18,7 +18,7 @@ from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
-from tests.thrift_server.conftest import Desk
+from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import Gate
 
 SECRET = "open sesame"
@@ -86,7 +86,7 @@ def test_every_method_is_administrative_or_known_not_to_be() -> None:
 
 @pytest.mark.parametrize("method", AUDITED)
 async def test_an_administrative_call_is_one_line_with_caller_method_and_outcome(
-    desk: Desk, lines: Lines, method: str
+    desk: ThriftServerUnderTest, lines: Lines, method: str
 ) -> None:
     client = await desk.connect()
     await client.call(method, **calls()[method])
@@ -98,14 +98,14 @@ async def test_an_administrative_call_is_one_line_with_caller_method_and_outcome
     assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
 
 
-async def test_other_calls_leave_no_line(desk: Desk, lines: Lines) -> None:
+async def test_other_calls_leave_no_line(desk: ThriftServerUnderTest, lines: Lines) -> None:
     client = await desk.connect()
     await client.call("getQueueNames")
     await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("emails", [types.PinLaterJob(b"x")]))
     assert lines.records == []
 
 
-async def test_the_audit_log_shows_the_arguments_without_secrets(desk: Desk, lines: Lines) -> None:
+async def test_the_audit_log_shows_the_arguments_without_secrets(desk: ThriftServerUnderTest, lines: Lines) -> None:
     client = await desk.connect()
     for method, arguments in calls().items():
         await client.call(method, **arguments)
@@ -121,7 +121,7 @@ async def test_the_audit_log_shows_the_arguments_without_secrets(desk: Desk, lin
 
 
 @pytest.mark.parametrize("method", AUDITED)
-async def test_a_refusal_is_a_line_too(desk: Desk, lines: Lines, method: str) -> None:
+async def test_a_refusal_is_a_line_too(desk: ThriftServerUnderTest, lines: Lines, method: str) -> None:
     async def refuse(name: str, *arguments: Any, **named: Any) -> None:
         raise PasswordInvalid if method == "deleteQueue" else QueueNotFound.of("emails")
 
@@ -152,7 +152,7 @@ async def test_a_failure_of_ours_and_an_overload_are_lines_too(start: Any, lines
     assert outcomes == [("UNKNOWN", "TOO_MANY_WAITING"), ("UNKNOWN", "INTERNAL")]
 
 
-async def test_a_delete_by_regex_whose_caller_goes_is_a_line_too(desk: Desk, lines: Lines) -> None:
+async def test_a_delete_by_regex_whose_caller_goes_is_a_line_too(desk: ThriftServerUnderTest, lines: Lines) -> None:
     """It may have deleted some of the jobs."""
     gate = Gate("delete_jobs")
     desk.operations.before = gate
@@ -180,7 +180,7 @@ async def test_a_call_that_the_end_of_the_server_cuts_off_is_a_line_too(start: A
 
 
 @pytest.mark.parametrize("method", AUDITED)
-async def test_no_name_forges_a_line_or_a_field(desk: Desk, lines: Lines, method: str) -> None:
+async def test_no_name_forges_a_line_or_a_field(desk: ThriftServerUnderTest, lines: Lines, method: str) -> None:
     """Line breaks, escape sequences, direction marks and our own words, as the queue's name and as the source."""
     client = await desk.connect()
     context = types.RequestContext(HOSTILE, HOSTILE)

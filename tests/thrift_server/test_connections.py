@@ -14,23 +14,23 @@ import pytest
 
 from pinlater.domain.clock import ManualClock
 from pinlater.server.operations.values import DequeueResult
-from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, make_room
+from pinlater.server.thrift.open_files import CONNECTIONS_MIN, RESERVED, TooFewOpenFiles, raise_file_limit
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
-from tests.thrift_server.conftest import CONTEXT, PATIENCE_S, Client, Desk
+from tests.thrift_server.conftest import CONTEXT, DEADLINE_S, Client, ThriftServerUnderTest
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED, Gate
 
-Start = Callable[..., Awaitable[Desk]]
+Start = Callable[..., Awaitable[ThriftServerUnderTest]]
 LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
 DEQUEUE = types.PinLaterDequeueRequest("q", 1)
 
 
-def names(desk: Desk) -> list[str]:
+def names(desk: ThriftServerUnderTest) -> list[str]:
     return [name for name, _, _ in desk.operations.asked]
 
 
 # --- order ----------------------------------------------------------------------------------------------------------------
-async def test_pipelined_requests_take_effect_and_are_answered_in_order(desk: Desk) -> None:
+async def test_pipelined_requests_take_effect_and_are_answered_in_order(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     for seqid in range(500):
         client.send("createQueue", seqid, name=f"q{seqid}")
@@ -38,7 +38,7 @@ async def test_pipelined_requests_take_effect_and_are_answered_in_order(desk: De
     assert [arguments[0] for _, arguments, _ in desk.operations.asked] == [f"q{seqid}" for seqid in range(500)]
 
 
-async def test_a_request_does_not_start_before_the_one_before_it_is_done(desk: Desk) -> None:
+async def test_a_request_does_not_start_before_the_one_before_it_is_done(desk: ThriftServerUnderTest) -> None:
     gate = Gate("create_queue")
     desk.operations.before = gate
     client = await desk.connect()
@@ -52,7 +52,7 @@ async def test_a_request_does_not_start_before_the_one_before_it_is_done(desk: D
     assert [(await client.receive()).seqid, (await client.receive()).seqid] == [1, 2]
 
 
-async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: Desk) -> None:
+async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: ThriftServerUnderTest) -> None:
     gate = Gate("create_queue")
     desk.operations.before = gate
     client = await desk.connect()
@@ -64,7 +64,7 @@ async def test_an_answer_does_not_wait_for_the_slow_request_behind_it(desk: Desk
     assert (await client.receive()).seqid == 2
 
 
-async def test_a_request_in_single_bytes_is_a_request(desk: Desk) -> None:
+async def test_a_request_in_single_bytes_is_a_request(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     for byte in encode_call("getQueueNames", 3, context=CONTEXT):
         client.writer.write(bytes([byte]))
@@ -102,7 +102,9 @@ async def test_reading_stops_while_too_much_waits_unanswered(start: Start) -> No
         struct.pack(">i", 0),
     ],
 )
-async def test_a_frame_that_is_not_thrift_closes_its_own_connection_only(desk: Desk, junk: bytes) -> None:
+async def test_a_frame_that_is_not_thrift_closes_its_own_connection_only(
+    desk: ThriftServerUnderTest, junk: bytes
+) -> None:
     good, bad = await desk.connect(), await desk.connect()
     assert (await good.call("getQueueNames")).seqid == 1
     bad.writer.write(junk)
@@ -111,7 +113,7 @@ async def test_a_frame_that_is_not_thrift_closes_its_own_connection_only(desk: D
     assert desk.counted("thrift_bad_frames") == 1
 
 
-async def test_a_request_before_a_bad_frame_is_answered(desk: Desk) -> None:
+async def test_a_request_before_a_bad_frame_is_answered(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     client.writer.write(encode_call("getQueueNames", 7, context=CONTEXT) + b"\xff\xff\xff\xff")
     assert (await client.receive()).seqid == 7
@@ -121,9 +123,9 @@ async def test_a_request_before_a_bad_frame_is_answered(desk: Desk) -> None:
 async def test_the_largest_frame_is_taken(start: Start) -> None:
     desk = await start(max_frame_bytes=2 * 1024 * 1024)
     client = await desk.connect()
-    room = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
-    assert (await client.call("createQueue", name="q" * room)).exception is None
-    client.send("createQueue", 8, name="q" * (room + 1))
+    longest = 2 * 1024 * 1024 + 4 - len(encode_call("createQueue", 1, context=CONTEXT, name=""))
+    assert (await client.call("createQueue", name="q" * longest)).exception is None
+    client.send("createQueue", 8, name="q" * (longest + 1))
     reply = await client.receive()
     assert reply.seqid == 8
     assert reply.application_error is not None
@@ -175,14 +177,16 @@ def hang_up(client: Client) -> None:
     client.writer.transport.abort()
 
 
-def swept_out(desk: Desk) -> bool:
+def swept_out(desk: ThriftServerUnderTest) -> bool:
     """Whether no connection is left after one more sweep."""
     desk.server.sweep()
     return desk.server.connections == 0
 
 
 @pytest.mark.parametrize("leave", [Client.close, hang_up])
-async def test_a_waiting_dequeue_ends_when_its_caller_goes(desk: Desk, leave: Callable[[Client], None]) -> None:
+async def test_a_waiting_dequeue_ends_when_its_caller_goes(
+    desk: ThriftServerUnderTest, leave: Callable[[Client], None]
+) -> None:
     gate = Gate("dequeue")
     desk.operations.before = gate
     client = await desk.connect()
@@ -197,7 +201,7 @@ async def test_a_waiting_dequeue_ends_when_its_caller_goes(desk: Desk, leave: Ca
 
 @pytest.mark.parametrize("leave", [Client.close, hang_up])
 async def test_jobs_claimed_for_a_caller_who_is_gone_are_given_back(
-    desk: Desk, leave: Callable[[Client], None]
+    desk: ThriftServerUnderTest, leave: Callable[[Client], None]
 ) -> None:
     gate = Gate("dequeue")
     desk.operations.before = gate
@@ -208,14 +212,14 @@ async def test_jobs_claimed_for_a_caller_who_is_gone_are_given_back(
     leave(client)
     await desk.until(lambda: connection.gone)
     gate.open()
-    await asyncio.wait_for(desk.operations.undelivered_event.wait(), PATIENCE_S)
+    await asyncio.wait_for(desk.operations.undelivered_event.wait(), DEADLINE_S)
     assert desk.operations.undelivered_calls == [("q", [CLAIM])]
     assert desk.operations.cancelled == []
 
 
 @pytest.mark.parametrize("leave", [Client.close, hang_up])
 async def test_a_running_request_is_carried_out_although_its_client_is_gone(
-    desk: Desk, leave: Callable[[Client], None]
+    desk: ThriftServerUnderTest, leave: Callable[[Client], None]
 ) -> None:
     gate = Gate("create_queue")
     desk.operations.before = gate
@@ -230,7 +234,7 @@ async def test_a_running_request_is_carried_out_although_its_client_is_gone(
     assert desk.operations.cancelled == []
 
 
-async def unread_jobs(desk: Desk) -> Client:
+async def unread_jobs(desk: ThriftServerUnderTest) -> Client:
     """A client that was sent more jobs than the kernel takes, and has read nothing of them."""
     large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 14_000_000)])
     desk.operations.answers["dequeue"] = DequeueResult([large])
@@ -243,7 +247,7 @@ async def unread_jobs(desk: Desk) -> Client:
 
 @pytest.mark.parametrize("leave", [Client.close, hang_up])
 async def test_jobs_that_the_kernel_did_not_take_when_the_caller_left_are_given_back(
-    desk: Desk, leave: Callable[[Client], None]
+    desk: ThriftServerUnderTest, leave: Callable[[Client], None]
 ) -> None:
     client = await unread_jobs(desk)
     assert desk.operations.undelivered_calls == []
@@ -264,7 +268,7 @@ async def test_jobs_of_a_slow_reader_that_is_cut_are_given_back(start: Start) ->
     assert len(desk.operations.undelivered_calls) == 1
 
 
-async def test_jobs_that_a_slow_reader_takes_in_the_end_are_delivered(desk: Desk) -> None:
+async def test_jobs_that_a_slow_reader_takes_in_the_end_are_delivered(desk: ThriftServerUnderTest) -> None:
     client = await unread_jobs(desk)
     assert (await client.receive()).value.jobs
     hang_up(client)
@@ -311,7 +315,9 @@ async def test_while_memory_is_scarce_a_client_that_reads_slowly_is_cut_all_the_
     assert desk.counted("thrift_slow_readers_cut") == 1
 
 
-async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_job(desk: Desk) -> None:
+async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_job(
+    desk: ThriftServerUnderTest,
+) -> None:
     """Whether a sweep finds the client gone first, or the server as it is about to write the job."""
     gate = Gate("dequeue")
     desk.operations.before = gate
@@ -331,7 +337,7 @@ async def test_of_many_calls_pipelined_behind_a_long_poll_a_dead_client_gets_no_
     assert len(desk.operations.undelivered_calls) + len(desk.operations.cancelled) == handed_out
 
 
-async def test_a_peer_that_only_stopped_sending_gets_no_jobs(desk: Desk) -> None:
+async def test_a_peer_that_only_stopped_sending_gets_no_jobs(desk: ThriftServerUnderTest) -> None:
     """Mostly it is gone; were it handed jobs that go back to the queue as well, they would run twice."""
     gate = Gate("dequeue")
     desk.operations.before = gate
@@ -346,7 +352,7 @@ async def test_a_peer_that_only_stopped_sending_gets_no_jobs(desk: Desk) -> None
     assert len(desk.operations.undelivered_calls) == 1
 
 
-async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: Desk) -> None:
+async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     for seqid in range(3):
         client.send("getQueueNames", seqid)
@@ -355,7 +361,7 @@ async def test_a_peer_that_only_stopped_sending_gets_its_answers(desk: Desk) -> 
     assert await client.closed() == b""
 
 
-async def test_half_a_frame_and_then_nothing_leaves_nothing_behind(desk: Desk) -> None:
+async def test_half_a_frame_and_then_nothing_leaves_nothing_behind(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     client.writer.write(encode_call("getQueueNames", 1, context=CONTEXT)[:-3])
     await desk.until(lambda: desk.server.budget.request_bytes > 0)
@@ -423,7 +429,7 @@ async def test_far_over_the_bound_the_oldest_silent_connection_is_closed(start: 
 
 async def test_two_thousand_silent_connections_affect_no_other_client(start: Start) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = 2_000 if make_room(4_500) == 4_500 else 200
+    count = 2_000 if raise_file_limit(4_500) == 4_500 else 200
     desk = await start(max_connections=count // 2, max_connections_refused=10)
     speaking = await desk.connect()
     await speaking.call("getQueueNames")
@@ -467,7 +473,7 @@ async def test_with_few_files_most_connections_are_served_and_not_refused(
 
 def test_file_descriptors_are_reserved_for_connections_of_other_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
-    assert make_room(20_000, 272) == 4096 - RESERVED - 272
+    assert raise_file_limit(20_000, 272) == 4096 - RESERVED - 272
 
 
 async def test_a_server_with_too_few_open_files_does_not_start_and_says_how_many_it_needs(
@@ -497,20 +503,20 @@ def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit(monkeypatch: pyt
     made: list[tuple[int, int]] = []
     monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr("resource.setrlimit", lambda _, limits: made.append(limits))
-    assert make_room(100) == 100
-    assert make_room(2000) == 2000
-    assert make_room(20_000) == 4096 - RESERVED
+    assert raise_file_limit(100) == 100
+    assert raise_file_limit(2000) == 2000
+    assert raise_file_limit(20_000) == 4096 - RESERVED
     assert made == [(2000 + RESERVED, 4096), (4096, 4096)]
     made.clear()
     monkeypatch.setattr("resource.getrlimit", lambda _: (4096, 4096))
-    assert make_room(20_000) == 4096 - RESERVED
+    assert raise_file_limit(20_000) == 4096 - RESERVED
     assert made == []
 
 
 FAR_TOO_LONG = encode_call("createQueue", 9, context=CONTEXT, name="q" * 900_000)
 
 
-def in_flight(desk: Desk) -> dict[str, float]:
+def in_flight(desk: ThriftServerUnderTest) -> dict[str, float]:
     """What the budget counts, where it is not 0."""
     return {kind: held for kind, held in desk.server.budget.by_kind().items() if held}
 
@@ -794,14 +800,14 @@ async def test_a_trickle_of_bytes_is_idle_too(start: Start) -> None:
 
 
 # --- draining -------------------------------------------------------------------------------------------------------------
-async def test_a_drain_answers_running_requests_and_accepts_no_connections(desk: Desk) -> None:
+async def test_a_drain_answers_running_requests_and_accepts_no_connections(desk: ThriftServerUnderTest) -> None:
     gate = Gate("create_queue")
     desk.operations.before = gate
     busy, idle = await desk.connect(), await desk.connect()
     busy.send("createQueue", 5, name="q")
     await gate.arrived.wait()
     port = desk.server.port
-    drain = asyncio.create_task(desk.server.drain(PATIENCE_S))
+    drain = asyncio.create_task(desk.server.drain(DEADLINE_S))
     assert await idle.closed() == b""
     with pytest.raises(OSError, match=r"refused|failed"):
         await asyncio.open_connection("127.0.0.1", port)
@@ -813,17 +819,17 @@ async def test_a_drain_answers_running_requests_and_accepts_no_connections(desk:
     assert desk.server.connections == 0
 
 
-async def test_draining_answers_what_was_on_its_way(desk: Desk) -> None:
+async def test_draining_answers_what_was_on_its_way(desk: ThriftServerUnderTest) -> None:
     clients = [await desk.connect() for _ in range(20)]
     await desk.until(lambda: desk.server.connections == 20)
     for client in clients:
         client.send("getQueueNames", 3)
-    await desk.server.drain(PATIENCE_S)
+    await desk.server.drain(DEADLINE_S)
     for client in clients:
         assert (await client.receive()).seqid == 3
 
 
-async def test_a_request_that_outlasts_the_grace_time_is_cancelled(desk: Desk) -> None:
+async def test_a_request_that_outlasts_the_grace_time_is_cancelled(desk: ThriftServerUnderTest) -> None:
     desk.operations.before = Gate("create_queue")
     client = await desk.connect()
     client.send("createQueue", name="q")
@@ -833,11 +839,13 @@ async def test_a_request_that_outlasts_the_grace_time_is_cancelled(desk: Desk) -
     assert desk.operations.cancelled == ["create_queue"]
 
 
-async def test_draining_twice_is_harmless_and_so_is_draining_before_the_start(desk: Desk, start: Start) -> None:
+async def test_draining_twice_is_harmless_and_so_is_draining_before_the_start(
+    desk: ThriftServerUnderTest, start: Start
+) -> None:
     await desk.server.drain(1)
     await desk.server.drain(1)
 
 
-async def test_a_port_in_use_is_an_error_at_the_start(desk: Desk, start: Start) -> None:
+async def test_a_port_in_use_is_an_error_at_the_start(desk: ThriftServerUnderTest, start: Start) -> None:
     with pytest.raises(OSError, match="in use"):
         await start(port=desk.server.port)

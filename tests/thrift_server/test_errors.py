@@ -14,7 +14,7 @@ from pinlater.server.operations.values import DequeueResult
 from pinlater.wire.codec import Reply
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME, message_head
-from tests.thrift_server.conftest import Desk
+from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED
 
 ERRORS = [
@@ -37,7 +37,9 @@ ERRORS = [
 ]
 
 
-async def failing(desk: Desk, error: BaseException, method: str = "createQueue", **arguments: Any) -> Reply:
+async def failing(
+    desk: ThriftServerUnderTest, error: BaseException, method: str = "createQueue", **arguments: Any
+) -> Reply:
     async def fail(*_: Any, **__: Any) -> None:
         raise error
 
@@ -48,7 +50,7 @@ async def failing(desk: Desk, error: BaseException, method: str = "createQueue",
 
 @pytest.mark.parametrize(("error", "code", "detail", "text"), ERRORS, ids=lambda value: type(value).__name__)
 async def test_errors_of_the_service_are_declared_exceptions(
-    desk: Desk, error: errors.PinLaterError, code: int, detail: str, text: str | None
+    desk: ThriftServerUnderTest, error: errors.PinLaterError, code: int, detail: str, text: str | None
 ) -> None:
     exception = (await failing(desk, error)).exception
     assert (exception.errorCode, exception.detail) == (code, detail)
@@ -59,7 +61,7 @@ async def test_errors_of_the_service_are_declared_exceptions(
 
 
 async def test_a_fault_of_ours_is_logged_and_told_without_its_inside(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    desk: ThriftServerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
         exception = (await failing(desk, ZeroDivisionError("secret inside"))).exception
@@ -68,7 +70,7 @@ async def test_a_fault_of_ours_is_logged_and_told_without_its_inside(
     assert "secret inside" in caplog.text
 
 
-async def test_after_a_failure_the_connection_goes_on(desk: Desk) -> None:
+async def test_after_a_failure_the_connection_goes_on(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
 
     async def fail(*_: Any, **__: Any) -> None:
@@ -81,7 +83,7 @@ async def test_after_a_failure_the_connection_goes_on(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("state", [-1, 4, 2**31 - 1])
-async def test_an_unknown_state_is_an_error(desk: Desk, state: int) -> None:
+async def test_an_unknown_state_is_an_error(desk: ThriftServerUnderTest, state: int) -> None:
     client = await desk.connect()
     for method, request in (
         ("getJobCount", types.PinLaterGetJobCountRequest("q", state)),
@@ -93,7 +95,7 @@ async def test_an_unknown_state_is_an_error(desk: Desk, state: int) -> None:
     assert desk.operations.asked == []
 
 
-async def test_an_unknown_unique_scope_is_an_error(desk: Desk) -> None:
+async def test_an_unknown_unique_scope_is_an_error(desk: ThriftServerUnderTest) -> None:
     job = types.PinLaterJob(b"x", uniqueKey="k", uniqueScope=3)
     client = await desk.connect()
     reply = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
@@ -101,7 +103,9 @@ async def test_an_unknown_unique_scope_is_an_error(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", [b"__can__finagle__trace__v3__", b"noSuchMethod", b"\xff\xfe"])
-async def test_an_unknown_method_is_answered_and_the_connection_stays_open(desk: Desk, name: bytes) -> None:
+async def test_an_unknown_method_is_answered_and_the_connection_stays_open(
+    desk: ThriftServerUnderTest, name: bytes
+) -> None:
     client = await desk.connect()
     probe = message_head(name, TMessageType.CALL) + struct.pack(">i", 99) + b"\0"
     client.writer.write(struct.pack(">i", len(probe)) + probe)
@@ -112,7 +116,9 @@ async def test_an_unknown_method_is_answered_and_the_connection_stays_open(desk:
     assert (await client.call("getJobCount", request=types.PinLaterGetJobCountRequest("q", 0))).value == 2**31 - 1
 
 
-async def test_a_call_that_cannot_be_decoded_is_answered_and_the_connection_stays_open(desk: Desk) -> None:
+async def test_a_call_that_cannot_be_decoded_is_answered_and_the_connection_stays_open(
+    desk: ThriftServerUnderTest,
+) -> None:
     client = await desk.connect()
     reply = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", None))
     assert reply.application_error is not None
@@ -122,7 +128,7 @@ async def test_a_call_that_cannot_be_decoded_is_answered_and_the_connection_stay
     assert desk.counted("thrift_undecodable_requests") == 1
 
 
-async def test_oneway_calls_take_effect_and_get_no_answer(desk: Desk) -> None:
+async def test_oneway_calls_take_effect_and_get_no_answer(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     head = bytearray(METHODS_BY_NAME["createQueue"].call_head)
     head[3] = TMessageType.ONEWAY
@@ -137,7 +143,7 @@ async def test_oneway_calls_take_effect_and_get_no_answer(desk: Desk) -> None:
 
 
 async def test_an_answer_larger_than_a_frame_is_an_error_and_its_jobs_go_back(start: Any) -> None:
-    desk: Desk = await start(max_frame_bytes=2000)
+    desk: ThriftServerUnderTest = await start(max_frame_bytes=2000)
     large = CLAIM._replace(jobs=[CLAIMED._replace(body=b"x" * 2000)])
     desk.operations.answers["dequeue"] = DequeueResult([large])
     client = await desk.connect()
@@ -146,7 +152,7 @@ async def test_an_answer_larger_than_a_frame_is_an_error_and_its_jobs_go_back(st
     assert desk.operations.undelivered_calls == [("q", [large])]
 
 
-async def test_an_answer_that_cannot_be_encoded_is_our_fault_and_its_jobs_go_back(desk: Desk) -> None:
+async def test_an_answer_that_cannot_be_encoded_is_our_fault_and_its_jobs_go_back(desk: ThriftServerUnderTest) -> None:
     broken = CLAIM._replace(jobs=[CLAIMED._replace(attempt=2**40)])
     desk.operations.answers["dequeue"] = DequeueResult([broken])
     client = await desk.connect()
@@ -155,7 +161,7 @@ async def test_an_answer_that_cannot_be_encoded_is_our_fault_and_its_jobs_go_bac
     assert len(desk.operations.undelivered_calls) == 1
 
 
-async def test_requests_are_counted_and_timed(desk: Desk) -> None:
+async def test_requests_are_counted_and_timed(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     for _ in range(3):
         await client.call("getQueueNames")
@@ -166,7 +172,7 @@ async def test_requests_are_counted_and_timed(desk: Desk) -> None:
 
 async def test_at_debug_a_request_is_one_line_without_its_body(start: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="pinlater.server.thrift"):
-        desk: Desk = await start()
+        desk: ThriftServerUnderTest = await start()
         client = await desk.connect()
         await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [types.PinLaterJob(b"secret")]))
     (record,) = [record for record in caplog.records if record.message == "request"]

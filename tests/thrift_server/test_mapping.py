@@ -17,7 +17,7 @@ from pinlater.server.operations.service import Service
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand, ScanResult
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.generated import ttypes as types
-from tests.thrift_server.conftest import Desk
+from tests.thrift_server.conftest import ThriftServerUnderTest
 from tests.thrift_server.fake_operations import CLAIM, CLAIMED, DESCRIPTOR, HEADERS
 from tests.wire.samples import full_arguments
 
@@ -290,7 +290,7 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", HANDLERS)
-async def test_every_value_reaches_the_operation_and_comes_back(desk: Desk, method: str) -> None:
+async def test_every_value_reaches_the_operation_and_comes_back(desk: ThriftServerUnderTest, method: str) -> None:
     client = await desk.connect()
     reply = await client.call(method, **full_arguments()[method])
     assert desk.operations.asked == [ASKED[method]]
@@ -298,7 +298,7 @@ async def test_every_value_reaches_the_operation_and_comes_back(desk: Desk, meth
     assert plain(reply.value) == ANSWERED[method]
 
 
-async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Desk) -> None:
+async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: ThriftServerUnderTest) -> None:
     job = types.PinLaterJob(b"x", None, None, None, None, uniqueScope=None)
     client = await desk.connect()
     await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
@@ -306,7 +306,7 @@ async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Desk)
     assert (queue, jobs, named) == ("q", [Job(b"x")], {"request_key": None, "repeat": False})
 
 
-async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Desk) -> None:
+async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     none: dict[str, Any] = {"priority": None, "limit": None}
     await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1, dryRun=None, coverage=None))
@@ -326,27 +326,29 @@ async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: Desk)
     assert desk.operations.asked[4][1] == (JobFilter("q", JobState.FAILED, 1), 1000)
 
 
-async def test_acks_may_come_without_either_list(desk: Desk) -> None:
+async def test_acks_may_come_without_either_list(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     await client.call("ackDequeuedJobs", request=types.PinLaterJobAckRequest("q"))
     assert desk.operations.asked == [("acknowledge", (ME, AckBatch("q", [])), {})]
 
 
-async def test_an_old_client_s_ack_fences_nothing(desk: Desk) -> None:
+async def test_an_old_client_s_ack_fences_nothing(desk: ThriftServerUnderTest) -> None:
     client = await desk.connect()
     info = types.PinLaterJobAckInfo("d", None, None)
     await client.call("ackDequeuedJobs", request=types.PinLaterJobAckRequest("q", None, [info]))
     assert desk.operations.asked[0][1][1] == AckBatch("q", [Ack("d", False)])
 
 
-async def test_nothing_found_answers_empty_maps_and_no_order(desk: Desk) -> None:
+async def test_nothing_found_answers_empty_maps_and_no_order(desk: ThriftServerUnderTest) -> None:
     desk.operations.answers["dequeue"] = DequeueResult([])
     client = await desk.connect()
     reply = await client.call("dequeueJobs", request=types.PinLaterDequeueRequest("q", 1))
     assert plain(reply.value) == {"jobs": {}, "jobMetadata": {}, "ackOutcomes": None, "jobOrder": None}
 
 
-async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_not_know(desk: Desk) -> None:
+async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_not_know(
+    desk: ThriftServerUnderTest,
+) -> None:
     desk.operations.answers["enqueue"] = Enqueued(["a"])
     desk.operations.answers["scan"] = ScanResult([])
     client = await desk.connect()
@@ -356,7 +358,7 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
     assert plain(scanned.value) == {"scannedJobs": [], "continuation": "-1", "incomplete": None}
 
 
-async def test_the_order_of_jobs_is_told(desk: Desk) -> None:
+async def test_the_order_of_jobs_is_told(desk: ThriftServerUnderTest) -> None:
     numbers = (9, 3, 7, 1)
     desk.operations.answers["dequeue"] = DequeueResult(
         [CLAIM._replace(jobs=[CLAIMED._replace(id=number) for number in numbers])]
@@ -366,7 +368,7 @@ async def test_the_order_of_jobs_is_told(desk: Desk) -> None:
     assert reply.value.jobOrder == [f"q:s1:p1:{number}" for number in numbers]
 
 
-async def test_a_dry_run_s_jobs_have_no_token(desk: Desk) -> None:
+async def test_a_dry_run_s_jobs_have_no_token(desk: ThriftServerUnderTest) -> None:
     shown = FromShard("1", [CLAIMED._replace(claim_deadline_ms=0)], "")
     desk.operations.answers["dequeue"] = DequeueResult([shown])
     client = await desk.connect()
@@ -376,7 +378,7 @@ async def test_a_dry_run_s_jobs_have_no_token(desk: Desk) -> None:
 
 
 async def test_a_dequeue_cancelled_while_it_answers_many_acks_releases_its_jobs_unspent(
-    desk: Desk,
+    desk: ThriftServerUnderTest,
 ) -> None:
     """After the claim there are turns of the loop between slices of the outcomes, and the call may be cancelled in each."""
     results = [AckResult(f"emails:s1:p1:{number}", Outcome.APPLIED) for number in range(3 * ITEMS_A_TURN)]

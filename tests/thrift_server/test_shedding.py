@@ -9,23 +9,23 @@ from pinlater.domain.clock import ManualClock
 from pinlater.server.thrift.shedding import address_of, beyond_their_share, held_bytes_min, slow_ones
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
-from tests.thrift_server.conftest import CONTEXT, Client, Desk
+from tests.thrift_server.conftest import CONTEXT, Client, ThriftServerUnderTest
 from tests.thrift_server.fake_operations import Gate
 
-Start = Callable[..., Awaitable[Desk]]
+Start = Callable[..., Awaitable[ThriftServerUnderTest]]
 LIMIT_BYTES = 2_000_000
 LARGE = encode_call("createQueue", 9, context=CONTEXT, name="q" * 900_000)
 LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
 ELSEWHERE = "127.0.0.2"
 
 
-class Held(NamedTuple):
+class HeldRequest(NamedTuple):
     held_bytes: int
     held_since_s: float = 0.0
     host: str = "a"
 
 
-async def half_sent(desk: Desk, number: int) -> list[Client]:
+async def half_sent(desk: ThriftServerUnderTest, number: int) -> list[Client]:
     """Clients that have sent most of a large request, and stop."""
     clients = [await desk.connect() for _ in range(number)]
     for client in clients:
@@ -104,16 +104,16 @@ async def test_the_sweep_makes_space_for_scans_as_well(start: Start) -> None:
 
 
 def test_the_largest_of_the_slow_ones_give_way_and_no_more_of_them_than_needed() -> None:
-    fast, small, large, larger = Held(99, held_since_s=9.9), Held(10), Held(50), Held(60)
+    fast, small, large, larger = HeldRequest(99, held_since_s=9.9), HeldRequest(10), HeldRequest(50), HeldRequest(60)
     assert slow_ones([fast, small, large, larger], 10.0, 100) == [larger, large]
     assert slow_ones([fast], 10.0, 100) == []
 
 
 def test_no_address_gives_way_below_its_share() -> None:
-    asker = Held(0, host="new")
-    holders = [Held(30, host="a"), Held(31, host="a"), Held(30, host="b")]
+    asker = HeldRequest(0, host="new")
+    holders = [HeldRequest(30, host="a"), HeldRequest(31, host="a"), HeldRequest(30, host="b")]
     assert beyond_their_share(holders, asker, 1_000, 90) == [holders[1]]
-    assert beyond_their_share(holders, Held(0, host="a"), 1_000, 90) == []
+    assert beyond_their_share(holders, HeldRequest(0, host="a"), 1_000, 90) == []
 
 
 def test_an_ipv6_network_stands_for_one_caller() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from pinlater.wire.codec import Reply, encode_call
 from pinlater.wire.generated import ttypes as types
-from tests.thrift_server.conftest import CONTEXT, Client, Desk
+from tests.thrift_server.conftest import CONTEXT, Client, ThriftServerUnderTest
 
-Start = Callable[..., Awaitable[Desk]]
+Start = Callable[..., Awaitable[ThriftServerUnderTest]]
 LONG_POLL = types.PinLaterDequeueRequest("q", 1, waitMillis=60_000)
 CALLS, CONNECTIONS = 60, 3
 SIZES = (1, 300, 600, 5_000, 70_000, 400_000)
@@ -23,7 +23,7 @@ def name_of(connection: int, seqid: int, size: int) -> str:
     return f"{connection}_{seqid}_" + "q" * size
 
 
-class Caller:
+class SheddingCaller:
     """A client that sends calls in pieces without waiting, every third a long poll."""
 
     def __init__(self, number: int, random: Random) -> None:
@@ -71,7 +71,7 @@ async def test_whatever_gives_way_each_call_is_answered_in_its_turn_and_carried_
             await asyncio.sleep(0)
 
     desk.operations.before = before
-    callers = [Caller(number, random) for number in range(CONNECTIONS)]
+    callers = [SheddingCaller(number, random) for number in range(CONNECTIONS)]
     clients = [await desk.connect(f"127.0.0.{number + 1}") for number in range(CONNECTIONS)]
     calls = [caller.send(client) for caller, client in zip(callers, clients, strict=True)]
     calls += [caller.receive(client) for caller, client in zip(callers, clients, strict=True)]

@@ -13,13 +13,13 @@ from pinlater.domain.request_keys import BEGUN_WITHIN_MS, REPEATED_WITHIN_MS, RE
 from pinlater.server.thrift.server import REFUSING_S
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import encode_call
-from tests.thrift_server.conftest import CONTEXT, Desk
+from tests.thrift_server.conftest import CONTEXT, ThriftServerUnderTest
 from tests.thrift_server.fake_operations import Gate
 
-Start = Callable[..., Awaitable[Desk]]
+Start = Callable[..., Awaitable[ThriftServerUnderTest]]
 
 
-def asked(desk: Desk) -> list[object]:
+def asked(desk: ThriftServerUnderTest) -> list[object]:
     return [arguments[0] for name, arguments, _ in desk.operations.asked if name == "create_queue"]
 
 
@@ -27,7 +27,7 @@ def create(name: str) -> bytes:
     return encode_call("createQueue", 1, context=CONTEXT, name=name)
 
 
-async def works_again(desk: Desk, clock: ManualClock) -> None:
+async def works_again(desk: ThriftServerUnderTest, clock: ManualClock) -> None:
     """New connections are taken in once those from before must all have been cut."""
     clock.advance(seconds=REFUSING_S)
     await desk.until(lambda: desk.server._refusing_until_s is None)

@@ -73,7 +73,7 @@ def test_invalid_policies_are_refused(make: Callable[[], Any]) -> None:
 
 # --- bodies -----------------------------------------------------------------------------------------------------------------------
 @dataclass
-class Mail:
+class MailDataclass:
     to: str
     copies: int = 1
 
@@ -92,7 +92,7 @@ class Typed(TypedDict):
 
 
 def named(to: str, at: datetime, copies: int = 1, *, id: UUID | None = None) -> None: ...
-def whole(mail: Mail) -> None: ...
+def whole(mail: MailDataclass) -> None: ...
 def model(mail: Model) -> None: ...
 def struct(mail: Struct) -> None: ...
 def typed(mail: Typed) -> None: ...
@@ -111,7 +111,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
     [
         (named, ("x",), {"at": NOON}, {"to": "x", "at": NOON}),
         (named, ("x", NOON, 3), {"id": UUID(int=7)}, {"to": "x", "at": NOON, "copies": 3, "id": UUID(int=7)}),
-        (whole, (Mail("x"),), {}, {"mail": Mail("x")}),
+        (whole, (MailDataclass("x"),), {}, {"mail": MailDataclass("x")}),
         (model, (Model(to="x", when=NOON),), {}, {"mail": Model(to="x", when=NOON)}),
         (struct, (Struct("x"),), {}, {"mail": Struct("x")}),
         (typed, ({"to": "x"},), {}, {"mail": {"to": "x"}}),
@@ -130,7 +130,7 @@ def test_arguments_are_decoded_as_they_were_encoded(
 
 def test_a_json_body_is_plain_json() -> None:
     assert parameters_of(named).encode(JSON, ("x", NOON), {}) == b'{"to":"x","at":"2026-01-01T12:00:00Z"}'
-    assert parameters_of(whole).encode(JSON, (Mail("x"),), {}) == b'{"to":"x","copies":1}'
+    assert parameters_of(whole).encode(JSON, (MailDataclass("x"),), {}) == b'{"to":"x","copies":1}'
 
 
 def test_the_worker_passes_the_job_and_its_context() -> None:
@@ -185,29 +185,29 @@ def test_a_parameter_without_a_type_takes_anything() -> None:
     }
 
 
-def whole_and_more(mail: Mail, subject: str = "hello", copies: int = 1) -> None: ...
+def whole_and_more(mail: MailDataclass, subject: str = "hello", copies: int = 1) -> None: ...
 def model_and_more(mail: Model, subject: str = "hello") -> None: ...
 def octets_and_more(body: bytes, *, note: str = "") -> None: ...
 
 
-MAIL = Mail("y")
+MAIL = MailDataclass("y")
 
 
-def all_with_defaults(mail: Mail = MAIL, to: str = "z") -> None: ...
+def all_with_defaults(mail: MailDataclass = MAIL, to: str = "z") -> None: ...
 def nothing_and_more(copies: int = 1) -> None: ...
-def nothing_and_whole(mail: Mail = MAIL) -> None: ...
+def nothing_and_whole(mail: MailDataclass = MAIL) -> None: ...
 
 
 @pytest.mark.parametrize("codec", [JSON, MessagePackCodec()])
 @pytest.mark.parametrize(
     ("before", "args", "after", "decoded"),
     [
-        (whole, (Mail("x"),), whole_and_more, {"mail": Mail("x")}),
+        (whole, (MailDataclass("x"),), whole_and_more, {"mail": MailDataclass("x")}),
         (model, (Model(to="x", when=NOON),), model_and_more, {"mail": Model(to="x", when=NOON)}),
         (octets, (b"\xff\x00",), octets_and_more, {"body": b"\xff\x00"}),
         (octets, (b"{}",), octets_and_more, {"body": b"{}"}),
         (octets, (b'{"note":"x"}',), octets_and_more, {"body": b'{"note":"x"}'}),
-        (whole, (Mail("x", 2),), all_with_defaults, {"mail": Mail("x", 2)}),
+        (whole, (MailDataclass("x", 2),), all_with_defaults, {"mail": MailDataclass("x", 2)}),
         (nothing, (), nothing_and_more, {}),
         (nothing, (), nothing_and_whole, {}),
     ],
@@ -246,7 +246,7 @@ def test_an_object_of_parameters_with_a_mistake_is_not_taken_for_a_value(
 
 def test_a_worker_of_before_refuses_jobs_with_the_new_parameters() -> None:
     """The other direction: what is read only after the workers were deployed."""
-    body = parameters_of(whole_and_more).encode(JSON, (Mail("x"),), {"subject": "hello"})
+    body = parameters_of(whole_and_more).encode(JSON, (MailDataclass("x"),), {"subject": "hello"})
     with pytest.raises(msgspec.MsgspecError):
         parameters_of(whole).decode_body(JSON, body, JSON.content_type)
 

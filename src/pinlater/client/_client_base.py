@@ -183,11 +183,11 @@ class AsyncClientBase(ClientBase):
         """What long polls would return, had the event loop got to their answers. For another thread, while the loop is blocked."""
         return self._polls.unread()
 
-    def twin(self) -> Self:
+    def unopened_copy(self) -> Self:
         """Another client with the same options, not open yet: for another thread's event loop."""
-        twin = copy(self)
-        AsyncClientBase._prepare(twin)
-        return twin
+        other = copy(self)
+        AsyncClientBase._prepare(other)
+        return other
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
         """Carries out a call on the client's loop, from any thread, also that loop's own."""

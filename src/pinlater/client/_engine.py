@@ -318,7 +318,7 @@ class Engine:
         return call.resend is Resend.KEYED and self._keys_honoured is None and self._asking is None
 
     def learn(self, connection: Link | None = None) -> None:
-        """Asks, once, without holding anyone up."""
+        """Asks, once, without delaying a call."""
         if self._keys_honoured is None and self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._learn(connection))
 

@@ -157,7 +157,7 @@ def _queue_config(config: types.QueueConfig) -> QueueConfig:
 
 
 def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.WaitingDequeues]:
-    """Who waits, by queue and source."""
+    """The dequeues that wait, by queue and source."""
     return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]
 
 

@@ -57,7 +57,7 @@ class Client(SyncClientBase):
         return self._run(_calls.settings_in_force(queue))
 
     def waiting_dequeues(self) -> list[values.WaitingDequeues]:
-        """Who waits for jobs on the server that answers, by queue and source."""
+        """The dequeues that wait for jobs on the server that answers, by queue and source."""
         return self._run(_calls.waiting_dequeues())
 
     def cluster(self) -> values.ClusterStatus:

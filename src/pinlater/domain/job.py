@@ -87,7 +87,7 @@ class Attempt(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Who holds a claim. `descriptor` is what the wire shows; `token` fences; `source` is what bare checkpoints compare."""
+    """The holder of a claim. `descriptor` is what the wire shows; `token` fences; `source` is what bare checkpoints compare."""
 
     descriptor: str
     source: str

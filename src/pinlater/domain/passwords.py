@@ -2,7 +2,7 @@
 
 Two forms are understood. Ours says everything it needs: `scrypt:<n>:<r>:<p>:<salt>:<digest>`, both in URL-safe base64 without
 padding; it holds no `$`, so that shells, compose files and properties leave it alone. The original's is the lower-case hex of
-SHA-256(password + a salt known to everyone): accepted, because operators have it in their files, but fast to guess.
+SHA-256(password + a public salt): accepted, because operators have it in their files, but fast to guess.
 
 Must never log or return a password. Weakness: a check costs some 0.1 s of one core and 16 MiB, so callers bound how many run at once.
 """

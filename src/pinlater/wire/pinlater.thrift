@@ -68,7 +68,7 @@ exception PinLaterException {
   102: optional i64 retryAfterMillis
 }
 
-// Who calls. `source` names the worker: a checkpoint without a claim token counts if it equals the source of the dequeue.
+// The caller. `source` names the worker: a checkpoint without a claim token counts if it equals the source of the dequeue.
 struct RequestContext {
   1: required string source
   2: optional string requestId = ""
@@ -577,7 +577,7 @@ service PinLater {
   // What holds for the queue now: its own settings, and the server's where it has none.
   SettingsInForce getSettingsInForce(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)
 
-  // Who waits for jobs on this server, by queue and source.
+  // The dequeues that wait for jobs on this server, by queue and source.
   list<WaitingDequeues> getWaitingDequeues(1: RequestContext context) throws (1: PinLaterException e)
 
   // Which servers share the shards, and which of them owns what, as the server that answers knows it.

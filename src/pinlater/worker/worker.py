@@ -392,7 +392,7 @@ class Worker:
         client = await self._opened(stack, given)
         if given is not None:
             stack.enter_context(self._enqueuer.redirected(given))
-        heartbeater = Heartbeater(client.twin, self._clock, client.unread)
+        heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)
         return self._run_with(client, settings, heartbeater, chosen, child_setup, _servers_of(given))
 
     async def _opened(self, stack: contextlib.AsyncExitStack, given: Servers) -> AsyncClient:

@@ -86,9 +86,9 @@ async def _expect_queues(shard: SqliteShard) -> None:
 
 async def _expect_keys(shard: SqliteShard) -> None:
     """The unique key is still taken, and the request key still known."""
-    twin = NewJob(8, b"twin", 1, NOW, 1, unique=UniqueKey("order-5"))
+    duplicate = NewJob(8, b"twin", 1, NOW, 1, unique=UniqueKey("order-5"))
     again = InsertRequest("emails", [NewJob(9, b"x", 1, NOW, 1)], "request-1", b"print")
-    [inserted, repeated] = await shard.insert_jobs([InsertRequest("emails", [twin]), again], NOW + 60_000)
+    [inserted, repeated] = await shard.insert_jobs([InsertRequest("emails", [duplicate]), again], NOW + 60_000)
     assert isinstance(inserted, Inserted)
     assert isinstance(repeated, Inserted)
     assert inserted.existing == {0: (5, 2)}

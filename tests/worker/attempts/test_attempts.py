@@ -43,7 +43,7 @@ FAST = WorkerSettings(
 )
 
 
-class Mail(msgspec.Struct):
+class MailStruct(msgspec.Struct):
     to: str
     subject: str = "hello"
 
@@ -64,7 +64,7 @@ async def test_a_task_gets_the_arguments_that_it_was_enqueued_with(client: Async
         seen.append((to, copies))
 
     @worker.task("q")
-    def post(mail: Mail) -> None:
+    def post(mail: MailStruct) -> None:
         seen.append(mail)
 
     @worker.task("q")
@@ -72,7 +72,7 @@ async def test_a_task_gets_the_arguments_that_it_was_enqueued_with(client: Async
         seen.append(body)
 
     await send.enqueue_async("a", copies=2)
-    await post.enqueue_async(Mail("b"))
+    await post.enqueue_async(MailStruct("b"))
     await store.enqueue_async(b"\xff")
     placed = await send.enqueue_many_async([send.job("c"), send.using(priority=3).job("d")])
     assert [one.descriptor.split(":")[2] for one in placed] == ["p1", "p3"]
@@ -80,7 +80,9 @@ async def test_a_task_gets_the_arguments_that_it_was_enqueued_with(client: Async
     async with running(worker):
         await eventually(lambda: worker.counts.succeeded == 5)
     assert seen[0] == ("direct", 9)
-    assert {repr(one) for one in seen[1:]} == {repr(one) for one in [("a", 2), Mail("b"), b"\xff", ("c", 1), ("d", 1)]}
+    assert {repr(one) for one in seen[1:]} == {
+        repr(one) for one in [("a", 2), MailStruct("b"), b"\xff", ("c", 1), ("d", 1)]
+    }
 
 
 async def test_plain_code_enqueues_and_blocking_an_event_loop_is_an_error(client: AsyncClient) -> None:

@@ -1,7 +1,7 @@
 """The loop that makes firings, with a simulated clock that is set forward and back, and an unreachable server.
 
-`World` is the simulation: true time goes on in sleeps and calls only; the worker's clock shows it plus what the clock is off by; the server
-keeps unique keys by true time, as real ones do. Nothing here waits for real.
+`SimulatedSchedule` is the simulation: true time goes on in sleeps and calls only; the worker's clock shows it plus what the clock is off
+by; the server keeps unique keys by true time, as real ones do. Nothing here waits for real.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 POLL = timedelta(seconds=30)
 
 
-class End(Exception):
+class EndOfTime(Exception):
     """The end of the simulated time."""
 
 
@@ -47,7 +47,7 @@ class Made(NamedTuple):
 
 
 @dataclass
-class World:
+class SimulatedSchedule:
     """`steps`: when (true time) the worker's clock is set, and its error from then on. `away`: when the server is unreachable."""
 
     start: datetime
@@ -82,10 +82,10 @@ class World:
     def _go(self, span: timedelta) -> None:
         self.true += span
         if self.true >= self.until:
-            raise End
+            raise EndOfTime
 
     # --- the task that it enqueues --------------------------------------------------------------------------------------
-    def using(self, *, unique: UniqueKey) -> World:
+    def using(self, *, unique: UniqueKey) -> SimulatedSchedule:
         self._key = unique
         return self
 
@@ -105,7 +105,7 @@ class World:
 
     def run(self, expression: str, zone: str, missed: Missed | str, look_back: timedelta = HOUR) -> Cron:
         entry = Cron(cast(Any, self), "night", expression, ZoneInfo(zone), Missed(missed), look_back)
-        with pytest.raises(End):
+        with pytest.raises(EndOfTime):
             asyncio.run(Timetable(entry, cast(Clock, self), self.sleep).run())
         return entry
 
@@ -148,7 +148,7 @@ def test_each_firing_is_made_once_on_time_and_missed_ones_as_configured(
     look_back: timedelta,
 ) -> None:
     """In a night with a change of the zone's clock, with workers' clocks off by up to 50 minutes."""
-    world = World(start, NIGHT + 5 * HOUR, sorted(steps))
+    world = SimulatedSchedule(start, NIGHT + 5 * HOUR, sorted(steps))
     entry = world.run(expression, zone, missed, look_back)
 
     assert [firing for firing, count in Counter(made.firing for made in world.made).items() if count > 1] == []
@@ -182,7 +182,7 @@ def test_a_worker_that_starts_in_the_repeated_hour_makes_no_more_calls_than_ther
     }
     begins = datetime.fromisoformat(autumn[zone]).replace(tzinfo=UTC)
     for expression in ("30 1 * * *", "45 1 * * *", "30 2 * * *", "0 30 1,2 * * *"):
-        world = World(begins + 20 * MINUTE, begins + 90 * MINUTE)
+        world = SimulatedSchedule(begins + 20 * MINUTE, begins + 90 * MINUTE)
         entry = world.run(expression, zone, missed)
         back = timedelta(0) if missed is Missed.SKIP else HOUR
         assert world.calls <= len(firings(entry, world.start - back, world.until))
@@ -193,7 +193,7 @@ def test_a_worker_that_starts_in_the_repeated_hour_makes_no_more_calls_than_ther
 def test_after_a_clock_is_set_back_firings_continue_and_a_warning_is_logged(
     missed: Missed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(NIGHT, NIGHT + 2 * HOUR, [(NIGHT, HOUR), (NIGHT + 20 * MINUTE, timedelta(0))])
+    world = SimulatedSchedule(NIGHT, NIGHT + 2 * HOUR, [(NIGHT, HOUR), (NIGHT + 20 * MINUTE, timedelta(0))])
     with caplog.at_level(logging.WARNING, "pinlater.worker"):
         entry = world.run("* * * * *", "UTC", missed)
     made = {each.firing for each in world.made}
@@ -205,7 +205,7 @@ def test_after_a_clock_is_set_back_firings_continue_and_a_warning_is_logged(
 @pytest.mark.parametrize("missed", list(Missed))
 def test_a_new_entry_makes_a_firing_of_the_past_hour_unless_it_skips_missed_ones(missed: Missed) -> None:
     """As the page about tasks says: a worker cannot know that no worker ran the entry before."""
-    world = World(NIGHT + 34 * MINUTE, NIGHT + 2 * HOUR)
+    world = SimulatedSchedule(NIGHT + 34 * MINUTE, NIGHT + 2 * HOUR)
     world.run("14 * * * *", "UTC", missed)
     past, coming = NIGHT + 14 * MINUTE, NIGHT + 74 * MINUTE
     assert [made.firing for made in world.made] == ([coming] if missed is Missed.SKIP else [past, coming])
@@ -218,7 +218,7 @@ def test_a_late_firing_that_is_to_be_skipped_is_given_up_with_a_warning(
     due = NIGHT + 10 * MINUTE
     for missed, late in ((Missed.SKIP, False), (Missed.LATEST, True), (Missed.ALL, True)):
         caplog.clear()
-        world = World(NIGHT, NIGHT + 2 * HOUR, away=(due - MINUTE, due + 40 * MINUTE))
+        world = SimulatedSchedule(NIGHT, NIGHT + 2 * HOUR, away=(due - MINUTE, due + 40 * MINUTE))
         with caplog.at_level(logging.WARNING, "pinlater.worker"):
             world.run("10 0 * * *", "UTC", missed)
         assert [made.firing for made in world.made] == ([due] if late else [])
@@ -227,7 +227,7 @@ def test_a_late_firing_that_is_to_be_skipped_is_given_up_with_a_warning(
 
 def test_firings_missed_in_one_outage_have_equal_lines_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     """The first one says when it was due; the log leaves out the others, and counts them."""
-    world = World(NIGHT, NIGHT + HOUR, away=(NIGHT + 10 * MINUTE, NIGHT + 15 * MINUTE))
+    world = SimulatedSchedule(NIGHT, NIGHT + HOUR, away=(NIGHT + 10 * MINUTE, NIGHT + 15 * MINUTE))
     with caplog.at_level(logging.WARNING, "pinlater.worker"):
         world.run("* * * * *", "UTC", Missed.LATEST)
     first, *others = [record for record in caplog.records if "a firing was missed" in record.message]
@@ -240,7 +240,7 @@ def test_firings_missed_in_one_outage_have_equal_lines_with_the_reason(caplog: p
 @pytest.mark.parametrize("missed", list(Missed))
 def test_a_firing_is_given_up_when_its_key_may_have_expired(missed: Missed) -> None:
     due = NIGHT + 10 * MINUTE
-    world = World(NIGHT, NIGHT + 5 * HOUR, away=(due - MINUTE, due + 3 * HOUR))
+    world = SimulatedSchedule(NIGHT, NIGHT + 5 * HOUR, away=(due - MINUTE, due + 3 * HOUR))
     world.run("10 0 * * *", "UTC", missed)
     assert world.made == []
 

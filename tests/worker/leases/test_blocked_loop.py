@@ -20,7 +20,7 @@ from pinlater.worker._leases.loop_watchdog import LoopWatchdog
 from tests.worker.conftest import eventually
 
 T = TypeVar("T")
-PATIENCE_S = 50.0
+DEADLINE_S = 50.0
 SETTINGS = WorkerSettings(concurrency=4, prefetch_max=0, backoff_first_ms=10, backoff_max_ms=50)
 
 
@@ -33,7 +33,7 @@ class OtherLoop:
         self.unblock = threading.Event()
 
     def until(self, ask: Callable[[], T]) -> T:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + DEADLINE_S
         while not (answer := ask()):
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -42,7 +42,7 @@ class OtherLoop:
     def block(self) -> None:
         """Called by a task, on the loop."""
         self.blocked.set()
-        assert self.unblock.wait(2 * PATIENCE_S)
+        assert self.unblock.wait(2 * DEADLINE_S)
 
     def run(self, count: int) -> list[ClaimedJob]:
         """Another worker claims and completes this many jobs."""
@@ -79,7 +79,7 @@ async def run_while(worker: Worker, plain: Callable[[], None]) -> None:
         running = asyncio.create_task(worker.run_async())
         await asyncio.get_running_loop().run_in_executor(threads, plain)
         worker.request_stop()
-        await asyncio.wait_for(running, PATIENCE_S)
+        await asyncio.wait_for(running, DEADLINE_S)
 
 
 async def test_jobs_that_arrive_while_the_loop_is_blocked_go_to_other_workers_unspent(
@@ -102,7 +102,7 @@ async def test_jobs_that_arrive_while_the_loop_is_blocked_go_to_other_workers_un
 
         def others() -> None:
             beside.client.enqueue("q", [b"block"])
-            assert beside.blocked.wait(PATIENCE_S)
+            assert beside.blocked.wait(DEADLINE_S)
             placed = beside.client.enqueue("q", [b"1", b"2", b"3"]).descriptors
             states = {info.state for info in beside.client.lookup(placed).values()}
             assert states & {JobState.IN_PROGRESS, JobState.PENDING}
@@ -138,7 +138,7 @@ async def test_jobs_that_a_blocked_loop_has_not_started_go_to_other_workers_unsp
             beside.client.enqueue("q", [b"quick"] * 20)  # short work, so that it claims ahead where it may
             beside.until(lambda: worker.counts.succeeded == 20)
             beside.client.enqueue("q", [Job(b"block", priority=1), *([Job(b"x", priority=2)] * 5)])
-            assert beside.blocked.wait(PATIENCE_S)
+            assert beside.blocked.wait(DEADLINE_S)
             jobs = beside.run(5)
             assert {job.body for job in jobs} == {b"x"}
             assert {job.attempts_remaining for job in jobs} == {2}

@@ -24,7 +24,7 @@ from tests.worker.attempts.test_attempts import FAST
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 ADVICE = (
     "Make the task a plain function (`def`), which runs in a thread, or await asyncio.to_thread(...) around what blocks"
 )
@@ -39,11 +39,11 @@ def look(told: BlockedLoopWarnings, blocked_s: float) -> None:
     told.looked(blocked_s)
     for thread in threading.enumerate():
         if thread.name == blocked_loop.THREAD_NAME:
-            thread.join(PATIENCE_S)
+            thread.join(DEADLINE_S)
 
 
 def block_until_warned(caplog: pytest.LogCaptureFixture) -> None:
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + DEADLINE_S
     while not warnings(caplog) and time.monotonic() < end:
         time.sleep(0.01)
 
@@ -90,7 +90,7 @@ async def test_a_task_that_blocks_the_event_loop_is_named_while_it_does(
     await wait_for_others.enqueue_async()
     await resize.enqueue_async()
     async with running(worker):
-        await eventually(lambda: worker.counts.succeeded == 2, timeout_s=2 * PATIENCE_S)
+        await eventually(lambda: worker.counts.succeeded == 2, timeout_s=2 * DEADLINE_S)
     [record] = seen
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
@@ -125,7 +125,7 @@ async def test_code_that_blocks_the_event_loop_deep_within_a_task_is_found(
 
     await resize.enqueue_async()
     async with running(worker):
-        await eventually(lambda: worker.counts.succeeded == 1, timeout_s=2 * PATIENCE_S)
+        await eventually(lambda: worker.counts.succeeded == 1, timeout_s=2 * DEADLINE_S)
     [record] = warnings(caplog)
     assert record.getMessage().startswith(f"the event loop has been blocked for 1s, now by {who};")
     assert vars(record)["at"].startswith(f"{__file__}:")
@@ -174,7 +174,7 @@ def test_an_event_loop_that_has_closed_is_not_told_as_blocked(
     asyncio.run(watch())
     for thread in threading.enumerate():
         if thread.name == blocked_loop.THREAD_NAME:
-            thread.join(PATIENCE_S)
+            thread.join(DEADLINE_S)
     assert warnings(caplog) == []
 
 
@@ -194,7 +194,7 @@ def test_a_log_handler_that_blocks_the_event_loop_does_not_keep_the_heartbeats_w
             for blocked_s in (0, 1, 2, 2.5, 4):
                 told.looked(blocked_s)
             assert not emitted.is_set()
-        assert emitted.wait(PATIENCE_S)
+        assert emitted.wait(DEADLINE_S)
     finally:
         logger.removeHandler(blocked)
 

@@ -20,7 +20,7 @@ CLAIM_MS = 600
 AWAY = t.PinLaterException(502, "Shard 2 is unreachable", "SHARD_UNREACHABLE", True)
 
 
-class Server:
+class RenewalServer:
     """Hands out a job of each shard in one answer. Shard 2 is unreachable; `lost` claims have ended."""
 
     def __init__(self, *, per_item: bool) -> None:
@@ -80,11 +80,11 @@ class Server:
 
 
 @pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
-def shards(request: pytest.FixtureRequest) -> Server:
-    return Server(per_item=bool(request.param))
+def shards(request: pytest.FixtureRequest) -> RenewalServer:
+    return RenewalServer(per_item=bool(request.param))
 
 
-async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unreachable(shards: Server) -> None:
+async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unreachable(shards: RenewalServer) -> None:
     """Both claims came with one dequeue, so their heartbeats are due together."""
     begun, cancelled = set[str](), set[str]()
     async with FakeServer(**shards.methods) as server:
@@ -110,7 +110,7 @@ async def test_a_claim_lost_on_a_healthy_shard_is_noticed_while_another_is_unrea
         await asyncio.wait_for(task, 30)
 
 
-async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: Server) -> None:
+async def test_the_claim_of_a_finished_job_is_renewed_until_its_ack_arrives(shards: RenewalServer) -> None:
     """Otherwise it would time out, and the job would run again."""
     shards.acks_arrive = False
     ended = set[str]()

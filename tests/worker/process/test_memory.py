@@ -33,22 +33,22 @@ LEFT_A_JOB_MAX = 0.02
 ROUNDS = 3
 FILLING_UP_MAX = 200  # of pools and reservoirs, however many jobs there are
 MIB = 2**20
-PATIENCE_S = 60
+DEADLINE_S = 60
 LOOK_S = 20
 
 
-class Held(NamedTuple):
+class MemoryUse(NamedTuple):
     """The process's memory now."""
 
     objects: Counter[type]
     resident_mib: float
 
     @classmethod
-    def now(cls) -> Held:
+    def now(cls) -> MemoryUse:
         gc.collect()
         return cls(Counter(map(type, gc.get_objects())), resident_bytes() / MIB)
 
-    def more_than(self, before: Held) -> int:
+    def more_than(self, before: MemoryUse) -> int:
         """How many objects, of types that grew."""
         return sum((self.objects - before.objects).values())
 
@@ -114,13 +114,13 @@ async def work_through(client: AsyncClient) -> None:
     async def work(first: int, last: int) -> None:
         for start in range(first, last, A_REQUEST):
             await client.enqueue("q", [job(number) for number in range(start, min(last, start + A_REQUEST))])
-            await eventually(partial(reached, start - 4 * A_REQUEST), PATIENCE_S)
-        await eventually(partial(reached, last), PATIENCE_S)
-        await eventually(all_reported, PATIENCE_S)
+            await eventually(partial(reached, start - 4 * A_REQUEST), DEADLINE_S)
+        await eventually(partial(reached, last), DEADLINE_S)
+        await eventually(all_reported, DEADLINE_S)
 
     async def left_by(first: int, last: int) -> bool:
         """Whether these jobs left more behind than they may: what one in flight holds goes when its report is answered."""
-        before, began = Held.now(), time.monotonic()
+        before, began = MemoryUse.now(), time.monotonic()
         await work(first, last)
         took_s = time.monotonic() - began
         after = before
@@ -128,7 +128,7 @@ async def work_through(client: AsyncClient) -> None:
         async def holds_no_more() -> bool:
             nonlocal after
             await asyncio.sleep(0.1)  # a look takes as long, in which the loop does nothing else
-            after = Held.now()
+            after = MemoryUse.now()
             return after.more_than(before) <= (last - first) * LEFT_A_JOB_MAX + FILLING_UP_MAX
 
         with contextlib.suppress(TimeoutError):

@@ -310,7 +310,7 @@ async def test_stopped_attempts_are_counted_by_their_reason(client: AsyncClient)
     may_end.set()
     assert sorted(told) == ["in_thread given back", "too_long failed"]
     ended = {
-        task: {kind.value: n for kind, n in tally.ended.items()} for (_, task), tally in worker.counts.by_task.items()
+        task: {kind.value: n for kind, n in counts.ended.items()} for (_, task), counts in worker.counts.by_task.items()
     }
     assert ended == {"too_long": {"failed": 1}, "in_thread": {"given back": 1}}
 

@@ -15,10 +15,10 @@ from pinlater.worker import WorkerCounts, WorkerSettings
 from pinlater.worker._attempts.endings import Ending, Kind
 from pinlater.worker._reports.reporter import Reporter
 
-Story = Callable[["Turned"], Coroutine[Any, Any, None]]
+Story = Callable[["FlushedAcks"], Coroutine[Any, Any, None]]
 
 
-class Server(AsyncClient):
+class AckRecorder(AsyncClient):
     """Records acks and their times; with `held` it answers when that is set."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -38,12 +38,12 @@ class Server(AsyncClient):
         return [AckResult(ack.descriptor, Outcome.APPLIED) for ack in acks]
 
 
-class Turned:
+class FlushedAcks:
     """Flushes reports while the test advances the time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.server = Server(clock)
+        self.server = AckRecorder(clock)
         self.settled: list[int] = []
         self.reports = Reporter(self.server, "q", WorkerSettings(), WorkerCounts(), clock, self.settled.extend)
 
@@ -58,15 +58,15 @@ class Turned:
 
 
 @pytest.fixture
-def told() -> Callable[[Story], Turned]:
+def told() -> Callable[[Story], FlushedAcks]:
     """Runs a story on its own loop."""
 
-    def tell(story: Story) -> Turned:
+    def tell(story: Story) -> FlushedAcks:
         clock = ManualClock(0)
         loop = TurnedLoop(clock)
 
-        async def main() -> Turned:
-            turned = Turned(clock)
+        async def main() -> FlushedAcks:
+            turned = FlushedAcks(clock)
             flushing = asyncio.create_task(turned.reports.flush_until_cancelled())
             await turned.after(0)
             await story(turned)
@@ -83,9 +83,9 @@ def told() -> Callable[[Story], Turned]:
 
 
 def test_an_ack_is_flushed_after_five_milliseconds_with_later_ones(
-    told: Callable[[Story], Turned],
+    told: Callable[[Story], FlushedAcks],
 ) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedAcks) -> None:
         await turned.succeeded("a")
         await turned.after(4)
         await turned.succeeded("b")
@@ -97,8 +97,8 @@ def test_an_ack_is_flushed_after_five_milliseconds_with_later_ones(
     assert told(story).server.came == [(5, ["a", "b"]), (10, ["c"])]
 
 
-def test_a_claim_takes_the_acks_along_before_that(told: Callable[[Story], Turned]) -> None:
-    async def story(turned: Turned) -> None:
+def test_a_claim_takes_the_acks_along_before_that(told: Callable[[Story], FlushedAcks]) -> None:
+    async def story(turned: FlushedAcks) -> None:
         await turned.succeeded("a")
         await turned.after(3)
         assert [report.job.descriptor for report in turned.reports.take()] == ["a"]
@@ -108,8 +108,8 @@ def test_a_claim_takes_the_acks_along_before_that(told: Callable[[Story], Turned
     assert told(story).server.came == []
 
 
-def test_the_wait_of_an_ack_includes_the_flush_before_it(told: Callable[[Story], Turned]) -> None:
-    async def story(turned: Turned) -> None:
+def test_the_wait_of_an_ack_includes_the_flush_before_it(told: Callable[[Story], FlushedAcks]) -> None:
+    async def story(turned: FlushedAcks) -> None:
         held = turned.server.held = asyncio.Event()
         await turned.succeeded("a")
         await turned.after(5)
@@ -121,8 +121,8 @@ def test_the_wait_of_an_ack_includes_the_flush_before_it(told: Callable[[Story],
     assert told(story).server.came == [(5, ["a"]), (25, ["b"])]
 
 
-def test_reports_to_an_unreachable_server_are_retried_after_a_pause(told: Callable[[Story], Turned]) -> None:
-    async def story(turned: Turned) -> None:
+def test_reports_to_an_unreachable_server_are_retried_after_a_pause(told: Callable[[Story], FlushedAcks]) -> None:
+    async def story(turned: FlushedAcks) -> None:
         turned.server.away = True
         await turned.succeeded("a")
         await turned.after(5)

@@ -21,14 +21,14 @@ from pinlater.worker._attempts.endings import Ending, Kind
 from pinlater.worker._reports.reporter import Reporter
 from pinlater.worker.context import Rescheduling
 
-BEATS = {name: number for number, name in enumerate("abcdefgh")}
+NUMBERS = {name: number for number, name in enumerate("abcdefgh")}
 
 
 def job(name: str, shard: str = "1") -> ClaimedJob:
-    return ClaimedJob(f"q:s{shard}:p1:{BEATS[name]}", "q", b"", token=name)
+    return ClaimedJob(f"q:s{shard}:p1:{NUMBERS[name]}", "q", b"", token=name)
 
 
-class Server(AsyncClient):
+class ReportRecorder(AsyncClient):
     """Notes the tokens of each call's items. `away`: unreachable shards; `down`: no server at all; `bad`: tokens that it refuses."""
 
     def __init__(self, *, per_item: bool) -> None:
@@ -84,19 +84,19 @@ class Server(AsyncClient):
         return results
 
 
-class Turned:
+class FlushedReports:
     """A running worker's reports, while the test advances the time."""
 
     def __init__(self, clock: ManualClock, *, per_item: bool) -> None:
         self.clock = clock
-        self.server = Server(per_item=per_item)
+        self.server = ReportRecorder(per_item=per_item)
         self.flushing: asyncio.Task[None] | None = None
         self.settled: list[int] = []
         self.counts = WorkerCounts()
         self.reports = Reporter(self.server, "q", WorkerSettings(), self.counts, clock, self.settled.extend)
 
     async def succeeded(self, name: str, shard: str = "1") -> None:
-        await self.reports.end(job(name, shard), Ending(Kind.SUCCEEDED), BEATS[name])
+        await self.reports.end(job(name, shard), Ending(Kind.SUCCEEDED), NUMBERS[name])
 
     async def claim(self) -> None:
         """Makes a claim with acks, as a consumer does."""
@@ -127,23 +127,23 @@ class Turned:
     @property
     def kept(self) -> set[str]:
         """The jobs whose heartbeats go on, of those with reports."""
-        return {name for name, beat in BEATS.items() if beat not in self.settled}
+        return {name for name, number in NUMBERS.items() if number not in self.settled}
 
 
-Story = Callable[[Turned], Coroutine[Any, Any, None]]
-Tell = Callable[[Story], Turned]
+Story = Callable[[FlushedReports], Coroutine[Any, Any, None]]
+Tell = Callable[[Story], FlushedReports]
 
 
 @pytest.fixture(params=[True, False], ids=["per item errors", "whole refusals"])
 def told(request: pytest.FixtureRequest) -> Tell:
     """Runs a story on its own loop, once with each kind of server."""
 
-    def tell(story: Story) -> Turned:
+    def tell(story: Story) -> FlushedReports:
         clock = ManualClock(0)
         loop = TurnedLoop(clock)
 
-        async def main() -> Turned:
-            turned = Turned(clock, per_item=bool(request.param))
+        async def main() -> FlushedReports:
+            turned = FlushedReports(clock, per_item=bool(request.param))
             turned.flushing = asyncio.create_task(turned.reports.flush_until_cancelled())
             await turned.after(0)
             try:
@@ -161,7 +161,7 @@ def told(request: pytest.FixtureRequest) -> Tell:
 
 
 def test_acks_of_an_unreachable_shard_delay_no_others_and_arrive_later(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a")
         await turned.succeeded("b", "2")
@@ -179,7 +179,7 @@ def test_acks_of_an_unreachable_shard_delay_no_others_and_arrive_later(told: Tel
 
 
 def test_a_dequeue_carries_no_acks_of_an_unreachable_shard(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a", "2")
         await turned.claim()
@@ -192,7 +192,7 @@ def test_a_dequeue_carries_no_acks_of_an_unreachable_shard(told: Tell) -> None:
 
 
 def test_a_dequeue_carries_acks_again_once_their_shard_is_reachable(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a", "2")
         await turned.claim()
@@ -206,11 +206,11 @@ def test_a_dequeue_carries_acks_again_once_their_shard_is_reachable(told: Tell) 
 
 
 def test_a_claim_is_renewed_until_its_report_has_arrived(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.away = {"2"}
         await turned.succeeded("a")
         await turned.succeeded("b", "2")
-        await turned.reports.end(job("c", "2"), Ending(Kind.SNOOZED, 5), BEATS["c"])
+        await turned.reports.end(job("c", "2"), Ending(Kind.SNOOZED, 5), NUMBERS["c"])
         await turned.after(60_000)
         assert turned.kept >= {"b", "c"}
         assert "a" not in turned.kept
@@ -222,12 +222,12 @@ def test_a_claim_is_renewed_until_its_report_has_arrived(told: Tell) -> None:
 
 
 def test_snoozed_and_rescheduled_jobs_outlast_a_restart_of_nine_seconds(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.down = True
-        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 60_000), BEATS["a"])
+        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 60_000), NUMBERS["a"])
         moved = Ending(Kind.RESCHEDULED, rescheduling=Rescheduling(5, b"new"))
-        await turned.reports.end(job("b"), moved, BEATS["b"])
-        await turned.reports.release([(job("c"), BEATS["c"])])
+        await turned.reports.end(job("b"), moved, NUMBERS["b"])
+        await turned.reports.release([(job("c"), NUMBERS["c"])])
         await turned.after(9_000)
         assert turned.server.applied == []
         turned.server.down = False
@@ -241,9 +241,9 @@ def test_snoozed_and_rescheduled_jobs_outlast_a_restart_of_nine_seconds(told: Te
 
 
 def test_a_stop_retries_reports_until_its_timeout(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.down = True
-        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 5), BEATS["a"])
+        await turned.reports.end(job("a"), Ending(Kind.SNOOZED, 5), NUMBERS["a"])
         await turned.succeeded("b")
         await turned.end_flushing()
         rest = asyncio.create_task(turned.reports.flush_the_rest(30))
@@ -258,7 +258,7 @@ def test_a_stop_retries_reports_until_its_timeout(told: Tell) -> None:
 
 
 def test_a_stop_gives_up_reports_after_its_timeout(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.down = True
         await turned.succeeded("a")
         await turned.end_flushing()
@@ -272,7 +272,7 @@ def test_a_stop_gives_up_reports_after_its_timeout(told: Tell) -> None:
 def test_a_refused_report_does_not_block_others(told: Tell) -> None:
     """The others arrive, and the refused one is not retried."""
 
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.bad = {"c"}
         for name in "abcde":
             await turned.succeeded(name)
@@ -290,13 +290,13 @@ def test_a_refused_report_does_not_block_others(told: Tell) -> None:
 def test_a_body_that_the_server_refuses_fails_its_job_with_the_reason(told: Tell) -> None:
     """Otherwise it would time out without a reason."""
 
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         async def too_large(queue: str, items: Sequence[Checkpoint], **_: Any) -> list[AckResult]:
             raise errors.CallerError("A new body of 9 bytes", detail="BODY_TOO_LARGE")
 
         turned.server.checkpoint = too_large  # type: ignore[method-assign]
         moved = Ending(Kind.RESCHEDULED, rescheduling=Rescheduling(5, b"too large"))
-        await turned.reports.end(job("a"), moved, BEATS["a"])
+        await turned.reports.end(job("a"), moved, NUMBERS["a"])
         await turned.after(1_000)
 
     turned = told(story)
@@ -305,11 +305,11 @@ def test_a_body_that_the_server_refuses_fails_its_job_with_the_reason(told: Tell
 
 
 def test_new_bodies_go_in_requests_of_bounded_size(told: Tell) -> None:
-    async def story(turned: Turned) -> None:
+    async def story(turned: FlushedReports) -> None:
         turned.server.down = True
         for name in "abcd":
             moved = Ending(Kind.RESCHEDULED, rescheduling=Rescheduling(5, bytes(2_000_000)))
-            await turned.reports.end(job(name), moved, BEATS[name])
+            await turned.reports.end(job(name), moved, NUMBERS[name])
         await turned.after(1_000)
         turned.server.down = False
         await turned.after(10_000)

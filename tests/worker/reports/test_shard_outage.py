@@ -17,7 +17,7 @@ from tests.databases.redis import RedisServer
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running
 
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 # Enough at once that jobs of both shards are claimed.
 FAST = WorkerSettings(
     concurrency=100, prefetch_max=0, wait_ms=500, backoff_first_ms=20, backoff_max_ms=200, grace_ms=5_000
@@ -54,7 +54,7 @@ class TwoShards:
                 return True
             return False
 
-        await eventually(is_away, PATIENCE_S)
+        await eventually(is_away, DEADLINE_S)
 
     async def succeeded(self, descriptors: list[str]) -> bool:
         """Whether all of them succeeded at their first attempt."""
@@ -90,17 +90,17 @@ async def test_a_dead_shard_does_not_stop_a_worker_on_the_others(two_shards: Two
         await may_end.wait()
 
     async with running(worker):
-        await eventually(lambda: begun == in_hand, PATIENCE_S)
+        await eventually(lambda: begun == in_hand, DEADLINE_S)
         await two_shards.take_away("2", placed["2"][0])
         may_end.set()
         for _ in range(20):  # they come while the acks of the other shard can't be delivered
             [later] = (await two_shards.client.enqueue("q", [b"later"])).descriptors
             placed["1"].append(later)
             await eventually(lambda: two_shards.succeeded([later]))  # noqa: B023 - called in this turn
-        await eventually(lambda: two_shards.succeeded(placed["1"]), PATIENCE_S)
+        await eventually(lambda: two_shards.succeeded(placed["1"]), DEADLINE_S)
         assert not two_shards.redis["2"].running
         await asyncio.to_thread(two_shards.redis["2"].start)
-        await eventually(lambda: two_shards.succeeded(placed["2"]), PATIENCE_S)
+        await eventually(lambda: two_shards.succeeded(placed["2"]), DEADLINE_S)
     assert worker.counts.acks_refused == 0
     assert worker.counts.claimed == len(in_hand) + 20
 
@@ -124,10 +124,10 @@ async def test_a_lost_claim_on_a_healthy_shard_is_noticed_while_another_is_unrea
 
     async with running(worker):
         everything = {*placed["1"][:2], *placed["2"][:2]}
-        await eventually(lambda: begun >= everything, PATIENCE_S)
+        await eventually(lambda: begun >= everything, DEADLINE_S)
         await two_shards.take_away("2", placed["2"][0])
         await two_shards.client.cancel("q", [placed["1"][0]])
-        await eventually(lambda: placed["1"][0] in cancelled, PATIENCE_S)
+        await eventually(lambda: placed["1"][0] in cancelled, DEADLINE_S)
         assert cancelled == {placed["1"][0]}
         assert worker.counts.lost == 1
         await asyncio.to_thread(two_shards.redis["2"].start)
@@ -153,12 +153,12 @@ async def test_snoozes_and_reschedules_outlast_a_shards_outage_and_keep_attempts
         current_job().reschedule(0, b"moved")
 
     async with running(worker):
-        await eventually(lambda: begun >= set(mine[:4]), PATIENCE_S)
+        await eventually(lambda: begun >= set(mine[:4]), DEADLINE_S)
         await two_shards.take_away("2", mine[0])
         may_end.set()
-        await eventually(lambda: again.keys() >= set(placed["1"]), PATIENCE_S)
+        await eventually(lambda: again.keys() >= set(placed["1"]), DEADLINE_S)
         await asyncio.to_thread(two_shards.redis["2"].start)
-        await eventually(lambda: again.keys() >= set(mine), PATIENCE_S)
+        await eventually(lambda: again.keys() >= set(mine), DEADLINE_S)
     assert {again[name] for name in placed["1"]} == {(b"moved", 1)}
     assert {again[name] for name in mine[::2]} == {(b"moved", 1)}
     assert {again[name] for name in mine[1::2]} == {(b"x", 1)}

@@ -98,7 +98,7 @@ def delete(
 
 
 async def _can_delete(client: AsyncClient, name: str) -> bool:
-    """Whether there is such a queue, before anyone types a password for it. Raises `PasswordInvalid` if the server has no password."""
+    """Whether there is such a queue, before the operator types a password for it. Raises `PasswordInvalid` if the server has none."""
     check_queue_name(name)
     try:
         info = await client.server_info()

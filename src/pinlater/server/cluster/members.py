@@ -63,8 +63,8 @@ class ClusterMembers:
         names = {
             shard.name: {member.name for member in found} for shard, found in self.by_shard.items() if not shard.leaving
         }
-        everyone = set[str]().union(*names.values())
-        missing = [(server, shard) for shard, there in names.items() for server in everyone - there]
+        servers = set[str]().union(*names.values())
+        missing = [(server, shard) for shard, there in names.items() for server in servers - there]
         self._unlike = {each: self._unlike.get(each, now) for each in missing}
         for (server, shard), since in self._unlike.items():
             if now - since >= _UNLIKE_S:

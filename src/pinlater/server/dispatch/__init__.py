@@ -1,1 +1,1 @@
-"""Who gets which job, when: joined claims, waiting dequeues and what wakes them, rate limits."""
+"""Decides which dequeue gets which job, and when: joined claims, waiting dequeues and what wakes them, rate limits."""

@@ -11,7 +11,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.domain.job import Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.rate_limits import RateLimits
-from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import ClaimRef, JobKey
 
@@ -65,7 +65,7 @@ class ClaimReturns:
         for pause_s in (*_RELEASE_PAUSES_S, None):
             try:
                 if not shard.healthy:
-                    raise out_of_reach(shard.name)
+                    raise shard_unreachable(shard.name)
                 answers = await shard.lanes_of(queue).release.submit(refs)
                 break
             except PinLaterError as error:

@@ -12,7 +12,7 @@ from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, Holder
 from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
 from pinlater.server.dispatch.waiters import Waiters
-from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer
+from pinlater.server.sharding.guarded import shard_unreachable, slow_to_answer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import ClaimCall, Claimed
 
@@ -113,7 +113,7 @@ class Claiming:
         A dequeue that waits for jobs goes without that shard sooner: if others gave it `anything`, or once jobs have come meanwhile.
         """
         if not shard.healthy:
-            raise out_of_reach(shard.name)
+            raise shard_unreachable(shard.name)
         if anything and waiters is not None and shard.slow:
             raise slow_to_answer(shard.name)
         deadlines = self._deadlines.get(shard.name)

@@ -12,7 +12,7 @@ from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, Unavailable
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
-from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shard_lanes import JobLanes
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Acked, JobKey
@@ -128,7 +128,7 @@ async def on_each_shard(
     if len(parts) == 1:
         [part] = parts
         if not part.shard.healthy:
-            raise out_of_reach(part.shard.name)
+            raise shard_unreachable(part.shard.name)
         only = await (act(part) if len(part.keys) <= KEYS_A_CALL else in_pieces(part, act))
         if len(only) == len(answers):
             return list(only)  # all of the request lives here
@@ -145,7 +145,7 @@ async def on_each_shard(
 
 async def _on_shard(part: OnShard, act: Callable[[OnShard], Awaitable[Sequence[Value]]]) -> Sequence[Value]:
     if not part.shard.healthy:
-        raise out_of_reach(part.shard.name)
+        raise shard_unreachable(part.shard.name)
     return await in_pieces(part, act)
 
 

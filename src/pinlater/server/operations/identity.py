@@ -1,4 +1,4 @@
-"""Who this server is: what claim descriptors and tokens are made of."""
+"""The identity of this server: what claim descriptors and tokens are made of."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class JobQueries:
             return await self._count_matching(filter, regex)
 
         async def count(shard: ShardLanes) -> int:
-            # What has become due since the last sweep is counted so before anybody asks.
+            # What has become due since the last sweep is counted as due first.
             await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
             rows = await shard.store.count_jobs([filter.queue])
             return sum(_count(row, filter) for row in rows if filter.priority in (None, row.priority))

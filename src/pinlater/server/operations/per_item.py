@@ -15,7 +15,7 @@ from typing import Any
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.shard_deadlines import Overdue
 from pinlater.server.operations.addressing import KEYS_A_CALL, OnShard
-from pinlater.server.sharding.guarded import out_of_reach, slow_to_answer, too_late
+from pinlater.server.sharding.guarded import shard_unreachable, slow_to_answer, too_late
 from pinlater.server.sharding.shard_lanes import AnyLane, JobLanes
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import Acked
@@ -91,7 +91,7 @@ class PerItem:
     def _send(self, part: OnShard, lane: AnyLane, orders: Sequence[Any], *, holds_up: bool) -> asyncio.Future[Any]:
         shard = part.shard
         if not shard.healthy:
-            raise out_of_reach(shard.name)
+            raise shard_unreachable(shard.name)
         if not holds_up or shard.trusted:
             return lane.submit(orders)
         if lane.busy_for() >= self._stall_s:

@@ -70,7 +70,7 @@ class QueueCache:
                 return queue
         raise QueueNotFound.of(name)
 
-    def has_room_for(self, name: str) -> bool:
+    def can_hold(self, name: str) -> bool:
         """Whether the queue is known, or may be made."""
         return name in self._queues or len(self._queues) < self.queues_max
 

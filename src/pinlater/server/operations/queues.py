@@ -26,7 +26,7 @@ from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.settings import DUE_ROWS_MAX
 from pinlater.server.operations.values import QueueStatsResult
-from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.telemetry.metrics import Metrics
 
@@ -68,10 +68,10 @@ class Queues:
         """
         check_queue_name(name)
         began_s = self._clock.monotonic()
-        if not self._queue_cache.has_room_for(name):
+        if not self._queue_cache.can_hold(name):
             await self._queue_cache.look()  # before it refuses: other servers may have deleted queues
             self._refuse_old(began_s)
-            if not self._queue_cache.has_room_for(name):
+            if not self._queue_cache.can_hold(name):
                 raise TooManyQueues.of(name, self._queue_cache.queues_max)
         away = [shard for shard in self._shards if not shard.healthy]
         known = self._queue_cache.get(name)
@@ -123,7 +123,7 @@ class Queues:
             kept_by += self._away()
             newest_ms = await self._delete(name, deleted_ms)
         if kept_by:
-            raise adding(out_of_reach(kept_by[0]), "; the queue was deleted from the others")
+            raise adding(shard_unreachable(kept_by[0]), "; the queue was deleted from the others")
         self._queue_cache.remove(name)
         self._metrics.forget_queue(name)
 

@@ -94,7 +94,7 @@ class Service:
         await self.searches.close()
 
     async def waiting_dequeues(self) -> Sequence[WaitingDequeues]:
-        """Who waits for jobs on this server, by queue and source."""
+        """The dequeues that wait for jobs on this server, by queue and source."""
         waiting = sorted(self.dispatcher.waiting_by_source().items())
         return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
 

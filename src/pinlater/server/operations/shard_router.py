@@ -36,7 +36,7 @@ from pinlater.domain.errors import (
 )
 from pinlater.domain.queue import Queue
 from pinlater.server.operations.unsettled_requests import UnsettledRequests
-from pinlater.server.sharding.guarded import out_of_reach
+from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
 
@@ -171,20 +171,20 @@ class ShardRouter:
         """Whether an insert may be carried out there yet: one of unknown outcome, or one that another server sent and that is under way.
         An insert of nothing behind them, that is carried out, says no."""
         lane = shard.insert
-        if (lane.in_doubt or lane.length) and shard.healthy and not lane.has_late_calls:
+        if (lane.outcome_unknown or lane.length) and shard.healthy and not lane.has_late_calls:
             try:
                 await lane.submit(InsertRequest(queue.name, []))
             except (ShardConnectionFailed, TooManyWaiting, Draining):
                 return True
             except PinLaterError:  # carried out, and refused
                 pass
-        return lane.in_doubt or lane.has_late_calls
+        return lane.outcome_unknown or lane.has_late_calls
 
     async def _ask(
         self, shard: ShardLanes, call: Callable[[ShardLanes], Coroutine[Any, Any, Sequence[Any]]]
     ) -> Sequence[Any]:
         if not shard.healthy:
-            raise out_of_reach(shard.name)
+            raise shard_unreachable(shard.name)
         return await call(shard)
 
     # --- unique keys ------------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class ShardRouter:
         if part.home is not None:
             home = self._shards.get(part.home)
             if home is None or not home.healthy:
-                raise out_of_reach(part.home)
+                raise shard_unreachable(part.home)
             inserted = await self._insert(home, queue, chosen, now_ms, part.key, _fingerprint_of(request))
             return StoredPart(part, home.name, inserted)
         done = await self._anywhere(queue, chosen, now_ms, part.key, request)
@@ -321,7 +321,7 @@ class ShardRouter:
         if key is not None and sent_to is not None:
             shard = self._shards.get(sent_to)
             if shard is None or not shard.healthy:
-                raise out_of_reach(sent_to)
+                raise shard_unreachable(sent_to)
             return sent_to, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
         repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]

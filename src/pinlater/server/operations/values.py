@@ -18,7 +18,7 @@ from pinlater.server.dispatch.claiming import FromShard
 
 
 class Caller(NamedTuple):
-    """Who asks: the request context. `source` is what bare checkpoints compare, by equality."""
+    """The caller: the request context. `source` is what bare checkpoints compare, by equality."""
 
     source: str = ""
     request_id: str = ""

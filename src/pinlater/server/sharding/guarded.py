@@ -37,7 +37,7 @@ def slow_to_answer(shard: str) -> ShardConnectionFailed:
     return ShardConnectionFailed(f"Shard {shard} is slow to answer", retry_after_ms=1000)
 
 
-def out_of_reach(name: str) -> ShardConnectionFailed:
+def shard_unreachable(name: str) -> ShardConnectionFailed:
     """The error of a call that needs a shard which is out of use."""
     return ShardConnectionFailed(f"Shard {name} is unreachable", retry_after_ms=1000)
 
@@ -90,7 +90,7 @@ class GuardedShard:
     def limit(self, limit: _Limit) -> tuple[float, PinLaterError]:
         """A call's seconds, and its error if it takes longer. Raises if the shard is out of use."""
         if not self._in_use():
-            raise out_of_reach(self.name)
+            raise shard_unreachable(self.name)
         if limit is _Limit.LOOK:
             return self._call_s, _unanswered(self.name, self._call_s)
         seconds = self._work_s if limit is _Limit.WORK else self._call_s

@@ -2,7 +2,7 @@
 
 In use → out of use: too many failures among the newest calls, or a failed probe. A first failure doesn't put a shard out of use, but has
 it probed at once, so that a server that is gone is known after one error, and a single lost connection harms nothing.
-Out of use → in use: one good probe; but on probation, until a call has succeeded. Who fails on probation waits longer for its next
+Out of use → in use: one good probe; but on probation, until a call has succeeded. A shard that fails on probation waits longer for its next
 probe than before, so that a shard that answers pings and nothing else is not tried every second.
 
 Decides only; `shard_lanes.py` and `shard_monitor.py` act. Weakness: each server decides for itself.

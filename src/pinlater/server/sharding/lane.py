@@ -84,9 +84,9 @@ class Lane(Generic[Item, Result]):
         self._late: set[asyncio.Task[None]] = set()  # with a call that was given up
         self._closed = False
         self._successor: Lane[Item, Result] | None = None
-        self.in_doubt = False
+        self.outcome_unknown = False
         """Whether a call may be carried out yet although it has ended: its outcome is unknown, or it was given up. A store ends what it
-        has of a writer's call before it carries out the writer's next one, so that a call that ends well ends the doubt."""
+        has of a writer's call before it carries out the writer's next one, so that after a call that ends well no outcome is unknown."""
         self.calls = 0
         self.items = 0
         self.busy_s = 0.0
@@ -142,7 +142,7 @@ class Lane(Generic[Item, Result]):
             await asyncio.wait([self._task])
 
     async def abandon(self, error: PinLaterError) -> None:
-        """Ends what `close` would wait for: everyone is answered with `error`, and calls under way are cancelled."""
+        """Ends what `close` would wait for: each caller gets `error`, and calls under way are cancelled."""
         self._closed = True
         self.fail_waiting(error)
         self.give_up(error)
@@ -160,7 +160,7 @@ class Lane(Generic[Item, Result]):
         if batch is None or self._task is None:
             return False
         self._under_way = None
-        self.in_doubt = True
+        self.outcome_unknown = True
         self.busy_s += self._monotonic() - self._began_at
         self._fail(batch, error)
         loop, late = asyncio.get_running_loop(), self._task
@@ -210,19 +210,19 @@ class Lane(Generic[Item, Result]):
 
     def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result], int]]:
         batch: list[tuple[Item, asyncio.Future[Result], int]] = []
-        room = self._batch_max
+        left = self._batch_max
         waiting = self._waiting
         most = max(self._whole_up_to, (len(waiting) + 1) // 2)
         while waiting and len(batch) < most:
             entry = waiting[0]
             _, future, weight = entry
-            if weight > room and batch:
+            if weight > left and batch:
                 break
             waiting.popleft()
             if future.done():  # cancelled before anything happened: as if never asked
                 self._weight -= weight
                 continue
-            room -= weight
+            left -= weight
             batch.append(entry)
         return batch
 
@@ -235,7 +235,7 @@ class Lane(Generic[Item, Result]):
             results = await self._execute([item for item, _, _ in batch])
         except PinLaterError as error:
             if self._ended(batch, error):
-                self.in_doubt = self.in_doubt or isinstance(error, OutcomeUnknown)
+                self.outcome_unknown = self.outcome_unknown or isinstance(error, OutcomeUnknown)
                 self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 a bug: it must reach its own caller and no other
             if self._ended(batch, None):
@@ -250,7 +250,7 @@ class Lane(Generic[Item, Result]):
                     await asyncio.sleep(0)  # what has arrived already is read in this turn, and rides in the next call
             finally:
                 if self._ended(batch, None):
-                    self.in_doubt = False
+                    self.outcome_unknown = False
                     self._answer(batch, results)
                 else:
                     self._orphan(batch, results)

@@ -27,7 +27,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.slices import SLICES, slice_of
-from pinlater.server.sharding.guarded import GuardedShard, out_of_reach, slow_to_answer, too_late
+from pinlater.server.sharding.guarded import GuardedShard, shard_unreachable, slow_to_answer, too_late
 from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
 from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
 from pinlater.server.sharding.settings import ShardingSettings
@@ -428,7 +428,7 @@ class ShardLanes:
         self._reason_logged = reason
         self.health.reason = reason
         for lane in self.lanes:
-            lane.fail_waiting(out_of_reach(self.name))
+            lane.fail_waiting(shard_unreachable(self.name))
 
     def close_to_enqueues(self) -> None:
         """From now on the shard only drains."""

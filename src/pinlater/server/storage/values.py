@@ -41,7 +41,7 @@ FIGURES: Mapping[str, str] = {
     "connections": "Connections open now",
     "conflicts": "Changes that were decided again because another server had changed one of the jobs",
     "jobs_lost": "Jobs whose data was gone, taken out of the indexes",
-    "jobs_mended": "Jobs whose index entry or claim was missing and was rebuilt",
+    "jobs_repaired": "Jobs whose index entry or claim was missing and was rebuilt",
 }
 """What a store may count of itself, and what that is."""
 

@@ -180,7 +180,7 @@ def _settings(config: QueueConfig) -> dict[str, Any]:
 
 
 def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
-    """Who waits, by queue and source."""
+    """The dequeues that wait, by queue and source."""
     return [types.WaitingDequeues(*each) for each in found]
 
 

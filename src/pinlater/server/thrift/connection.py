@@ -207,7 +207,7 @@ class ThriftConnection(asyncio.Protocol):
         if self._refusing and self.waiting:
             return False
         alone = self._task is None and not self._requests.waiting
-        return self._budget.admits(frame_bytes, alone=alone) or self._server.make_room_for(self)
+        return self._budget.admits(frame_bytes, alone=alone) or self._server.shed_for(self)
 
     # --- giving way to others' requests -----------------------------------------------------------------------------------
     @property

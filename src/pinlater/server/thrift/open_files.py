@@ -21,7 +21,7 @@ class TooFewOpenFiles(OSError):
         )
 
 
-def make_room(connections: int, others: int = 0) -> int:
+def raise_file_limit(connections: int, others: int = 0) -> int:
     """Raises the process's soft limit of open files, as far as it may, towards `connections`; returns how many fit.
 
     `others`: how many descriptors the connections of other listeners may take. Raises `TooFewOpenFiles` if fewer than

@@ -17,7 +17,7 @@ _SCOPES = {int(scope): scope for scope in UniqueScope}
 
 
 def caller(context: received.RequestContext) -> Caller:
-    """Who asks."""
+    """The caller."""
     return tuple.__new__(Caller, (context.source, context.requestId))  # quicker than the class's own call
 
 

@@ -21,7 +21,7 @@ from pinlater.server.thrift.connection import ThriftConnection
 from pinlater.server.thrift.gauges import show_thrift
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
-from pinlater.server.thrift.open_files import make_room
+from pinlater.server.thrift.open_files import raise_file_limit
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.server.thrift.shedding import SHED_SHARE, beyond_their_share, held_bytes_min, is_slow, slow_ones
 
@@ -109,7 +109,9 @@ class ThriftServer:
         """Listens. Raises `OSError` if the address can't be had."""
         loop = asyncio.get_running_loop()
         settings = self.settings
-        possible = make_room(settings.max_connections + settings.max_connections_refused, self._other_connections)
+        possible = raise_file_limit(
+            settings.max_connections + settings.max_connections_refused, self._other_connections
+        )
         self._max_refused = min(settings.max_connections_refused, possible // 2)
         self.max_connections = min(settings.max_connections, possible - self._max_refused)
         if self.max_connections < settings.max_connections:
@@ -223,7 +225,7 @@ class ThriftServer:
         """Notes a connection that holds many bytes of requests that have not begun."""
         self._holders[connection] = None
 
-    def make_room_for(self, asker: ThriftConnection) -> bool:
+    def shed_for(self, asker: ThriftConnection) -> bool:
         """Sheds what others hold if the bytes in flight are used up; whether there is space again.
 
         First what is held too slowly, then what callers hold beyond their share.

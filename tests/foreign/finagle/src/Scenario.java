@@ -16,7 +16,7 @@ import org.apache.thrift.transport.TMemoryInputTransport;
 /** What a client of the original does, through Finagle: only fields and methods of the original. */
 public final class Scenario {
   private static final String QUEUE = "old_clients";
-  private static final Duration PATIENCE = Duration.fromSeconds(20);
+  private static final Duration DEADLINE = Duration.fromSeconds(20);
   private static final int FAILED = 3;
 
   private final Service<ThriftClientRequest, byte[]> service;
@@ -30,7 +30,7 @@ public final class Scenario {
     String[] address = arguments[0].split(":");
     Service<ThriftClientRequest, byte[]> service = Connect.to(address[0], Integer.parseInt(address[1]));
     new Scenario(service).walk();
-    Await.result(service.close(), PATIENCE);
+    Await.result(service.close(), DEADLINE);
     System.exit(0); // Finagle's timers would keep the process
   }
 
@@ -111,7 +111,7 @@ public final class Scenario {
     arguments.write(out);
     out.writeMessageEnd();
     byte[] request = Arrays.copyOf(buffer.getArray(), buffer.length());
-    byte[] answer = Await.result(service.apply(new ThriftClientRequest(request, false)), PATIENCE);
+    byte[] answer = Await.result(service.apply(new ThriftClientRequest(request, false)), DEADLINE);
     TProtocol in = new TBinaryProtocol(new TMemoryInputTransport(answer));
     TMessage head = in.readMessageBegin();
     Struct result = Struct.read(in);

@@ -100,7 +100,7 @@ class Forwarding:
     # --- which way ----------------------------------------------------------------------------------------------------------
 
     def know(self, peers: Mapping[str, Peer]) -> None:
-        """Who is where now, by announced address. Connects to all of them: that also tells who lives."""
+        """Takes the peers that there are now, by announced address. Connects to all of them: that also tells which of them live."""
         self._peers = peers
         wanted = {address for address in peers if address != self._own_address}
         for address in self._keeping.keys() - wanted:

@@ -37,7 +37,7 @@ UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
 UNTAKEN_BYTES_MAX = 16 * 1024 * 1024
 _FRAME_BYTES = 4 * 1024 * 1024
 # Connections that have not proven themselves, at once; one more disconnects the oldest.
-STRANGERS_MAX = 64
+UNPROVEN_MAX = 64
 # So long a server that stops lets the others close their connections.
 _GOODBYE_S = 0.5
 _LOOK_S = 0.01
@@ -112,12 +112,12 @@ class PeerListener:
 
     def add(self, connection: _Incoming) -> float:
         """A new connection, which has not proven itself. For how many seconds it may go on without that."""
-        strangers = [each for each in self._connections if not each.proven]
+        unproven = [each for each in self._connections if not each.proven]
         self._connections[connection] = None
-        for oldest in strangers[: max(0, len(strangers) + 1 - STRANGERS_MAX)]:
+        for oldest in unproven[: max(0, len(unproven) + 1 - UNPROVEN_MAX)]:
             oldest.abort()
             self.discard(oldest)
-        return HANDSHAKE_S if len(strangers) < STRANGERS_MAX // 2 else HANDSHAKE_CROWDED_S
+        return HANDSHAKE_S if len(unproven) < UNPROVEN_MAX // 2 else HANDSHAKE_CROWDED_S
 
     def discard(self, connection: _Incoming) -> None:
         """The connection is over."""

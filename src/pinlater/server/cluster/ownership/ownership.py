@@ -1,4 +1,4 @@
-"""Who owns the slices of the shards: looked up now and then, and changed where servers come and go.
+"""The owners of the slices of the shards: looked up now and then, and changed where servers come and go.
 
 The owners are kept in each shard, so that nothing else has to run. The server with the lowest slot changes them; if it fails to, the next
 one does, a second later each. Two servers that change them at once don't overwrite each other: a shard takes a change only from a
@@ -7,7 +7,7 @@ server that has read what is stored.
 All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
 owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
 the others move back. A shard that no server has reached for a minute does not count. Servers that undo each other's changes all the
-same wait longer each time (`rivalry`).
+same wait longer each time (`change_backoff`).
 
 Servers hear each other several times a second over their connections. A server that was not heard for a while, and whose heartbeat in
 the shard is old, owns nothing any more. A server that does not hear all others sends heartbeats to the shards every second, so that one
@@ -25,8 +25,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.cluster.ownership.change_backoff import ChangeBackoff
 from pinlater.server.cluster.ownership.plan import ShardView, plan
-from pinlater.server.cluster.ownership.rivalry import Rivalry
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 
@@ -65,7 +65,7 @@ class Ownership:
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
         self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
         self._whole = True  # each server uses the same shards, as far as this one sees
-        self._rivalry = Rivalry(shards.clock.monotonic)
+        self._backoff = ChangeBackoff(shards.clock.monotonic)
         self._planned: Mapping[str, Sequence[str]] = {}  # by shard
         self._missing_since: Mapping[str, float] = {}  # shards that no server can reach
         self._wrong_since: dict[str, float] = {}  # shards whose owners are not as planned
@@ -128,7 +128,7 @@ class Ownership:
                 return
 
     async def _plan(self, members: Mapping[ShardLanes, Sequence[Member]]) -> Mapping[str, Sequence[str]]:
-        """Who should own what, of the shards that say who owns what now."""
+        """The owners that there should be, of the shards that say which there are now."""
         answered = await self._read(members)
         views = {
             shard.name: ShardView(
@@ -141,7 +141,7 @@ class Ownership:
             view.servers == other.servers for view, other in pairwise(views.values())
         )
         self._owners = {name: owners for name, owners in self._owners.items() if name in shared | views.keys()}
-        self._rivalry.keep(shared)
+        self._backoff.keep(shared)
         return plan(views, balance=self._whole)
 
     def _all_miss(self, missing: Collection[str], members: Mapping[ShardLanes, Sequence[Member]]) -> bool:
@@ -193,7 +193,7 @@ class Ownership:
 
     def _is_due(self, shard: ShardLanes, found: Sequence[Member], now_s: float) -> bool:
         addresses = [member.address for member in self._able(shard, found)]
-        if self.address not in addresses or self._rivalry.must_wait(shard.name):
+        if self.address not in addresses or self._backoff.must_wait(shard.name):
             return False
         return now_s - self._wrong_since[shard.name] >= _A_TURN_S * addresses.index(self.address)
 
@@ -209,7 +209,7 @@ class Ownership:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
             return False
         if changed:
-            self._rivalry.changed(shard.name, new.version)
+            self._backoff.changed(shard.name, new.version)
             self._learn(shard, new)
             self._changed()
         return changed
@@ -218,7 +218,7 @@ class Ownership:
         known = shard.name in self._owners
         before = self._owners.get(shard.name, NO_OWNERS)
         self._owners[shard.name] = owners
-        self._rivalry.seen(shard.name, owners.version)
+        self._backoff.seen(shard.name, owners.version)
         moved = Counter((old, new) for old, new in zip(before.by_slice, owners.by_slice, strict=True) if old != new)
         if not moved:
             return

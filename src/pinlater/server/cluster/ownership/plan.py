@@ -1,4 +1,4 @@
-"""Who should own what: a pure function of who is there and who owns what now.
+"""Plans the owners of slices: a pure function of the servers that there are and of the owners now.
 
 Equal shares, with as few moves as these need, and each server in as few shards as possible: a server that owns a little of everything
 makes thin batches.

@@ -1,6 +1,6 @@
 """The memory store's shard: finds the queue, hands over to the module that knows the rule, keeps the order of the answers.
 
-No method waits for anything, so each is one step for everyone else.
+No method waits for anything, so each is one step for all other callers.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ async def migrate_shard(endpoint: MysqlEndpoint, settings: MysqlSettings) -> tup
 
     Raises `Unavailable` if that can't be done, or if the database is not for this program.
     """
-    patient = replace(settings, statement_timeout_ms=_ALTER_MS)
-    async with _connection(endpoint, patient, database=False) as connection:
+    lasting = replace(settings, statement_timeout_ms=_ALTER_MS)
+    async with _connection(endpoint, lasting, database=False) as connection:
         await check_server(connection, endpoint)
         await migration.create_database(connection, endpoint.database)
-    async with _connection(endpoint, patient) as connection:
+    async with _connection(endpoint, lasting) as connection:
         before = await migration.version_of(connection)
         done = await migration.migrate(connection, endpoint.database)
         return before, await migration.version_of(connection), done

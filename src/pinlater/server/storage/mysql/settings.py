@@ -46,7 +46,7 @@ class MysqlSettings:
     """Of the MySQL and MariaDB store: who logs in, how shards and databases are named, connections and time limits for each shard."""
 
     user: str = "pinlater"
-    """Who logs in, where the URL or the shard file names no user."""
+    """The user who logs in, where the URL or the shard file names none."""
     password: str | None = field(default=None, repr=False, metadata={"secret": True})
     """The password, where the URL or the shard file has none. Better in `PINLATER_MYSQL_PASSWORD` or in a file than in the settings."""
     password_file: Path | None = None

@@ -22,7 +22,7 @@ STATEMENTS = read_statements(files("pinlater.server.storage.mysql") / "queries")
 # For a statement's own words, beside its rows.
 STATEMENT_BYTES = 1_000
 # What the longest body's statement needs beside it: a job's options may be long, too.
-_ROOM_BYTES = 100_000
+_OPTIONS_BYTES = 100_000
 _LOCK_NAME_MAX = 64
 _KEYS_A_STATEMENT = 500
 # What a key takes in a condition beside itself, if each is of another queue.
@@ -56,7 +56,7 @@ class Template:
 
 def body_bytes_max(packet_bytes: int) -> int:
     """The longest body that always fits: any byte of it may be one that must be escaped."""
-    return max(0, (packet_bytes - _ROOM_BYTES) // 2)
+    return max(0, (packet_bytes - _OPTIONS_BYTES) // 2)
 
 
 @cache

@@ -120,7 +120,7 @@ class IndexRepair:
 
     def _count(self, access: Access, answer: list[int]) -> None:
         _, repaired, lost, *_ = answer
-        access.stats.jobs_mended += repaired
+        access.stats.jobs_repaired += repaired
         access.stats.jobs_lost += lost
         self._without_pause = self._without_pause or bool(repaired or lost)
         if repaired:

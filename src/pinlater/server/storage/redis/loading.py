@@ -30,7 +30,7 @@ async def load_jobs(
     if _ODD in found[2::4]:
         odd = [ref for ref, claim in zip(refs, found[2::4], strict=True) if claim == _ODD]
         _, repaired, *_ = await readers.run("repair_jobs", encode(odd), "0", 0)
-        readers.stats.jobs_mended += repaired
+        readers.stats.jobs_repaired += repaired
         logger.error("claims or indexes of jobs are gone from Redis: %d jobs put right", repaired)
         found, held = await readers.run("load_jobs", request)
     return found, held

@@ -48,14 +48,14 @@ class RedisSettings:
     """Of the Redis and Valkey store: who logs in, how keys are named, connections, limits of time and memory for each shard."""
 
     user: str = ""
-    """Who logs in, where the URL or the shard file names no user. Empty: Redis' default user."""
+    """The user who logs in, where the URL or the shard file names none. Empty: Redis' default user."""
     password: str | None = field(default=None, repr=False, metadata={"secret": True})
     """The password, where the URL or the shard file has none. Better in `PINLATER_REDIS_PASSWORD` or in a file than in the settings."""
     password_file: Path | None = None
     sentinels: tuple[str, ...] = ()
     """Sentinels, each `HOST:PORT`, to ask where the master is, for a URL or an entry that names a master and no Sentinels."""
     sentinel_user: str = ""
-    """Who logs in to Sentinels."""
+    """The user who logs in to Sentinels."""
     sentinel_password: str | None = field(default=None, repr=False, metadata={"secret": True})
     """The Sentinels' password, where they ask for one."""
     key_prefix: str = "pinlater"

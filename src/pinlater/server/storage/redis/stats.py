@@ -20,7 +20,7 @@ class Stats:
         self.slots_lost = 0
         self.connections = 0  # open now
         self.jobs_lost = 0  # index entries without their job
-        self.jobs_mended = 0  # jobs without their index entry, or without the claim that they had
+        self.jobs_repaired = 0  # jobs without their index entry, or without the claim that they had
 
     def figures(self) -> Mapping[str, float]:
         return {
@@ -34,5 +34,5 @@ class Stats:
             "connections": self.connections,
             "conflicts": self.conflicts,
             "jobs_lost": self.jobs_lost,
-            "jobs_mended": self.jobs_mended,
+            "jobs_repaired": self.jobs_repaired,
         }

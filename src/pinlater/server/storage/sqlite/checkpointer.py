@@ -1,4 +1,4 @@
-"""Keeps the write-ahead log short without holding anyone up.
+"""Keeps the write-ahead log short without delaying calls.
 
 Each interval a PASSIVE checkpoint on a connection of its own copies what it can; it can never finish beside a writer that goes on, so
 if much is left in the log the writer is asked for a short one of its own between two transactions, after which the log starts over.

@@ -11,7 +11,7 @@ from pinlater.server.storage.sqlite.settings import SqliteSettings
 
 PAGE_BYTES = 4096
 _STATEMENTS_CACHED = 256
-_ROOM_FACTOR = 4
+_FREE_FACTOR = 4
 
 
 def connect(path: Path, settings: SqliteSettings, *, reader: bool = False) -> sqlite3.Connection:
@@ -64,7 +64,7 @@ def reserve_log(path: Path, settings: SqliteSettings) -> None:
         return
     try:
         end = os.fstat(descriptor).st_size
-        if shutil.disk_usage(path.parent).free < reserve_bytes * _ROOM_FACTOR:
+        if shutil.disk_usage(path.parent).free < reserve_bytes * _FREE_FACTOR:
             return
         while end < reserve_bytes:
             end += os.pwrite(descriptor, zeros, end)

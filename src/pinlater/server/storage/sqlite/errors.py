@@ -10,7 +10,7 @@ from pinlater.domain.errors import ShardConnectionFailed, StoreFull, Unavailable
 
 _IO_ERROR = sqlite3.SQLITE_IOERR
 _FULL = sqlite3.SQLITE_FULL
-_ROOM_LEFT_BYTES_MIN = 1024 * 1024
+_FREE_BYTES_MIN = 1024 * 1024
 
 
 def is_outside_failure(error: BaseException) -> bool:
@@ -34,16 +34,16 @@ def translate(error: sqlite3.Error, path: Path) -> Unavailable:
     """`StoreFull` if space is missing, else `ShardConnectionFailed`; with the cause kept."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
-    full = code == _FULL or (code & 0xFF == _IO_ERROR and _no_room(path))
+    full = code == _FULL or (code & 0xFF == _IO_ERROR and _disk_is_full(path))
     hint = "; another program has it locked" if is_busy(error) else ""
     found: Unavailable = StoreFull.of(str(path)) if full else ShardConnectionFailed(f"{path}: {error} ({name}){hint}")
     found.__cause__ = error
     return found
 
 
-def _no_room(path: Path) -> bool:
+def _disk_is_full(path: Path) -> bool:
     """Some file systems answer a write on a full disk with a plain I/O error."""
     try:
-        return shutil.disk_usage(path.parent).free < _ROOM_LEFT_BYTES_MIN
+        return shutil.disk_usage(path.parent).free < _FREE_BYTES_MIN
     except OSError:
         return False

@@ -105,7 +105,7 @@ class Writer:
 
     async def carry_out(self, work: Callable[[Transaction], T], *, linger: bool = False) -> T:
         """The result of `work`, once its changes are on the disk. `linger`: a call that belongs to it is about to follow."""
-        self._check_room()
+        self._check_accepts()
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(_Call(work, future))
         self._schedule(_TURNS_LINGERED if linger else 0)
@@ -113,13 +113,13 @@ class Writer:
 
     async def carry_out_in_steps(self, work: Callable[[Transaction], Steps[T]]) -> T:
         """The same for long work: the loop turns wherever it yields. It has a transaction for itself."""
-        self._check_room()
+        self._check_accepts()
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(_Call(work, future, in_steps=True))
         self._schedule()
         return await future
 
-    def _check_room(self) -> None:
+    def _check_accepts(self) -> None:
         if self._closed:
             raise ShardConnectionFailed(f"{self._path} is closed")
         if len(self._waiting) >= self._settings.waiting_calls_max:

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS meta (
   value MEDIUMTEXT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
--- Who uses this shard now. A row whose heartbeat is too old may be taken over; `slot` makes ids and counters its own.
+-- The servers that use this shard now. A row whose heartbeat is too old may be taken over; `slot` makes ids and counters its own.
 CREATE TABLE IF NOT EXISTS servers (
   slot SMALLINT UNSIGNED NOT NULL PRIMARY KEY,
   incarnation BINARY(16) NOT NULL,

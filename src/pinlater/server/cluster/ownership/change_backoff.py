@@ -25,7 +25,7 @@ class _Own:
     wait_until_s: float = 0.0
 
 
-class Rivalry:
+class ChangeBackoff:
     """Of one server. `monotonic`: in seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

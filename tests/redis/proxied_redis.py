@@ -12,7 +12,7 @@ from pinlater.server.storage.redis.shard import RedisShard
 from tests.databases.proxy import Proxy
 from tests.databases.redis import RedisServer
 from tests.redis.consistency import inconsistencies
-from tests.shared_shards.rig import ShardRig
+from tests.shared_shards.proxied_database import ProxiedDatabase
 
 FRONT = b"pinlater{1}:"
 
@@ -30,7 +30,7 @@ _SCRIPTS = {"insert": "insert_jobs", "claim": "claim_jobs", "finish": "finish_jo
 _OTHER_CHANGES = "change_jobs"
 
 
-class Rig(ShardRig[RedisServer, RedisShard]):
+class ProxiedRedis(ProxiedDatabase[RedisServer, RedisShard]):
     """A Redis with the shard `1`."""
 
     limits = LIMITS
@@ -65,11 +65,11 @@ class Rig(ShardRig[RedisServer, RedisShard]):
 
 
 @asynccontextmanager
-async def rig_on(server: RedisServer) -> AsyncIterator[Rig]:
-    """A rig on a running Redis, with an empty shard. All scripts are known to it, so that a call is one packet."""
+async def proxied(server: RedisServer) -> AsyncIterator[ProxiedRedis]:
+    """A database on a running Redis, with an empty shard. All scripts are known to it, so that a call is one packet."""
     with server.session() as ask:
         ask("FLUSHALL")
         for name in names():
             ask("SCRIPT", "LOAD", script(name).text)
     async with AsyncExitStack() as stack:
-        yield Rig(server, await stack.enter_async_context(Proxy(server.address)), stack)
+        yield ProxiedRedis(server, await stack.enter_async_context(Proxy(server.address)), stack)

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases.farm import ServerFarm
 from tests.databases.guard import processes_of
 from tests.databases.mariadb import MariaDb
 from tests.databases.server_process import ServerMissing, program
+from tests.databases.servers import DatabaseServers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # A session that starts a server, tells its folder and then waits for its end.
 SESSION = """
-from tests.databases.farm import ServerFarm
+from tests.databases.servers import DatabaseServers
 from tests.databases.mariadb import MariaDb
-with ServerFarm() as farm:
-    server = farm.start(MariaDb)
+with DatabaseServers() as servers:
+    server = servers.start(MariaDb)
     print(server.folder.parent, flush=True)
     input()
 """
@@ -53,10 +53,10 @@ def test_nothing_is_left_of_a_session(ending: signal.Signals | None, mariadb: Ma
     assert mariadb.running
 
 
-def test_an_unused_farm_starts_nothing() -> None:
-    with ServerFarm() as farm:
+def test_unused_database_servers_start_nothing() -> None:
+    with DatabaseServers() as servers:
         pass
-    assert vars(farm)["_guard"] is None
+    assert vars(servers)["_guard"] is None
 
 
 def test_servers_are_found_where_a_normal_users_shell_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:

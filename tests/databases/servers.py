@@ -27,7 +27,7 @@ TEMPLATES_VARIABLE = "TEST_SERVER_TEMPLATES"
 Kind = TypeVar("Kind", bound=DatabaseServer)
 
 
-class ServerFarm:
+class DatabaseServers:
     """All database servers of a session, for any thread. Nothing is made before the first one is asked for."""
 
     def __init__(self) -> None:
@@ -68,9 +68,9 @@ class ServerFarm:
         """A new instance, not yet started, with the data of one that doesn't run: a replica that had got all of it."""
         assert not server.running
         with self._making:
-            twin = type(server)(self._home() / f"{server.kind}-{next(self._numbers)}", server.data, {}, None)
-            self._servers.append(twin)
-        return twin
+            replica = type(server)(self._home() / f"{server.kind}-{next(self._numbers)}", server.data, {}, None)
+            self._servers.append(replica)
+        return replica
 
     def make_redis(self, *, tls: bool = False, program: str | None = None, **options: Option) -> RedisServer:
         """A new, empty Redis, not yet started; `program`: another server's. Raises `ServerMissing`."""
@@ -90,10 +90,10 @@ class ServerFarm:
         """A new Redis, not yet started, with the log and the options of one that doesn't run."""
         assert not server.running
         with self._making:
-            twin = RedisServer(self._home() / f"redis-{next(self._numbers)}", server.options, server.certificates)
-            self._servers.append(twin)
-        shutil.copytree(server.data, twin.data, dirs_exist_ok=True)
-        return twin
+            replica = RedisServer(self._home() / f"redis-{next(self._numbers)}", server.options, server.certificates)
+            self._servers.append(replica)
+        shutil.copytree(server.data, replica.data, dirs_exist_ok=True)
+        return replica
 
     @property
     def certificates(self) -> Certificates:

@@ -17,11 +17,11 @@ from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.sqlite.shard import SqliteShard
 from pinlater.server.thrift.server import ThriftServer
 from tests.assembly import listen, open_core
-from tests.promises.wire import PATIENCE_S, Wire
+from tests.promises.wire import DEADLINE_S, Wire
 
 
 @dataclass
-class Rig:
+class RunningServer:
     """A started server, and what a test changes or looks at."""
 
     clock: ManualClock
@@ -43,7 +43,7 @@ class Rig:
     async def until(self, condition: Callable[[], object]) -> None:
         """Looks every other millisecond until the condition holds."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not condition():
                 moment = asyncio.Event()
                 loop.call_later(0.002, moment.set)
@@ -57,9 +57,9 @@ class Rig:
         await self.core.close()
 
 
-async def start_rig(
+async def start_server(
     shards: int = 1, *, draining: tuple[str, ...] = (), file: Path | None = None, **settings: Any
-) -> Rig:
+) -> RunningServer:
     """`draining`: names of the shards that take no enqueues; they are called "1", "2" ... With `file` one shard on SQLite.
 
     `settings`: tables and keys that differ from the defaults.
@@ -74,10 +74,10 @@ async def start_rig(
 
     names = [str(number) for number in range(1, shards + 1)]
     core = await open_core(*map(desired, names), clock=clock, file_limits=lambda: file_limits, **settings)
-    return Rig(clock, core, await listen(core), file_limits)
+    return RunningServer(clock, core, await listen(core), file_limits)
 
 
-class Turned:
+class SettableClocks:
     """A wall clock and a monotonic one that a test turns."""
 
     def __init__(self) -> None:

@@ -12,15 +12,15 @@ from pinlater.server.storage.interface import Shard
 from tests.contract.desk import QUEUE, Desk
 from tests.databases.proxy import Proxy
 
-__all__ = ["PATIENCE_S", "QUEUE", "ShardRig", "gathered", "stats_of", "until"]
+__all__ = ["DEADLINE_S", "QUEUE", "ProxiedDatabase", "gathered", "stats_of", "until"]
 
-PATIENCE_S = 30.0
+DEADLINE_S = 30.0
 
 ServerT = TypeVar("ServerT")
 ShardT = TypeVar("ShardT", bound=Shard)
 
 
-class ShardRig(ABC, Generic[ServerT, ShardT]):
+class ProxiedDatabase(ABC, Generic[ServerT, ShardT]):
     """A database server with one empty shard, reached through `proxy`. Shards and desks made here are closed with it."""
 
     # The settings of shards made here: short time limits, so that a test of one ends soon.
@@ -88,8 +88,8 @@ def stats_of(desk: Desk) -> Any:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], every_s: float = 0.01) -> None:
-    """Polls until the condition holds; fails after `PATIENCE_S`."""
-    async with asyncio.timeout(PATIENCE_S):
+    """Polls until the condition holds; fails after `DEADLINE_S`."""
+    async with asyncio.timeout(DEADLINE_S):
         while not await condition():
             await asyncio.sleep(every_s)
 

@@ -18,7 +18,7 @@ from pinlater.server.sharding.shards import ShardLanes
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.testing._loop import TurnedLoop
 from tests.assembly import open_core
-from tests.handed_out import Answer, answer_of
+from tests.handed_out import DequeuedJobs, answer_of
 from tests.sharding.faulty import FaultyShard
 
 T = TypeVar("T")
@@ -28,8 +28,8 @@ _HASH = hash_password(PASSWORD)
 _STEP_MS = 200
 
 
-class Farm:
-    """Shards by name, and a server's parts on them. `play` opens and closes it."""
+class ShardedServer:
+    """Shards by name, and a server's parts on them. `run_on_shards` opens and closes it."""
 
     def __init__(
         self, clock: ManualClock, sharding: ShardingSettings | None = None, jobs: ServiceSettings | None = None
@@ -73,7 +73,7 @@ class Farm:
             await asyncio.sleep(0)
 
     async def pass_time(self, ms: int) -> None:
-        """Time goes by, and the watch looks as often as it does in a server."""
+        """Time goes by, and the shard monitor looks as often as it does in a server."""
         end = self.clock.now_ms() + ms
         while self.clock.now_ms() < end:
             await self.turns()
@@ -118,7 +118,7 @@ class Farm:
                 return descriptor
             await self.service.bulk.delete_jobs_by_descriptor("q", [descriptor])
 
-    async def dequeue(self, limit: int = 100, **more: Any) -> Answer:
+    async def dequeue(self, limit: int = 100, **more: Any) -> DequeuedJobs:
         return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", limit, **more)))
 
     async def ack(self, *descriptors: str) -> None:
@@ -152,49 +152,49 @@ def shards_of(enqueued: Enqueued) -> list[str]:
     return [shard_of(descriptor) for descriptor in enqueued.descriptors]
 
 
-def play(
-    scenario: Callable[[Farm], Awaitable[None]],
+def run_on_shards(
+    scenario: Callable[[ShardedServer], Awaitable[None]],
     *,
     shards: Sequence[str] = ("1", "2", "3"),
     draining: Sequence[str] = (),
     settings: ShardingSettings | None = None,
     service: ServiceSettings | None = None,
     dead: Sequence[str] = (),
-    prepare: Callable[[Farm], None] = lambda farm: None,
+    prepare: Callable[[ShardedServer], None] = lambda server: None,
 ) -> None:
-    """Runs the scenario on a farm of these shards with the queue `q`. `dead`: those that are unreachable at the start.
+    """Runs the scenario on a server with these shards with the queue `q`. `dead`: those that are unreachable at the start.
 
     `prepare` comes before they are opened.
     """
     clock = ManualClock()
-    farm = Farm(clock, settings, service)
+    server = ShardedServer(clock, settings, service)
 
     async def run() -> None:
         for name in dead:
-            farm.store(name).dead = "connection refused"
-        prepare(farm)
-        await farm.open([farm.desired(name, takes_enqueues=name not in draining) for name in shards])
-        await farm.service.queues.create_queue("q")
-        await farm.learn()
+            server.store(name).dead = "connection refused"
+        prepare(server)
+        await server.open([server.desired(name, takes_enqueues=name not in draining) for name in shards])
+        await server.service.queues.create_queue("q")
+        await server.learn()
         try:
-            await scenario(farm)
+            await scenario(server)
         finally:
-            for store in farm.stores.values():
+            for store in server.stores.values():
                 for faults in store._faults.values():
                     for fault in faults:
                         fault.release()
-            await farm.close()
+            await server.close()
 
     with asyncio.Runner(loop_factory=lambda: TurnedLoop(clock)) as runner:
         runner.run(run())
 
 
-def on_farm(**options: Any) -> Callable[[Callable[[Farm], Awaitable[None]]], Callable[[], None]]:
-    """Makes a test of a scenario: `@on_farm(shards=("1", "2"))`."""
+def on_shards(**options: Any) -> Callable[[Callable[[ShardedServer], Awaitable[None]]], Callable[[], None]]:
+    """Makes a test of a scenario: `@on_shards(shards=("1", "2"))`."""
 
-    def decorate(scenario: Callable[[Farm], Awaitable[None]]) -> Callable[[], None]:
+    def decorate(scenario: Callable[[ShardedServer], Awaitable[None]]) -> Callable[[], None]:
         def test() -> None:
-            play(scenario, **options)
+            run_on_shards(scenario, **options)
 
         test.__name__ = scenario.__name__
         test.__doc__ = scenario.__doc__

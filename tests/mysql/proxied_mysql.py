@@ -13,7 +13,7 @@ from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.databases.database import DatabaseServer
 from tests.databases.proxy import Proxy
 from tests.mysql.consistency import inconsistencies
-from tests.shared_shards.rig import ShardRig
+from tests.shared_shards.proxied_database import ProxiedDatabase
 
 DATABASE = "pinlater_1"
 COMMIT = b";COMMIT"  # not that of READ COMMITTED
@@ -28,21 +28,21 @@ LIMITS: dict[str, Any] = {
 }
 
 
-class Rig(ShardRig[DatabaseServer, MysqlShard]):
-    """A server with the shard in its database `database`."""
+class ProxiedMysql(ProxiedDatabase[DatabaseServer, MysqlShard]):
+    """A server with one shard, in its database `name`."""
 
     limits = LIMITS
     time_limit = "statement_timeout_ms"
     claim_read_again = b"SELECT id, attempts_allowed, created_at_ms, body"
     counts_settled_as_lost = False
 
-    def __init__(self, server: DatabaseServer, proxy: Proxy, database: str, stack: AsyncExitStack) -> None:
+    def __init__(self, server: DatabaseServer, proxy: Proxy, name: str, stack: AsyncExitStack) -> None:
         super().__init__(server, proxy, stack)
-        self.database = database
+        self.name = name
 
     def endpoint(self, *, direct: bool = False, **other: Any) -> MysqlEndpoint:
         port = self.server.port if direct else self.proxy.port
-        usual = MysqlEndpoint("127.0.0.1", port, self.server.user, self.server.password, self.database)
+        usual = MysqlEndpoint("127.0.0.1", port, self.server.user, self.server.password, self.name)
         return replace(usual, **other)
 
     def shard(self, *, direct: bool = False, endpoint: MysqlEndpoint | None = None, **settings: Any) -> MysqlShard:
@@ -52,9 +52,7 @@ class Rig(ShardRig[DatabaseServer, MysqlShard]):
 
     @property
     def url(self) -> str:
-        return (
-            f"mysql://{self.server.user}:{quote(self.server.password, safe='')}@{self.server.address}/{self.database}"
-        )
+        return f"mysql://{self.server.user}:{quote(self.server.password, safe='')}@{self.server.address}/{self.name}"
 
     def packet_of(self, change: str) -> bytes:
         return COMMIT
@@ -68,21 +66,23 @@ class Rig(ShardRig[DatabaseServer, MysqlShard]):
 
     async def ask(self, statement: str) -> list[tuple[Any, ...]]:
         """One statement by the admin in the shard's database."""
-        async with self.server.connect(database=self.database) as connection, connection.cursor() as cursor:
+        async with self.server.connect(database=self.name) as connection, connection.cursor() as cursor:
             await cursor.execute(statement)
             return list(await cursor.fetchall() or ())
 
     async def assert_consistent(self, *, deleted: bool = False) -> None:
-        assert await inconsistencies(self.server, self.database, deleted=deleted) == []
+        assert await inconsistencies(self.server, self.name, deleted=deleted) == []
 
 
 @asynccontextmanager
-async def rig_on(server: DatabaseServer, database: str = DATABASE, *, keep: bool = False) -> AsyncIterator[Rig]:
-    """A rig on a running server, with an empty shard unless it is kept."""
+async def proxied(
+    server: DatabaseServer, database: str = DATABASE, *, keep: bool = False
+) -> AsyncIterator[ProxiedMysql]:
+    """The database of that name on a running server, with an empty shard unless it is kept."""
     if not keep:
         await empty(server, database)
     async with AsyncExitStack() as stack:
-        yield Rig(server, await stack.enter_async_context(Proxy(server.address)), database, stack)
+        yield ProxiedMysql(server, await stack.enter_async_context(Proxy(server.address)), database, stack)
 
 
 async def empty(server: DatabaseServer, database: str) -> None:
