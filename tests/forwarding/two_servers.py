@@ -10,7 +10,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
-from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.messages import CallKind, Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.traffic import Traffic
@@ -30,8 +30,12 @@ class Owner:
         self.undelivered: list[Sequence[Any]] = []
         self.at_once = True
         self.unreachable: list[str] = []
+        self.queue_changes = 0
         self.listener = PeerListener(
-            self.carry_out, self.not_delivered, lambda: [b"another", SECRET], unreachable=lambda: self.unreachable
+            self.carry_out,
+            self.not_delivered,
+            lambda: [b"another", SECRET],
+            told=lambda: Told(self.unreachable, {}, self.queue_changes),
         )
         self.port = 0
 

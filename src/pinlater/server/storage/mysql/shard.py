@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -292,6 +292,16 @@ class MysqlShard(RelationalShard):
 
     async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
+
+    @property
+    def changes(self) -> int:
+        return self.stats.changes
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        self._snapshots.others = others
+
+    async def state(self) -> Hashable | None:
+        return await self._snapshots.state()
 
     async def changed_queues(self) -> Sequence[str]:
         changed = await self._changes.changed((await self._snapshots.latest()).others)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
@@ -319,6 +319,16 @@ class RedisShard:
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await reading.timed_keys(self._opened.readers, now_ms)
 
+    @property
+    def changes(self) -> int:
+        return self.stats.changes
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        self._snapshots.others = others
+
+    async def state(self) -> Hashable | None:
+        return await self._snapshots.state()
+
     async def changed_queues(self) -> Sequence[str]:
         await self._snapshots.latest()
         changed = await self._changes.changed(self.slot)
@@ -410,7 +420,8 @@ class RedisShard:
         found = await readers.run("maintenance_snapshot", self._changes.seen)
         self._changes.note(found[7], found[8])
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
-        return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
+        gone, changes = found[6].decode(), found[9].decode()
+        return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), gone, changes)
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
@@ -426,6 +437,7 @@ class RedisShard:
         gone = (await self._snapshots.latest()).gone
         if gone or self._repair.is_urgent:
             await self._with_queues(self._opened.other, (), lambda access: self._repair.repair(access, gone))
+            self._snapshots.forget()
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
         return await self._with_queues(
