@@ -14,6 +14,8 @@ from pinlater.domain.descriptor import I64_MAX
 KEPT_S = 0.95
 # Others may change the shard and not say so: a server of which this one does not know yet, or an operator.
 KEPT_UNCHANGED_S = 30.0
+# How often a shard is looked through for what was lost or missed, though it says that nothing has changed.
+LOOKED_THROUGH_MS = 1_800_000
 NEVER_MS = I64_MAX
 
 

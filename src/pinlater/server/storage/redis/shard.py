@@ -215,9 +215,12 @@ class RedisShard:
         return await connect(self.endpoint, self._front, self._settings, self.stats)
 
     def _leave(self, address: Address) -> int:
-        return self._connections.readers.leave(address) + sum(
+        left = self._connections.readers.leave(address) + sum(
             writer.leave(address) for writer in self._connections.writers
         )
+        if left:  # what the new master holds may be older
+            self._snapshots.forget()
+        return left
 
     async def _refresh(self) -> None:
         """Reads all queues into the queue cache."""
@@ -430,6 +433,7 @@ class RedisShard:
         return 0
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._master.look()
         if self._unsure or self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
         if limit <= 0 and not self._repair.is_urgent:
@@ -466,12 +470,15 @@ class RedisShard:
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0:
             return []
-        snapshot, most = await self._snapshots.latest(), self._settings.finished_bytes_max
+        state, most = await self._snapshots.state(), self._settings.finished_bytes_max
+        snapshot = await self._snapshots.latest()
         await self._with_queues(
-            self._opened.other, (), lambda access: self._repair.look_around(access, snapshot.finished_bytes)
+            self._opened.other,
+            (),
+            lambda access: self._repair.look_around(access, snapshot.finished_bytes, state, now_ms),
         )
         return await self._with_queues(
             self._opened.other,
             (),
-            lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most),
+            lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most, state),
         )
