@@ -1,10 +1,10 @@
 """Repairs indexes after an eviction or an operator's DEL, so that no queue stands still and no entry is kept for ever.
 
-The next look for the sweeps (`snapshots`) detects losses that would stop whole queues (claims by deadline, priorities, names of queues); the
-next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds.
-An endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a
-half. Once it finds something, it goes on fast to the end of its round. After a round in which nothing has changed it pauses for half an
-hour, or until something changes.
+The next look for the sweeps (`snapshots`) detects losses that would stop whole queues (claims by deadline, priorities, names of queues);
+the next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds. An
+endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a half. Once it
+finds something, it goes on fast to the end of its round. After a round in which nothing has changed it pauses for half an hour, or until
+something changes.
 """
 
 from __future__ import annotations
