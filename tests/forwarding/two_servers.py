@@ -62,6 +62,7 @@ class Asker:
         self.traffic = Traffic()
         self.orphans: list[tuple[Any, Any]] = []
         self.changes = 0
+        self.queue_changes = 0
         self.waits: list[int | None] = []
         self.link: PeerConnection
         self._lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
@@ -77,6 +78,7 @@ class Asker:
             lambda connection: self.waits.append(connection.waits),
             self.traffic,
             lost,
+            self.count_queue_change,
         )
         async with asyncio.timeout(20):
             await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
@@ -86,6 +88,9 @@ class Asker:
     def count_change(self, connection: PeerConnection) -> None:
         del connection
         self.changes += 1
+
+    def count_queue_change(self) -> None:
+        self.queue_changes += 1
 
     def insert(self, request: InsertRequest, shard: str = "1") -> asyncio.Future[Inserted]:
         if shard not in self._lanes:

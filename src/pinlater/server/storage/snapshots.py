@@ -55,7 +55,7 @@ class Snapshots(Generic[Snapshot]):
         self._looking = asyncio.Lock()
 
     async def latest(self) -> Snapshot:
-        """After all changes that this server made, and all that others have told; else as of a second ago, or half a minute."""
+        """After all changes that this server made; else as of a second ago, or of half a minute while others have told of no change."""
         async with self._looking:
             now_s, own, others = self._monotonic(), self._own(), self.others()
             latest = self._latest
@@ -64,8 +64,8 @@ class Snapshots(Generic[Snapshot]):
             return latest.snapshot
 
     def _holds(self, latest: _Latest[Snapshot], now_s: float, own: int, others: Hashable | None) -> bool:
-        kept_s = KEPT_S if others is None else KEPT_UNCHANGED_S
-        return (latest.own, latest.others) == (own, others) and now_s - latest.asked_s < kept_s
+        is_same = others is not None and others == latest.others
+        return own == latest.own and now_s - latest.asked_s < (KEPT_UNCHANGED_S if is_same else KEPT_S)
 
     async def state(self) -> Hashable | None:
         """Of the shard: as long as it is the same, nothing has changed. None where the other servers don't say what they change."""
