@@ -44,7 +44,7 @@ async def test_a_look_holds_for_a_second_where_others_do_not_say_what_they_chang
     assert await shard.snapshots.state() is None
 
 
-async def test_a_look_holds_for_half_a_minute_while_nobody_says_that_they_changed_something() -> None:
+async def test_a_look_holds_for_half_a_minute_while_no_server_says_that_it_changed_something() -> None:
     shard = Shard()
     before = await shard.snapshots.state()
     shard.clock.advance(seconds=KEPT_UNCHANGED_S - 1)
@@ -64,7 +64,7 @@ async def test_a_change_by_anyone_ends_a_look_and_the_state() -> None:
     shard.clock.advance(seconds=KEPT_S)
     states.append(await shard.snapshots.state())
     assert shard.looks == 3
-    shard.changes += 1  # nobody said so
+    shard.changes += 1  # by none that said so
     shard.clock.advance(seconds=KEPT_UNCHANGED_S)
     states.append(await shard.snapshots.state())
     assert len(set(states)) == 4

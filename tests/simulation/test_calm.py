@@ -40,7 +40,7 @@ async def all_paused(scene: Scene, queue: str, within_s: float) -> None:
 
 
 async def quiet(scene: Scene) -> None:
-    """With queues, and nothing to do for long enough that nobody asks because of what happened before."""
+    """With queues, and nothing to do for long enough that no server asks because of what happened before."""
     client = scene.client("client", scene.cluster.servers[0])
     for i in range(QUEUES):
         await scene.done(client, client.client.create_queue(f"q{i}"))
