@@ -30,6 +30,8 @@ from pinlater.domain.clock import SystemClock
 from pinlater.server.storage.memory import MemoryShard
 from tests.assembly import listen, open_core
 
+# Checks of schemathesis make requests of their own, and leave the connections to the collector.
+pytestmark = pytest.mark.filterwarnings("ignore:.*<socket.socket:pytest.PytestUnraisableExceptionWarning")
 JOBS = "/v1/queues/mail/jobs"
 
 

@@ -279,6 +279,48 @@ async def test_a_server_that_remembers_the_queue_before_hears_of_jobs_in_the_new
     assert await other.shared.changed_queues() == [QUEUE]
 
 
+async def test_the_state_of_a_shard_is_another_one_after_a_change_by_any_server(other: Desk, desk: Desk) -> None:
+    told = 0
+    other.shared.follow(lambda: told)
+    try:
+        before = await other.shared.state()
+        assert before is not None
+        assert await other.shared.state() == before
+        changes = desk.shared.changes
+        await desk.put()
+        assert desk.shared.changes > changes
+        told = 1
+        assert await other.shared.state() != before
+        told = 0  # what the shard says is enough
+        after = await other.shared.state()
+        assert after != before
+        await other.put()
+        assert await other.shared.state() != after
+        other.shared.follow(lambda: None)
+        assert await other.shared.state() is None
+    finally:
+        other.shared.follow(lambda: None)
+
+
+async def test_a_shard_in_which_nothing_changes_is_asked_nothing_by_sweeps(store_kind: str, tmp_path: Path) -> None:
+    desk = Desk(lambda: make_store(store_kind, tmp_path))
+    await desk.open()
+    await desk.shard.create_queues([QUEUE], desk.now)
+    await desk.put()
+    desk.shared.follow(lambda: 0)
+
+    async def sweep() -> float:
+        await desk.shard.time_out_claims(desk.now, 100)
+        await desk.shard.expire_jobs(desk.now, 100)
+        await desk.shard.advance_due(desk.now, 100)
+        await desk.shard.collect_garbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100)
+        return desk.shard.figures()["round_trips"]
+
+    found = [await sweep() for _ in range(10)]
+    await desk.shard.close()
+    assert found[-1] == found[-3]
+
+
 async def test_priorities_that_only_another_server_used_are_claimed(other: Desk, desk: Desk) -> None:
     """This server's settings have fewer levels."""
     assert await other.claim() == []

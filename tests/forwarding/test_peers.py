@@ -217,6 +217,17 @@ async def test_shards_that_a_server_can_not_reach_any_more_are_known_though_it_a
             asker.link.look(ask_after_s=0.05, stall_s=60.0)
 
 
+async def test_a_server_says_at_once_that_it_has_changed_queues(asker: Asker, owner: Owner) -> None:
+    asker.link.look(ask_after_s=0.0, stall_s=60.0)
+    await until(lambda: asker.queue_changes == 1)  # before it had said anything
+    owner.listener.tell()
+    owner.queue_changes += 1
+    owner.listener.tell()
+    await until(lambda: asker.queue_changes == 2)
+    assert asker.link.says_what_it_changes(60.0)
+    assert not asker.link.says_what_it_changes(-1.0)
+
+
 async def test_calls_that_are_read_together_with_the_proof_are_carried_out(owner: Owner) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
     asked = handshake.hello("127.0.0.1:1")

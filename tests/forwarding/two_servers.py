@@ -10,7 +10,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
-from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.messages import CallKind, Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.forwarding.traffic import Traffic
@@ -30,8 +30,12 @@ class Owner:
         self.undelivered: list[Sequence[Any]] = []
         self.at_once = True
         self.unreachable: list[str] = []
+        self.queue_changes = 0
         self.listener = PeerListener(
-            self.carry_out, self.not_delivered, lambda: [b"another", SECRET], unreachable=lambda: self.unreachable
+            self.carry_out,
+            self.not_delivered,
+            lambda: [b"another", SECRET],
+            told=lambda: Told(self.unreachable, {}, self.queue_changes),
         )
         self.port = 0
 
@@ -58,6 +62,7 @@ class Asker:
         self.traffic = Traffic()
         self.orphans: list[tuple[Any, Any]] = []
         self.changes = 0
+        self.queue_changes = 0
         self.waits: list[int | None] = []
         self.link: PeerConnection
         self._lanes: dict[str, ForwardLane[InsertRequest, Inserted]] = {}
@@ -73,6 +78,7 @@ class Asker:
             lambda connection: self.waits.append(connection.waits),
             self.traffic,
             lost,
+            self.count_queue_change,
         )
         async with asyncio.timeout(20):
             await asyncio.get_running_loop().create_connection(lambda: self.link, "127.0.0.1", owner.port)
@@ -82,6 +88,9 @@ class Asker:
     def count_change(self, connection: PeerConnection) -> None:
         del connection
         self.changes += 1
+
+    def count_queue_change(self) -> None:
+        self.queue_changes += 1
 
     def insert(self, request: InsertRequest, shard: str = "1") -> asyncio.Future[Inserted]:
         if shard not in self._lanes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 from pinlater.domain.clock import SystemClock
@@ -73,6 +73,14 @@ class _Alone:
 
     async def changed_queues(self) -> Sequence[str]:
         return ()
+
+    changes = 0
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        del others
+
+    async def state(self) -> None:
+        return None
 
 
 class FaultyShard:

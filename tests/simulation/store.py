@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, cast
@@ -23,6 +24,7 @@ from pinlater.domain.job import JobState
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.memory.record import MemoryJob
+from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 from pinlater.server.storage.values import (
     NO_OWNERS,
     Capabilities,
@@ -32,6 +34,7 @@ from pinlater.server.storage.values import (
     JobKey,
     Member,
     Owners,
+    TimeToLive,
 )
 from tests.simulation.loop import ProcessLoop, Timeline, new_process
 
@@ -49,6 +52,7 @@ _READS = frozenset(
         "list_unique_keys",
         "timed_keys",
         "changed_queues",
+        "snapshot",
         "peek_jobs",
         "lookup_jobs",
         "scan_jobs",
@@ -84,6 +88,16 @@ class StoreTrouble(NamedTuple):
 
 
 CALM = StoreTrouble()
+
+
+class Snapshot(NamedTuple):
+    """What the sweeps have to know. `changes`: how many transactions have changed something."""
+
+    first_deadline_ms: int
+    first_expiry_ms: int
+    first_future_ms: int
+    has_garbage: bool  # or may have some
+    changes: int
 
 
 class Fate(NamedTuple):
@@ -137,6 +151,8 @@ class SharedStore:
     doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
     stored_by: dict[int, str] = field(default_factory=dict)  # job id → the process that stored it
     calls: int = 0
+    called: Counter[str] = field(default_factory=Counter)  # calls by their method
+    changed: int = 0
     fails_until_s: float = 0.0  # when the last error that was drawn so far will have come
     _held: list[Callable[[], None]] = field(default_factory=list)
     _wire: ProcessLoop = field(init=False)
@@ -203,6 +219,7 @@ class SharedStore:
     def send(self, session: Session, method: str, act: Callable[[], Any]) -> asyncio.Future[Any]:
         """Sends a call of a session's process there; the future of its answer."""
         self.calls += 1
+        self.called[method] += 1
         loop = cast("ProcessLoop", asyncio.get_running_loop())
         answer: asyncio.Future[Any] = loop.create_future()
         fate = self.fate(method, loop.host)
@@ -286,6 +303,19 @@ class SharedStore:
         jobs = [job for store in self.stores for job in store.jobs() if job.finished_at_ms is None]
         return [job for job in jobs if job.unique is not None and job.unique.key == key]
 
+    def snapshot(self) -> Snapshot:
+        """Of now."""
+        jobs = self.jobs()
+        pending = [job for job in jobs if job.state is JobState.PENDING]
+        keys = any(queue.unique_keys or queue.requests for queue in self.data._queues.values())
+        return Snapshot(
+            min([job.claim.deadline_ms for job in jobs if job.claim is not None], default=NEVER_MS),
+            min([job.expires_at_ms for job in pending if job.expires_at_ms is not None], default=NEVER_MS),
+            min([job.run_after_ms for job in pending], default=NEVER_MS),
+            keys or any(job.finished_at_ms is not None for job in jobs),
+            self.changed,
+        )
+
     def jobs(self) -> list[MemoryJob]:
         """All jobs, as they are: for verdicts."""
         return [job for name in sorted(self.data._queues) for job in self.data._queues[name].jobs.values()]
@@ -366,6 +396,17 @@ class Session:
         ] = {}  # tokens of claims whose outcome is unknown, in the order in which that came
         self._given_back: dict[str, None] = {}
         self._activity: dict[tuple[str, int], int] = {}
+        self.changes = 0
+        self._snapshots = Snapshots(self._look, lambda: self.changes, lambda: store.timeline.now_s)
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        self._snapshots.others = others
+
+    async def state(self) -> Hashable | None:
+        return await self._snapshots.state()
+
+    async def _look(self) -> Snapshot:
+        return cast("Snapshot", await self._call("snapshot", self.store.snapshot))
 
     def as_shard(self) -> Shard:
         """Itself, as what it stands for."""
@@ -388,13 +429,17 @@ class Session:
         if not self._open:
             raise ShardConnectionFailed(f"Shard {self.name} is not open")
         if method in _CHANGES:
-            return await self.store.send(self, method, lambda: self._change(method, act, args))
+            try:
+                return await self.store.send(self, method, lambda: self._change(method, act, args))
+            finally:
+                self.changes += 1
         return await self.store.send(self, method, act)
 
     def _change(self, method: str, act: Callable[[], Any], args: Sequence[Any]) -> Any:
         """A transaction that changes something: where another server has taken the slot it is done with a new one."""
         self._keep_slot()
         result = act()
+        self.store.changed += 1
         if method in _MAKES_READY:
             self._note([item.queue if method == "insert_jobs" else item.key.queue for item in args[0]])
         return result
@@ -528,6 +573,8 @@ class Session:
             for token in tokens:
                 self._outcome_unknown.pop(token, None)
             self._given_back.update(queues)
+        if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
+            return []
 
         def sweep() -> Sequence[Any]:
             swept = at_once(self.store.data.time_out_claims(now_ms, limit))
@@ -535,6 +582,24 @@ class Session:
             return cast("Sequence[Any]", swept)
 
         return cast("Sequence[Any]", await self._call("time_out_claims", sweep))
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Any]:
+        if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
+            return []
+        return cast("Sequence[Any]", await self._change_data("expire_jobs", now_ms, limit))
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
+            return 0
+        return cast("int", await self._change_data("advance_due", now_ms, limit))
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Any]:
+        if limit <= 0 or not (await self._snapshots.latest()).has_garbage:
+            return []
+        return cast("Sequence[Any]", await self._change_data("collect_garbage", ttls, now_ms, limit))
+
+    async def _change_data(self, method: str, *args: Any) -> Any:
+        return await self._call(method, lambda: at_once(getattr(self.store.data, method)(*args)), args)
 
     def _release_tokens(self, tokens: dict[str, None], now_ms: int) -> dict[str, None]:
         found = [

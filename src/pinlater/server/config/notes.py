@@ -67,7 +67,7 @@ NOTES: Mapping[str, str] = {
     "maintenance.due_interval_ms": "How often the split of pending jobs into due and future is brought up to date.",
     "maintenance.garbage_interval_ms": "How often finished jobs past their time to live are thrown away.",
     "maintenance.sample_interval_ms": "How often rates and time series take a sample.",
-    "maintenance.refresh_interval_ms": "How often queue settings are read that other servers may have changed.",
+    "maintenance.refresh_interval_ms": "How often queue settings are read while not all other servers say what they change.",
     "maintenance.file_interval_ms": "How often the files of rate limits, servers and shards are looked at.",
     "maintenance.sweep_batch": "Most jobs that one sweep's transaction brings back.",
     "maintenance.batch_max": "Most rows that any other sweep's transaction touches.",

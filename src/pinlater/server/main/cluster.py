@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
+from functools import partial
 from typing import Any
 
 from pinlater.domain.calls import ClusterStatus
@@ -17,11 +18,12 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.gauges import show_forwarding
-from pinlater.server.cluster.forwarding.messages import CallKind
+from pinlater.server.cluster.forwarding.messages import CallKind, Told
+from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.gauges import show_owners
-from pinlater.server.cluster.ownership.ownership import Ownership
+from pinlater.server.cluster.ownership.ownership import UNHEARD_S_MAX, Ownership
 from pinlater.server.cluster.peers import Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest
@@ -38,6 +40,8 @@ logger = logging.getLogger(__name__)
 _TRIES = 20
 # How often the other servers are told of queues that no dequeue waits for any more.
 _INTEREST_S = 1.0
+# How often servers and owners are read while all other servers tell of their changes.
+_TOLD_LOOK_S = 60.0
 
 
 class Cluster:
@@ -58,11 +62,13 @@ class Cluster:
             lambda: self._secrets,
             self._still_runs,
             self._look_soon,
-            lambda: [shard.name for shard in shards if not shard.healthy],
+            self._told,
             shards.clock.monotonic,
             shards.settings.call_timeout_ms / 1000,
         )
         self._interest = Interest(dispatcher.wakeups.count_by_queue, self._tell_waits)
+        self.queues_changed: Callable[[], None] = lambda: None
+        self._queue_changes = 0
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
@@ -78,7 +84,14 @@ class Cluster:
         address = f"{reached_at}:{bound}"
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
         self.ownership = Ownership(self._shards, address, self._heard_s, self._serves, self._tell_to_look)
-        self.forwarding = Forwarding(self._shards, address, self.ownership.owners, self._look_soon, wakes.know_waits)
+        self.forwarding = Forwarding(
+            self._shards,
+            address,
+            self.ownership.owners,
+            self._look_soon,
+            wakes.know_waits,
+            lambda: self.queues_changed(),
+        )
         self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
         await self._meet()
         return address
@@ -116,6 +129,36 @@ class Cluster:
         and renews its lease less often."""
         return self.ownership is None or self.ownership.is_calm(self.members.by_shard)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether there are other servers, and all of them say over their connections what they change."""
+        return bool(self._links())
+
+    def tell_queues_changed(self) -> None:
+        """Tells the other servers that this one has made, changed or deleted a queue."""
+        self._queue_changes += 1
+        self.listener.tell()
+
+    def _told(self) -> Told:
+        """What this server says of itself."""
+        unreachable = [shard.name for shard in self._shards if not shard.healthy]
+        changes = {shard.name: shard.shared.changes for shard in self._shards if shard.shared is not None}
+        return Told(unreachable, changes, self._queue_changes)
+
+    def _links(self) -> Sequence[PeerConnection]:
+        """The connections to all other servers, if all of them have said what they change within the last moments; else none."""
+        if self.forwarding is None or not self.is_calm:
+            return ()
+        others = {member.address for found in self.members.by_shard.values() for member in found} - {self.address}
+        links = [self.forwarding.connections.get(address) for address in sorted(others)]
+        told = [link for link in links if link is not None and link.says_what_it_changes(UNHEARD_S_MAX)]
+        return told if len(told) == len(links) else ()
+
+    def _changes_of_others(self, shard: str) -> Hashable | None:
+        """`SharedStore.follow`."""
+        told = [(link.nonce, link.told.changes.get(shard)) for link in self._links() if link.told is not None]
+        return tuple(told) or None
+
     def swept_by_others(self) -> Set[str]:
         """The shards whose periodic work another server does: the owner of the first slice. None while servers come and go."""
         if self.ownership is None or not self.is_calm:
@@ -124,7 +167,10 @@ class Cluster:
         return {shard for shard, owner in first_owners.items() if owner not in {self.ownership.address, NO_OWNER}}
 
     async def look_if_due(self, interval_s: float) -> None:
-        """As `look`; does nothing if the cluster is calm and the last look was less than `interval_s` ago."""
+        """As `look`; does nothing if the cluster is calm and the last look was less than `interval_s` ago. All other servers tell what they
+        change where they say so: then a look is for what they don't know of."""
+        if self.is_told:
+            interval_s = max(interval_s, _TOLD_LOOK_S)
         if not self.is_calm or self._clock.monotonic() - self._looked_s >= interval_s:
             await self.look()
 
@@ -151,6 +197,9 @@ class Cluster:
             self.forwarding.tell_to_look()
 
     async def _meet(self) -> None:
+        for shard in self.members.by_shard:
+            if shard.shared is not None:
+                shard.shared.follow(partial(self._changes_of_others, shard.name))
         if self.wakes is not None and self._peers is not None:
             await self._peers.look(self.members.by_shard)
             self._secrets = self._peers.secrets

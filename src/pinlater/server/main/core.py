@@ -141,9 +141,14 @@ class Core:
     def _connect_shards(self) -> None:
         """What the shards call: they are made first, and import none of these parts."""
         self.dispatcher.connect(self.shards.hooks)
+        self.shards.hooks.back = self._shard_is_back
         self.shards.hooks.count = self.metrics.count
         self.shards.hooks.expired = self._count_expired
         self.shards.known_queues = lambda: self.service.queue_cache.queues.values()
+
+    def _shard_is_back(self) -> None:
+        self.service.queue_cache.is_outdated = True
+        self.dispatcher.wakeups.look_again()
 
     def _count_expired(self, queue: str, jobs: int) -> None:
         self.metrics.queue(queue).expired += jobs

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 _HEARTBEATS_A_LEASE = 6
 # How often heartbeats are sent while another server is not heard (`ownership`).
 _HEARTBEAT_MS = 1_000
+# How often the queues are looked at while all other servers tell when they change some; and how often that is decided.
+_TOLD_LOOK_S = 30.0
+_LOOK_MS = 500
 
 
 class PeriodicWork:
@@ -35,6 +38,8 @@ class PeriodicWork:
         self._readiness = readiness
         self._next_heartbeat_s = 0.0
         cluster.members_changed = self._members_changed
+        cluster.queues_changed = core.service.queue_cache.another_changed
+        core.service.queue_cache.changed_here = cluster.tell_queues_changed
         core.sweeps.swept_by_others = cluster.swept_by_others
 
     def table(self) -> Sequence[Periodic]:
@@ -55,6 +60,7 @@ class PeriodicWork:
         if not all(shard.trusted for shard in core.shards):
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
             work.append(Periodic("life", _HEARTBEAT_MS, self._send_heartbeats))
+            work.append(Periodic("queues", min(_LOOK_MS, every.refresh_interval_ms), self._look_at_queues))
         if any(shard.store.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
         if self._files:
@@ -67,14 +73,19 @@ class PeriodicWork:
         self._cluster.look_at_calls()
 
     async def _look_at_store(self) -> None:
-        """Readiness follows the store; if others may change queues, their settings are read anew."""
+        """Readiness follows the store, and what is refused the map of shards."""
         core = self._core
         await self._readiness.look(core.shards)
         if not all(shard.trusted for shard in core.shards):
             await core.shard_map.tidy()
             core.service.body_limit.look()
             await core.shards.unique.learn(list(core.shards))
-            await core.service.queue_cache.refresh()
+
+    async def _look_at_queues(self) -> None:
+        """What other servers may have changed."""
+        every_s = self._core.settings.maintenance.refresh_interval_ms / 1000
+        told_s = max(every_s, _TOLD_LOOK_S) if self._cluster.is_told else every_s
+        await self._core.service.queue_cache.refresh_if_due(every_s, told_s)
 
     async def _send_heartbeats(self) -> None:
         """To all shards: six in the time of a lease, and one a second while another server is not heard."""

@@ -1,18 +1,23 @@
-"""Rates of the last minute, from the store's running totals, so that they speak of all servers together."""
+"""Rates of the last minute, from the store's running totals, so that they speak of all servers together.
+
+A shard that says that it has not changed is not counted anew, unless jobs in it become due by time alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import CountsByKind, QueueCounts, Rates
-from pinlater.server.sharding.shards import Shards
+from pinlater.server.sharding.shards import ShardLanes, Shards
 
 _WINDOW_SECONDS = 60.0
 _ROWS_A_TURN = 2_000
+# A count also finds what was lost in a shard by other means than a change.
+_UNCHANGED_S_MAX = 1_800.0
 
 
 class QueueTotals(NamedTuple):
@@ -28,6 +33,22 @@ class QueueTotals(NamedTuple):
 _NOTHING = QueueTotals()
 
 
+class _Counted(NamedTuple):
+    """What a shard said, when it was asked, and its state before that."""
+
+    rows: Sequence[QueueCounts]
+    state: Hashable | None
+    asked_s: float
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is still right as long as the state is the same."""
+        return self.state is not None and not any(row.future for row in self.rows)
+
+
+_NOT_COUNTED = _Counted((), None, 0.0)
+
+
 class RateSampler:
     """Keeps a minute of samples of every queue's totals."""
 
@@ -35,7 +56,7 @@ class RateSampler:
         self._shards = shards
         self._clock = clock
         self._samples: deque[tuple[float, Mapping[str, QueueTotals]]] = deque()
-        self._newest: dict[str, Sequence[QueueCounts]] = {}  # of each shard
+        self._newest: dict[str, _Counted] = {}  # of each shard
         self.counts: list[QueueCounts] = []
 
     async def sample(self) -> float | None:
@@ -44,22 +65,30 @@ class RateSampler:
         Raises the `Unavailable` of a shard that failed, when the sample is taken.
         """
         shards = self._shards.in_reach()
-        answers = await asyncio.gather(*(shard.store.count_jobs() for shard in shards), return_exceptions=True)
+        answers = await asyncio.gather(*map(self._count, shards), return_exceptions=True)
         failure: BaseException | None = None
         for shard, answer in zip(shards, answers, strict=True):
             if isinstance(answer, BaseException):
                 failure = failure or answer
             else:
                 self._newest[shard.name] = answer
-        self._newest = {shard.name: self._newest.get(shard.name, ()) for shard in self._shards}
-        await self._keep(list(self._newest.values()))
+        self._newest = {shard.name: self._newest.get(shard.name, _NOT_COUNTED) for shard in self._shards}
+        await self._keep([counted.rows for counted in self._newest.values()])
         if failure is not None:
             raise failure
         return None
 
     def of_shards(self) -> dict[str, Sequence[QueueCounts]]:
         """What each shard said last."""
-        return self._newest
+        return {name: counted.rows for name, counted in self._newest.items()}
+
+    async def _count(self, shard: ShardLanes) -> _Counted:
+        now_s = self._clock.monotonic()
+        state = None if shard.shared is None else await shard.shared.state()
+        before = self._newest.get(shard.name, _NOT_COUNTED)
+        if before.lasts and before.state == state and now_s - before.asked_s < _UNCHANGED_S_MAX:
+            return before
+        return _Counted(await shard.store.count_jobs(), state, now_s)
 
     async def _keep(self, found: Sequence[Sequence[QueueCounts]]) -> None:
         """In pieces between which others get their turn: there may be thousands of queues."""

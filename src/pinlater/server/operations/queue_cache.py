@@ -3,6 +3,8 @@
 The store decides whether a queue exists; this cache only saves most reads. If another server may have just made it, an unknown
 name is looked for in the store, by one look after another, which all waiting callers share: callers with wrong names can't keep it busy.
 
+Servers that hear each other tell when they have changed queues (`is_outdated`). Then a look at all of them is rarely needed.
+
 There may be thousands of queues. What this server itself makes or deletes is noted here one by one. A full read is done in pieces, so that
 other work on the event loop can run in between.
 """
@@ -12,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import NoHealthyShards, QueueNotFound, Unavailable
@@ -24,9 +27,13 @@ from pinlater.server.sharding.shards import ShardLanes, Shards
 logger = logging.getLogger(__name__)
 
 _LOOK_APART_S = 0.05
+# Other servers may make a thousand queues one after the other.
+_TOLD_LOOKS_APART_S = 1.0
 # With many queues looks take long: they may take this part of the time, but are never further apart than that.
 _LOOKING_PART, _LOOK_APART_S_MAX = 0.1, 1.0
 _QUEUES_A_TURN = 2_000
+# So old a list may be that no server has changed, as the shards say: what an operator writes into a database may be in no sum.
+_UNCHANGED_S_MAX = 600.0
 
 
 class QueueCache:
@@ -41,12 +48,21 @@ class QueueCache:
         self._looked_at = -_LOOK_APART_S
         self._look_took_s = 0.0
         self._next_look: asyncio.Task[None] | None = None
+        self._told_look: asyncio.Task[None] | None = None
+        self._told_look_s = -math.inf
         # What was made or deleted here while all were being read, by its time: what was read may not show it. None: it was deleted.
         self._noted: dict[str, tuple[int, Queue | None]] = {}
         self._serial = 0
         self._taken = 0
         self._readers = 0
         self.queues_max = queues_max
+        self.changed_here: Callable[[], None] = lambda: None
+        """Called when this server has made, changed or deleted a queue, or may have."""
+        self.is_outdated = True  # whether the last read may lack something: what another server changed, or what a shard has that failed
+        self._states: Mapping[
+            str, Hashable
+        ] = {}  # of the shards when they were read last; empty where they are not known
+        self._read_s = -math.inf
         self._behind: Collection[tuple[str, Queue]] = ()  # rows of shards that had older settings at the last look
 
     @property
@@ -102,6 +118,21 @@ class QueueCache:
             self._next_look.add_done_callback(_retrieve)
         await asyncio.shield(self._next_look)
 
+    def another_changed(self) -> None:
+        """Another server has made, changed or deleted a queue: looks soon, and if that fails, with the next `refresh_if_due`."""
+        self.is_outdated = True
+        if self._told_look is None:
+            self._told_look = asyncio.create_task(self._look_as_told())
+
+    async def _look_as_told(self) -> None:
+        try:
+            await asyncio.sleep(max(0.0, self._told_look_s + _TOLD_LOOKS_APART_S - self._clock.monotonic()))
+        finally:
+            self._told_look = None
+        self._told_look_s = self._clock.monotonic()
+        with contextlib.suppress(Unavailable):
+            await self.look()
+
     async def _look_soon(self) -> None:
         apart_s = min(_LOOK_APART_S_MAX, max(_LOOK_APART_S, self._look_took_s / _LOOKING_PART))
         try:
@@ -109,6 +140,28 @@ class QueueCache:
         finally:
             self._next_look = None
         await self.refresh()
+
+    async def refresh_if_due(self, interval_s: float, told_interval_s: float) -> None:
+        """As `refresh`, if the last one began so long ago. `told_interval_s`: while all is known that other servers have told; a shard that
+        has not changed since is not read then."""
+        is_rare = not self.is_outdated
+        if self._clock.monotonic() - self._looked_at < (told_interval_s if is_rare else interval_s):
+            return
+        states = await self._read_states()
+        if is_rare and states and states == self._states and self._clock.monotonic() - self._read_s < _UNCHANGED_S_MAX:
+            self._looked_at = self._clock.monotonic()
+            return
+        began_s = self._clock.monotonic()
+        await self.refresh()
+        self._states, self._read_s = states, began_s
+
+    async def _read_states(self) -> Mapping[str, Hashable]:
+        """By shard; empty if one of them is not known."""
+        stores = {shard.name: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
+        states = await asyncio.gather(*(store.state() for store in stores.values()), return_exceptions=True)
+        if any(state is None or isinstance(state, BaseException) for state in states):
+            return {}
+        return dict(zip(stores, states, strict=True))
 
     async def refresh(self) -> None:
         """Reads them anew and passes on what changed: limits, pauses, queues that are gone.
@@ -119,6 +172,7 @@ class QueueCache:
         self._serial += 1
         began, self._looked_at = self._serial, self._clock.monotonic()
         self._readers += 1
+        self.is_outdated = False
         try:
             lists = await self._lists()
             known = await self._newest(lists)
@@ -131,6 +185,9 @@ class QueueCache:
                     known[name] = noted
                 elif when > began:
                     known.pop(name, None)
+        except BaseException:
+            self.is_outdated = True
+            raise
         finally:
             self._readers -= 1
             if not self._readers:
@@ -140,8 +197,9 @@ class QueueCache:
         for name in [name for name in before if name not in known]:
             self._dispatcher.wakeups.queue_gone(name)
         await self._wake_changed(before, known)
-        if len(lists) > 1:
-            await self._bring_settings(lists)
+        self._behind = await self._bring_settings(lists) if len(lists) > 1 else ()
+        if self._behind or len(lists) < len(self._shards):
+            self.is_outdated = True
 
     async def _newest(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> dict[str, Queue]:
         """Each queue with its newest settings."""
@@ -161,8 +219,10 @@ class QueueCache:
                     self._dispatcher.wakeups.look_again(name)
             await asyncio.sleep(0)
 
-    async def _bring_settings(self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]) -> None:
-        """Gives the newest settings to shards that have older ones: they were away, or the change failed there.
+    async def _bring_settings(
+        self, lists: Sequence[tuple[ShardLanes, Sequence[Queue]]]
+    ) -> Collection[tuple[str, Queue]]:
+        """Gives the newest settings to shards that have older ones: they were away, or the change failed there. The rows with older ones.
 
         Only if two looks say so: another server may be about to change the shards one after the other, and one of an older version
         keeps no versions.
@@ -181,7 +241,7 @@ class QueueCache:
                     await shard.store.merge_queues(newer, self._clock.now_ms())
                     logger.info("a shard got newer settings", extra={"shard": shard.name, "queues": len(newer)})
             await asyncio.sleep(0)
-        self._behind = behind
+        return behind
 
     async def _lists(self) -> Sequence[tuple[ShardLanes, Sequence[Queue]]]:
         found = self._shards.in_reach()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import reduce
 from typing import TypeVar
 
@@ -77,11 +78,13 @@ class Queues:
         known = self._queue_cache.get(name)
         # With a life as before a queue that is there costs no shard a write. One that is away may have deleted it.
         life = known.life if known is not None and not away else Life(self._later_than(known))
-        queue = await self._create(name, life)
+        with contextlib.nullcontext() if known is not None else self._telling():
+            queue = await self._create(name, life)
         while queue.life.over:
             if self._is_old(began_s):
                 raise OutcomeUnknown(f"This request took so long that queue {name} was deleted meanwhile")
-            queue = await self._create(name, Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1)))
+            with self._telling():
+                queue = await self._create(name, Life(max(self._clock.now_ms(), queue.life.deleted_ms + 1)))
         for shard in away:
             if shard.healthy:  # back meanwhile, and brought up to date maybe before the others had the queue
                 await shard.store.merge_queues([queue], self._clock.now_ms())
@@ -134,9 +137,10 @@ class Queues:
     async def _delete(self, name: str, deleted_ms: int) -> int:
         """The newest time that it carried on any shard in reach."""
         now_ms = self._clock.now_ms()
-        newest_ms = await self._on_each(
-            "deleteQueue", lambda shard: shard.store.delete_queues([name], deleted_ms, now_ms)
-        )
+        with self._telling():
+            newest_ms = await self._on_each(
+                "deleteQueue", lambda shard: shard.store.delete_queues([name], deleted_ms, now_ms)
+            )
         return max(newest_ms, default=0)
 
     async def queue_names(self) -> Sequence[str]:
@@ -151,9 +155,10 @@ class Queues:
         """
         check_config(config)
         version = await self._next_version(name)
-        await self._on_each(
-            "configureQueue", lambda shard: shard.store.configure_queue(name, config=config, version=version)
-        )
+        with self._telling():
+            await self._on_each(
+                "configureQueue", lambda shard: shard.store.configure_queue(name, config=config, version=version)
+            )
         await self._queue_cache.refresh()
 
     async def queue_config(self, name: str) -> Queue:
@@ -164,7 +169,8 @@ class Queues:
         """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`."""
         version = await self._next_version(name)
         method = "pauseQueue" if paused else "resumeQueue"
-        await self._on_each(method, lambda shard: shard.store.configure_queue(name, paused=paused, version=version))
+        with self._telling():
+            await self._on_each(method, lambda shard: shard.store.configure_queue(name, paused=paused, version=version))
         await self._queue_cache.refresh()
 
     async def _next_version(self, name: str) -> str:
@@ -221,6 +227,14 @@ class Queues:
             ]
             await asyncio.sleep(0)
         return stats
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Other servers learn that something has changed, or may have if it failed."""
+        try:
+            yield
+        finally:
+            self._queue_cache.changed_here()
 
     async def _on_each(self, method: str, act: Callable[[ShardLanes], Awaitable[Value]]) -> list[Value]:
         """What `act` answers for every shard in reach, all at once. Raises the first failure when all are through; repeating is safe.

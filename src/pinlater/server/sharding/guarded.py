@@ -7,10 +7,10 @@ the cancellation: a store may hang then, too. After a take-over (`redirect`) cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from enum import Enum, auto
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.settings import ShardingSettings
@@ -106,6 +106,13 @@ class GuardedShard:
     def highest_id(self) -> int:
         return self.shard.highest_id
 
+    @property
+    def changes(self) -> int:
+        return cast("SharedStore", self.shard).changes
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        cast("SharedStore", self.shard).follow(others)
+
     def figures(self) -> Mapping[str, float]:
         return self.shard.figures()
 
@@ -160,6 +167,7 @@ class GuardedShard:
     members = _guarded(_Limit.LOOK, SharedStore.members)
     owners = _guarded(_Limit.LOOK, SharedStore.owners)
     change_owners = _guarded(_Limit.CHANGE, SharedStore.change_owners)
+    state = _guarded(_Limit.LOOK, SharedStore.state)
     changed_queues = _guarded(_Limit.LOOK, SharedStore.changed_queues)
 
 

@@ -15,7 +15,7 @@ Regular expressions, merging over priorities and shards, rate limits, waiting an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from pinlater.domain.errors import PinLaterError
@@ -284,6 +284,20 @@ class SharedStore(Protocol):
 
     async def change_owners(self, known: Owners, owners: Owners) -> bool:
         """Stores `owners` if `known` is what is stored; whether it was."""
+        ...
+
+    @property
+    def changes(self) -> int:
+        """Grows with each change that this server makes or tries to make, once it is over: for the other servers. No I/O."""
+        ...
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        """`others()`: another value after another server has changed something here; None while that is not known. While it stays the
+        same, the store need not ask the database about others' changes more often than twice a minute."""
+        ...
+
+    async def state(self) -> Hashable | None:
+        """As long as it is the same, no server has changed anything, as of half a minute ago at most. None where that is not known."""
         ...
 
     async def changed_queues(self) -> Sequence[str]:

@@ -50,7 +50,7 @@ class Forwarding:
     """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
     `look(address)` is called when something has changed about that server, `know_waits(at, bits)` when it has said which queues its
-    dequeues wait for (None: it is not connected)."""
+    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues."""
 
     def __init__(
         self,
@@ -59,12 +59,14 @@ class Forwarding:
         owners: Callable[[str], Sequence[str]],
         look: Callable[[str], None] = lambda _: None,
         know_waits: Callable[[Address, int | None], None] = lambda _at, _bits: None,
+        queues_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._shards = shards
         self._own_address = own_address
         self._owners = owners
         self._look = look
         self._know_waits = know_waits
+        self._queues_changed = queues_changed
         self._stall_s = shards.settings.stall_ms / 1000
         self._limit_s = shards.settings.call_timeout_ms / 1000
         self._peers: Mapping[str, Peer] = {}
@@ -200,6 +202,7 @@ class Forwarding:
             lambda connection: self._know_waits(peer.at, connection.waits),
             self.sent.of(address),
             [lost for to, lost in self._lost if to == address][-_TOLD_MAX:],
+            self._queues_changed,
         )
         loop = asyncio.get_running_loop()
         try:

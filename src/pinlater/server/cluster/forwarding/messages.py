@@ -58,13 +58,23 @@ class Part(NamedTuple):
     begin_by_ms: int
 
 
-# Numbers of messages that are no calls. Asked whether it runs, a server says so at once; the question says how many answers have come.
-# One that stops says goodbye: it takes no calls from now on, and answers those it has. One that has changed who owns what says that the
-# others are to look. The side that is asked says which queues its dequeues wait for.
+# Numbers of messages that are no calls. Asked whether it runs, a server says so at once, and what it has changed so far (`Told`), which it
+# also says unasked when it has changed queues; the question says how many answers have come. One that stops says goodbye: it takes no
+# calls from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked
+# says which queues its dequeues wait for.
 RUNNING = 0
 GOODBYE = -1
 LOOK = -2
 WAITS = -3
+
+
+class Told(NamedTuple):
+    """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
+    `queue_changes`: how often it has made, changed or deleted queues."""
+
+    unreachable: Sequence[str]
+    changes: Mapping[str, int]
+    queue_changes: int
 
 
 class Failure(NamedTuple):
@@ -90,7 +100,7 @@ _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(list[Part])
 _bytes = msgspec.msgpack.Decoder(bytes)
 _count = msgspec.msgpack.Decoder(int)
-_names = msgspec.msgpack.Decoder(list[str])
+_told = msgspec.msgpack.Decoder(Told)
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     CallKind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
@@ -165,14 +175,14 @@ def taken_of(part: Part) -> int:
     return _decoded(_count, part.items)
 
 
-def running(unreachable: Sequence[str]) -> PartAnswer:
-    """The answer of a server that runs. `unreachable`: shards that it can't work on."""
-    return PartAnswer(RUNNING, msgspec.Raw(_encoder.encode(unreachable)), {})
+def running(told: Told) -> PartAnswer:
+    """The answer of a server that runs."""
+    return PartAnswer(RUNNING, msgspec.Raw(_encoder.encode(told)), {})
 
 
-def unreachable_of(part: PartAnswer) -> list[str]:
-    """The shards that a server which runs can't work on. Raises `BadMessage`."""
-    return _decoded(_names, part.answers)
+def told_of(part: PartAnswer) -> Told:
+    """What a server which runs says of itself. Raises `BadMessage`."""
+    return _decoded(_told, part.answers)
 
 
 def waits(bits: int) -> PartAnswer:

@@ -27,6 +27,7 @@ from pinlater.server.cluster.forwarding.messages import (
     BadMessage,
     Part,
     PartAnswer,
+    Told,
 )
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
@@ -42,8 +43,9 @@ _LATE_S = 1.0
 class PeerConnection(asyncio.Protocol):
     """To the server that announced `address`. `changed(connection)` is called when it becomes usable, and when it is lost.
 
-    `waits_changed(connection)`: when `waits` has changed. `limit_s`: a call is begun within this time, or never; one that takes
-    longer fails. `usable`: whether calls may be sent. `traffic` counts what is sent to this server. `lost`: the last connections to it.
+    `waits_changed(connection)`: when `waits` has changed; `queues_changed()`: when the other server has changed queues, or may have before
+    it said anything. `limit_s`: a call is begun within this time, or never; one that takes longer fails. `usable`: whether calls may be
+    sent. `traffic` counts what is sent to this server. `lost`: the last connections to it.
     """
 
     def __init__(
@@ -57,10 +59,11 @@ class PeerConnection(asyncio.Protocol):
         waits_changed: Callable[[PeerConnection], None] = lambda _: None,
         traffic: Traffic | None = None,
         lost: Sequence[Lost] = (),
+        queues_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.address = address
         self.usable = False
-        self.unreachable: Sequence[str] = []  # shards that the other server can't work on
+        self.told: Told | None = None  # what the other server says of itself; None if it has not said anything
         self._clock = clock
         self.limit_s = limit_s
         self._hello = handshake.hello(own_address, lost)
@@ -68,6 +71,7 @@ class PeerConnection(asyncio.Protocol):
         self._secret = secret
         self._changed = changed
         self._waits_changed = waits_changed
+        self._queues_changed = queues_changed
         self.waits: int | None = None  # which queues the dequeues of the other server wait for; None if it has not said
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(handshake.WELCOME_BYTES_MAX)
@@ -78,7 +82,7 @@ class PeerConnection(asyncio.Protocol):
         self._sent: dict[int, Call[Any, Any]] = {}
         self._asked_s: float | None = None  # when it was asked whether the server runs, until it says so
         self._looked_s = self.heard_s = clock.monotonic()
-        self._said_s = -math.inf  # when the server said that it runs
+        self.said_s = -math.inf  # when the server said that it runs
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         self._closing = False
@@ -104,6 +108,20 @@ class PeerConnection(asyncio.Protocol):
     def as_lost(self) -> Lost:
         """What the next connection says of this one, which has ended."""
         return Lost(self._hello.nonce, self._taken)
+
+    @property
+    def unreachable(self) -> Sequence[str]:
+        """The shards that the other server can't work on."""
+        return () if self.told is None else self.told.unreachable
+
+    @property
+    def nonce(self) -> bytes:
+        """Of this connection: no other one has the same."""
+        return self._hello.nonce
+
+    def says_what_it_changes(self, within_s: float) -> bool:
+        """Whether the other server has said so lately."""
+        return self.told is not None and self._clock.monotonic() - self.said_s <= within_s
 
     async def wait_ready(self) -> None:
         """Returns once both sides have proven themselves. Raises `ConnectionError`."""
@@ -187,7 +205,7 @@ class PeerConnection(asyncio.Protocol):
     def _take(self, message: bytes) -> None:
         for part in messages.part_answers_of(message):
             if part.number == RUNNING:
-                self._runs(messages.unreachable_of(part))
+                self._runs(messages.told_of(part))
                 continue
             if part.number == WAITS:
                 self.waits = messages.waits_of(part)
@@ -251,7 +269,7 @@ class PeerConnection(asyncio.Protocol):
                 self.usable = False
                 logger.info("a server is slow to answer", extra={"server": self.address})
                 self._changed(self)
-        elif now_s - self._said_s >= ask_after_s:  # answers to calls say nothing of the other shards
+        elif now_s - self.said_s >= ask_after_s:  # answers to calls say nothing of the other shards
             self._asked_s = now_s
             self._write(messages.frame([messages.are_you_running(self._taken)]))
 
@@ -260,12 +278,15 @@ class PeerConnection(asyncio.Protocol):
         if self.usable:
             self._write(messages.frame([messages.LOOK_AT_OWNERS]))
 
-    def _runs(self, unreachable: Sequence[str]) -> None:
-        self._asked_s, self._said_s = None, self._clock.monotonic()
-        if (self.usable or self._closing or self._stopping) and unreachable == self.unreachable:
+    def _runs(self, told: Told) -> None:
+        self._asked_s, self.said_s = None, self._clock.monotonic()
+        before, self.told = self.told, told
+        if before is None or told.queue_changes != before.queue_changes:
+            self._queues_changed()
+        same = list(told.unreachable) == list(() if before is None else before.unreachable)
+        if same and (self.usable or self._closing or self._stopping):
             return
         self.usable = not (self._closing or self._stopping)
-        self.unreachable = unreachable
         self._changed(self)
 
     # --- life ---------------------------------------------------------------------------------------------------------------

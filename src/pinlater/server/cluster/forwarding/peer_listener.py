@@ -18,7 +18,15 @@ from typing import Any, NamedTuple, cast
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.frames import Frames
-from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, LOOK, RUNNING, BadMessage, CallKind, PartAnswer
+from pinlater.server.cluster.forwarding.messages import (
+    FRAME_BYTES_MAX,
+    LOOK,
+    RUNNING,
+    BadMessage,
+    CallKind,
+    PartAnswer,
+    Told,
+)
 from pinlater.server.cluster.forwarding.traffic import Traffic, TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     AnsweredClaims,
@@ -52,7 +60,7 @@ class PeerListener:
     """Listens for other servers. `known_secrets()`: any of them may prove a server.
 
     `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out. `look(address)` is called
-    when a server has connected, and when it has changed who owns what. `unreachable()`: shards that this server can't work on.
+    when a server has connected, and when it has changed who owns what. `told()`: what this server says of itself.
     `monotonic`: in seconds. `limit_s`: so long a server may take none of its answers.
     """
 
@@ -63,7 +71,7 @@ class PeerListener:
         known_secrets: Callable[[], list[bytes]],
         still_runs: Callable[[], bool] = lambda: True,
         look: Callable[[str], None] = lambda _: None,
-        unreachable: Callable[[], Sequence[str]] = tuple,
+        told: Callable[[], Told] = lambda: Told((), {}, 0),
         monotonic: Callable[[], float] = time.monotonic,
         limit_s: float = 10.0,
     ) -> None:
@@ -71,7 +79,7 @@ class PeerListener:
         self.carry_out = carry_out
         self.still_runs = still_runs
         self.look = look
-        self.unreachable = unreachable
+        self.told = told
         self.monotonic = monotonic
         self.undelivered = undelivered
         self.known_secrets = known_secrets
@@ -133,6 +141,11 @@ class PeerListener:
         self._waits = bits
         for connection in self.connections:
             connection.tell_waits()
+
+    def tell(self) -> None:
+        """Tells all servers at once what this one says of itself, which they ask for several times a second."""
+        for connection in self.connections:
+            connection.tell()
 
     def say_goodbye(self) -> None:
         """Tells the other servers that this one stops. What they have sent is answered."""
@@ -235,7 +248,7 @@ class _Incoming(asyncio.Protocol):
         for part in parts:
             if part.number == RUNNING:
                 self._unconfirmed.confirm(messages.taken_of(part))
-                self._write(messages.frame([messages.running(self._listener.unreachable())]))
+                self.tell()
                 continue
             if part.number == LOOK:
                 self._listener.look(self.address)
@@ -402,6 +415,11 @@ class _Incoming(asyncio.Protocol):
         """Says which queues the dequeues of this server wait for."""
         if self.proven:
             self._write(messages.frame([messages.waits(self._listener.waits)]))
+
+    def tell(self) -> None:
+        """Says that this server runs, and what it has changed."""
+        if self.proven:
+            self._write(messages.frame([messages.running(self._listener.told())]))
 
     def say_goodbye(self) -> None:
         """This server stops: the other one is to send no more."""

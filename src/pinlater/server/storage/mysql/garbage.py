@@ -70,21 +70,27 @@ def collect_wanted(
 
 
 async def collect_garbage(
-    transaction: Transaction, memory: GarbageMemory, ttls: Sequence[TimeToLive], now_ms: int, limit: int
+    transaction: Transaction,
+    memory: GarbageMemory,
+    snapshot: MaintenanceSnapshot,
+    ttls: Sequence[TimeToLive],
+    now_ms: int,
+    limit: int,
 ) -> list[Swept]:
-    """At most about `limit` rows."""
+    """At most about `limit` rows. Where there is nothing, nothing is changed: each change makes all servers look again."""
     counts = SweepCounts()
     collection = _Collection(transaction, memory, now_ms, limit, counts)
     await collection.run({ttl.queue: ttl for ttl in ttls})
     left = collection.left
     freed = 0
-    if left > 0:
+    if left > 0 and snapshot.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
         freed += await transaction.change_now(
             _DELETE_OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, READ_MAX))
         )
-    if left > freed:
+    if left > freed and snapshot.first_key_until_ms <= now_ms:
         freed += await transaction.change_now(_DELETE_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, READ_MAX)))
-    freed += await _free_dropped(transaction, left - freed)
+    if snapshot.dropped_queues:
+        freed += await _free_dropped(transaction, left - freed)
     counts.freed(freed)
     return counts.result()
 

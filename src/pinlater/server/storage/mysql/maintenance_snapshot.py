@@ -17,3 +17,8 @@ class MaintenanceSnapshot(NamedTuple):
     first_key_until_ms: int = NEVER_MS
     dropped_queues: int = 0
     others: str = ""
+
+    @property
+    def changes(self) -> str:
+        """Those of this server are counted by itself."""
+        return self.others

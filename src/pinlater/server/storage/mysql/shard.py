@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -68,6 +68,7 @@ Args = TypeVarTuple("Args")
 logger = logging.getLogger(__name__)
 
 _PARTITIONS_EVERY_MS = 60_000
+_PARTITIONS_UNCHANGED_MS = 600_000  # so much later while nothing changes
 _HASTY_LOCK_WAIT_MS = 1_000
 # A claim that waits for a lock could have found other jobs meanwhile.
 _CLAIMS_LOCK_WAIT_MS = 1_000
@@ -111,6 +112,7 @@ class MysqlShard(RelationalShard):
         self._memory = garbage.GarbageMemory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
         self._partitions_at_ms = 0
+        self._partitions_in: Hashable | None = None  # the state of the shard when they were looked after
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._changes = MysqlChangePoller(
@@ -302,6 +304,16 @@ class MysqlShard(RelationalShard):
     async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
         return await self._opened.finishing.carry_out(lambda t: finishing.finish(t, acks, now_ms))
 
+    @property
+    def changes(self) -> int:
+        return self.stats.changes
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        self._snapshots.others = others
+
+    async def state(self) -> Hashable | None:
+        return await self._snapshots.state()
+
     async def changed_queues(self) -> Sequence[str]:
         changed = await self._changes.changed((await self._snapshots.latest()).others)
         given_back, self._given_back = self._given_back, set()
@@ -368,16 +380,20 @@ class MysqlShard(RelationalShard):
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0:
             return []
-        snapshot = await self._snapshots.latest()
+        state, snapshot = await self._snapshots.state(), await self._snapshots.latest()
         mark = (self.stats.changes, snapshot.others)
         swept: list[Swept] = []
         if garbage.collect_wanted(self._memory, snapshot, mark, ttls, now_ms):
             swept = await self._opened.other.carry_out(
-                lambda t: garbage.collect_garbage(t, self._memory, ttls, now_ms, limit)
+                lambda t: garbage.collect_garbage(t, self._memory, snapshot, ttls, now_ms, limit)
             )
             all_seen = not swept and not self._memory.left_out
             self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
-        if now_ms >= self._partitions_at_ms:  # also while there is always garbage, and while there is never any
+        unchanged_ms = _PARTITIONS_UNCHANGED_MS if state is not None and state == self._partitions_in else 0
+        if (
+            now_ms >= self._partitions_at_ms + unchanged_ms
+        ):  # while there is always garbage, and while there is never any
+            self._partitions_in = state
             await self._look_after_partitions(now_ms)
         return swept
 

@@ -323,6 +323,7 @@ class Writer:
             if not transaction.ended:
                 await transaction.commit()
         except BaseException as error:
+            self._stats.changes += transaction.marked  # it may have been carried out
             self._queue_cache.forget_floors()  # what was claimed waits again
             await self._roll_back(connection, error)
             if isinstance(error, driver.MySQLError) and self._misjudged(transaction, code_of(error)):

@@ -2,13 +2,13 @@
 
 What is oldest in each line is remembered from the last scan of all lines, as it can only grow younger; so most turns ask only about
 lines that have something to give. Weakness: the first job that finishes in a line which had none is seen by the next scan, which comes
-when it could be due at the earliest.
+when it could be due at the earliest. A shard that has not changed since the last scan is scanned again after half an hour.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
@@ -17,6 +17,7 @@ from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.claiming import time_of
 from pinlater.server.storage.redis.keys import QUEUE_BYTES, SUCCEEDED
 from pinlater.server.storage.redis.walking import walk
+from pinlater.server.storage.snapshots import LOOKED_THROUGH_MS
 from pinlater.server.storage.values import TimeToLive
 
 # Rows, or lines, that one script handles: Redis serves no other client meanwhile.
@@ -36,14 +37,22 @@ class OldestFinished:
     def __init__(self) -> None:
         self._oldest: dict[Line, int] = {}
         self._walked_ms: int | None = None
+        self._walked_in: Hashable | None = None  # the state of the shard before that
 
     async def collect_old(
-        self, access: Access, ttls: Sequence[TimeToLive], now_ms: int, limit: int, counts: SweepCounts
+        self,
+        access: Access,
+        ttls: Sequence[TimeToLive],
+        now_ms: int,
+        limit: int,
+        counts: SweepCounts,
+        state: Hashable | None,
     ) -> int:
-        """Those past their time to live. Returns how much of the limit is left."""
+        """Those past their time to live. Returns how much of the limit is left. `state`: as of `SharedStore.state`."""
         by_name = {ttl.queue: ttl for ttl in ttls}
-        if self._must_walk(ttls, now_ms):
+        if self._must_walk(ttls, now_ms, state):
             await self._walk(access, now_ms)
+            self._walked_in = state
         names = access.queue_cache.names
         due: dict[Line, int] = {}
         for line, oldest_ms in self._oldest.items():
@@ -80,10 +89,12 @@ class OldestFinished:
                 heapq.heappush(ages, (self._oldest[line], line))
         return left
 
-    def _must_walk(self, ttls: Sequence[TimeToLive], now_ms: int) -> bool:
+    def _must_walk(self, ttls: Sequence[TimeToLive], now_ms: int, state: Hashable | None) -> bool:
         """Whether a job that finished since the last walk, in a line that had none, could be due."""
         if self._walked_ms is None or now_ms < self._walked_ms:
             return True
+        if state is not None and state == self._walked_in:
+            return now_ms - self._walked_ms >= LOOKED_THROUGH_MS
         soonest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=_WALK_EVERY_MS)
         return now_ms - self._walked_ms >= min(soonest_ms, _WALK_EVERY_MS)
 

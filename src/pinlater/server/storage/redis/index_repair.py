@@ -1,16 +1,17 @@
 """Repairs indexes after an eviction or an operator's DEL, so that no queue stands still and no entry is kept for ever.
 
-The next look, within a second or two, detects losses that would stop whole queues (claims by deadline, priorities, names of queues); the
-next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds.
-An endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a
-half. Once it finds something, it goes on fast to the end of its round.
+The next look for the sweeps (`snapshots`) detects losses that would stop whole queues (claims by deadline, priorities, names of queues);
+the next count of all queues detects lost waiting jobs (`index_loss.py`), and a million jobs are then checked within about ten seconds. An
+endless scan of all jobs finds the rest: a thousand jobs with each garbage collection, so a million jobs take an hour and a half. Once it
+finds something, it goes on fast to the end of its round. After a round in which nothing has changed it pauses for half an hour, or until
+something changes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from pinlater.server.storage.redis.access import Access
@@ -18,6 +19,7 @@ from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.index_loss import WaitingCounts
 from pinlater.server.storage.redis.keys import IN_PROGRESS, line_of
 from pinlater.server.storage.redis.walking import walk
+from pinlater.server.storage.snapshots import LOOKED_THROUGH_MS
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,9 @@ class IndexRepair:
         self._without_pause = False
         self._finished_bytes = 0
         self._rounds_short = 0
+        self._began_in: Hashable | None = None  # the state of the shard when the round began
+        self._ended_in: Hashable | None = None
+        self._ended_ms = 0
 
     @property
     def is_urgent(self) -> bool:
@@ -95,8 +100,17 @@ class IndexRepair:
                         plan.append(("repair_jobs", (line, "0", _JOBS_A_PIECE)))
             plan.append(("mark_repaired", ("c", "")))
 
-    async def look_around(self, access: Access, finished_bytes: int) -> None:
-        """The next pieces of the round."""
+    async def look_around(self, access: Access, finished_bytes: int, state: Hashable | None, now_ms: int) -> None:
+        """The next pieces of the round. `state`: as of `SharedStore.state`."""
+        if not self._round:
+            if state is not None and state == self._ended_in and now_ms - self._ended_ms < LOOKED_THROUGH_MS:
+                return
+            self._began_in = state
+        await self._look_on(access, finished_bytes)
+        if not self._round:
+            self._ended_in, self._ended_ms = self._began_in, now_ms
+
+    async def _look_on(self, access: Access, finished_bytes: int) -> None:
         for done in range(_PIECES_AFTER_A_LOSS):
             if done >= _PIECES_A_TURN and not self._without_pause:
                 return

@@ -17,3 +17,4 @@ class MaintenanceSnapshot(NamedTuple):
     dropped_queues: int = 0
     finished_bytes: int = 0
     gone: str = ""  # lost keys of those that always exist, see `maintenance_snapshot.lua`
+    changes: str = ""  # the newest call of each writer

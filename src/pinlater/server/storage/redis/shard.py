@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
@@ -216,9 +216,12 @@ class RedisShard:
         return await connect(self.endpoint, self._front, self._settings, self.stats)
 
     def _leave(self, address: Address) -> int:
-        return self._connections.readers.leave(address) + sum(
+        left = self._connections.readers.leave(address) + sum(
             writer.leave(address) for writer in self._connections.writers
         )
+        if left:  # what the new master holds may be older
+            self._snapshots.forget()
+        return left
 
     async def _refresh(self) -> None:
         """Reads all queues into the queue cache."""
@@ -321,6 +324,16 @@ class RedisShard:
     async def timed_keys(self, now_ms: int) -> TimedKeys:
         return await reading.timed_keys(self._opened.readers, now_ms)
 
+    @property
+    def changes(self) -> int:
+        return self.stats.changes
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        self._snapshots.others = others
+
+    async def state(self) -> Hashable | None:
+        return await self._snapshots.state()
+
     async def changed_queues(self) -> Sequence[str]:
         await self._snapshots.latest()
         changed = await self._changes.changed(self.slot)
@@ -412,7 +425,8 @@ class RedisShard:
         found = await readers.run("maintenance_snapshot", self._changes.seen)
         self._changes.note(found[7], found[8])
         deadline, expiry, seen, until = [int(float(score)) if score else NEVER_MS for score in found[:4]]
-        return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), found[6].decode())
+        gone, changes = found[6].decode(), found[9].decode()
+        return MaintenanceSnapshot(deadline, expiry, seen, until, int(found[4]), int(found[5]), gone, changes)
 
     async def advance_due(self, now_ms: int, limit: int) -> int:
         """Only sets the time up to which jobs count as due: Redis keeps no split of due and future jobs."""
@@ -421,6 +435,7 @@ class RedisShard:
         return 0
 
     async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+        self._master.look()
         if self._unsure or self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
         if limit <= 0 and not self._repair.is_urgent:
@@ -428,6 +443,7 @@ class RedisShard:
         gone = (await self._snapshots.latest()).gone
         if gone or self._repair.is_urgent:
             await self._with_queues(self._opened.other, (), lambda access: self._repair.repair(access, gone))
+            self._snapshots.forget()
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
         return await self._with_queues(
@@ -456,12 +472,15 @@ class RedisShard:
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         if limit <= 0:
             return []
-        snapshot, most = await self._snapshots.latest(), self._settings.finished_bytes_max
+        state, most = await self._snapshots.state(), self._settings.finished_bytes_max
+        snapshot = await self._snapshots.latest()
         await self._with_queues(
-            self._opened.other, (), lambda access: self._repair.look_around(access, snapshot.finished_bytes)
+            self._opened.other,
+            (),
+            lambda access: self._repair.look_around(access, snapshot.finished_bytes, state, now_ms),
         )
         return await self._with_queues(
             self._opened.other,
             (),
-            lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most),
+            lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most, state),
         )

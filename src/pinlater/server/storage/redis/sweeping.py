@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
@@ -92,11 +92,12 @@ async def collect_garbage(
     now_ms: int,
     limit: int,
     bytes_max: int | None,
+    state: Hashable | None,
 ) -> list[Swept]:
     """Finished jobs past their time to live, or beyond the bytes that they may take; then keys that time has freed, and what deleted
     queues left."""
     counts = SweepCounts()
-    left = await finished.collect_old(access, ttls, now_ms, limit, counts)
+    left = await finished.collect_old(access, ttls, now_ms, limit, counts, state)
     if bytes_max is not None and snapshot.finished_bytes > bytes_max:
         left = await finished.collect_bytes(access, snapshot.finished_bytes - bytes_max, now_ms, left, counts)
     freed = 0

@@ -134,9 +134,11 @@ class Writer:
         async with self._turn:
             began = time.perf_counter()
             self._newest += 1
-            answer = await self._until_answered(name, arguments, if_answered)
+            try:
+                answer = await self._until_answered(name, arguments, if_answered)
+            finally:  # it may have been carried out
+                self._stats.changes += 1
             self._stats.transactions += 1
-            self._stats.changes += 1
             self._stats.transaction_s += time.perf_counter() - began
             return answer
 

@@ -1,7 +1,8 @@
 -- One look that tells all sweeps whether there is anything for them. Changes nothing.
 --   ARGV[1] the number of the newest change that is known, '' for all of them
 -- Answers {first deadline, first expiry, first request key, first end of a unique key ('' for none), queues being freed,
--- bytes of finished jobs, what is gone, {queue and writer, ...} of later changes that made jobs ready, the number up to which these are}.
+-- bytes of finished jobs, what is gone, {queue and writer, ...} of later changes that made jobs ready, the number up to which these are,
+-- a text that is another one after any writer's next call}.
 -- What is gone: 'c' claims by deadline, 'p' the queues' priorities (both have an entry that is always there), 'q' names of queues.
 local CHANGES_MAX = 2000
 local answer = {}
@@ -14,6 +15,11 @@ answer[6] = call('GET', T .. 'fb') or '0'
 answer[7] = (call('ZSCORE', T .. 'c', '') and '' or 'c')
     .. (call('HEXISTS', T .. 'pr', '') == 1 and '' or 'p')
     .. (call('HLEN', T .. 'q') == call('HLEN', T .. 'qn') and '' or 'q')
+local calls = {}
+for writer = 0, tonumber(call('HGET', T .. 'meta', 'writers') or '0') - 1 do
+    calls[writer + 1] = call('GETRANGE', T .. 'w' .. pack('>H', writer), 0, 23)
+end
+answer[10] = redis.sha1hex(concat(calls, '/'))
 local newest = call('GET', T .. 'an') or '0'
 if ARGV[1] == '' then
     answer[8], answer[9] = {}, newest
