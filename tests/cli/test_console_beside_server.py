@@ -26,7 +26,7 @@ from tests.cli.conftest import COMMAND, start_server
 from tests.cli.test_without_extras import PROGRAM
 
 READY = "the console is ready"
-BESIDE = ["serve", "--console", "--store", "memory:", "--thrift-port", "0", "--http-port", "0"]
+BESIDE = ["serve", "--set", "console=true", "--store", "memory:", "--thrift-port", "0", "--http-port", "0"]
 BESIDE += ["--set", "console_port=0", "--set", "telemetry.log_format=json"]
 
 

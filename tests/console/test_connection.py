@@ -52,22 +52,22 @@ class Application:
         await CountedResponse(self.budget, bytes(size), 200, None)(scope, receive, send)
 
 
-class Site:
+class ListeningConsole:
     """The application at a port."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.application = Application()
         self.server = ConsoleServer(cast("Console", self.application), limits)
         self.listener = listening("127.0.0.1", 0)
-        self.clients: list[Client] = []
+        self.clients: list[ConsoleCaller] = []
 
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection(*self.listener.getsockname()))
+    async def connect(self) -> ConsoleCaller:
+        client = ConsoleCaller(*await asyncio.open_connection(*self.listener.getsockname()))
         self.clients.append(client)
         return client
 
 
-class Client:
+class ConsoleCaller:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self.writer = writer
@@ -94,8 +94,8 @@ class Client:
 
 
 @asynccontextmanager
-async def served(**limits: Any) -> AsyncIterator[Site]:
-    site = Site(ConnectionLimits(**{"head_s": LONG_S, **limits}))
+async def served(**limits: Any) -> AsyncIterator[ListeningConsole]:
+    site = ListeningConsole(ConnectionLimits(**{"head_s": LONG_S, **limits}))
     serving = asyncio.create_task(site.server.serve([site.listener]))
     await until(lambda: site.server.started)
     try:

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*<socket.socket:pytest.PytestUn
 JOBS = "/v1/queues/mail/jobs"
 
 
-class Site:
+class ListeningConsole:
     """A console and a server, each listening, in a thread of their own."""
 
     def __init__(self) -> None:
@@ -87,15 +87,15 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    site = Site()
+def site() -> Iterator[ListeningConsole]:
+    site = ListeningConsole()
     site.start()
     yield site
     site.session.close()
     site.stop()
 
 
-def test_a_connection_carries_several_requests(site: Site) -> None:
+def test_a_connection_carries_several_requests(site: ListeningConsole) -> None:
     connection = site.connection()
     for _ in range(3):
         connection.request("GET", "/v1/queues")
@@ -107,7 +107,7 @@ def test_a_connection_carries_several_requests(site: Site) -> None:
     connection.close()
 
 
-def test_a_caller_that_closes_its_connection_leaves_its_long_poll(site: Site) -> None:
+def test_a_caller_that_closes_its_connection_leaves_its_long_poll(site: ListeningConsole) -> None:
     connection = site.connection()
     connection.request("POST", f"{JOBS}/dequeue", b'{"wait_ms": 30000}')
     until_waiting(site, 1)
@@ -115,7 +115,7 @@ def test_a_caller_that_closes_its_connection_leaves_its_long_poll(site: Site) ->
     until_waiting(site, 0)
 
 
-def until_waiting(site: Site, number: int) -> None:
+def until_waiting(site: ListeningConsole, number: int) -> None:
     """Returns once this number of long polls waits."""
     deadline = time.monotonic() + 10
     while sum(one["number"] for one in site.get("/v1/waiting-dequeues")["waiting"]) != number:
@@ -123,7 +123,7 @@ def until_waiting(site: Site, number: int) -> None:
         time.sleep(0.01)
 
 
-def test_headers_that_are_too_large_are_refused(site: Site) -> None:
+def test_headers_that_are_too_large_are_refused(site: ListeningConsole) -> None:
     with socket.create_connection(("127.0.0.1", site.port), timeout=30) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
@@ -134,7 +134,9 @@ NOT_PROMISED = [positive_data_acceptance]
 WITH_INPUT = [one for one in ENDPOINTS if one.query is not Nothing or one.body is not Nothing]
 
 
-def check_generated(site: Site, endpoint: Endpoint[Any, Any, Any], mode: GenerationMode, examples: int) -> None:
+def check_generated(
+    site: ListeningConsole, endpoint: Endpoint[Any, Any, Any], mode: GenerationMode, examples: int
+) -> None:
     """Schemathesis makes requests from the document and fails for an answer 500, one that the document does not describe, and a wrong
     request that is accepted."""
     operation = site.schema[endpoint.path][endpoint.method]
@@ -153,12 +155,14 @@ EXAMPLES = [5, pytest.param(200, marks=[pytest.mark.thorough, pytest.mark.timeou
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
 def test_requests_of_the_documents_shape_get_answers_of_its_shape(
-    site: Site, endpoint: Endpoint[Any, Any, Any], examples: int
+    site: ListeningConsole, endpoint: Endpoint[Any, Any, Any], examples: int
 ) -> None:
     check_generated(site, endpoint, GenerationMode.POSITIVE, examples)
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("endpoint", WITH_INPUT, ids=lambda endpoint: endpoint.name)
-def test_requests_of_another_shape_are_refused(site: Site, endpoint: Endpoint[Any, Any, Any], examples: int) -> None:
+def test_requests_of_another_shape_are_refused(
+    site: ListeningConsole, endpoint: Endpoint[Any, Any, Any], examples: int
+) -> None:
     check_generated(site, endpoint, GenerationMode.NEGATIVE, examples)

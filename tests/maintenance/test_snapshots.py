@@ -9,7 +9,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.server.storage.snapshots import KEPT_S, KEPT_UNCHANGED_S, Snapshots
 
 
-class Snapshot(NamedTuple):
+class ChangeCount(NamedTuple):
     """What a shard answers: how much has been changed in it."""
 
     changes: int
@@ -21,15 +21,15 @@ class Shard:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.looks = 0
-        self.changes = 0  # by anyone
+        self.changes = 0  # by all servers
         self.own = 0
         self.told: Hashable | None = 0
         self.snapshots = Snapshots(self.look, lambda: self.own, self.clock.monotonic)
         self.snapshots.others = lambda: self.told
 
-    async def look(self) -> Snapshot:
+    async def look(self) -> ChangeCount:
         self.looks += 1
-        return Snapshot(self.changes)
+        return ChangeCount(self.changes)
 
 
 async def test_a_look_holds_for_a_second_where_others_do_not_say_what_they_change() -> None:
@@ -55,7 +55,7 @@ async def test_a_look_holds_for_half_a_minute_while_no_server_says_that_it_chang
     assert shard.looks == 2
 
 
-async def test_a_change_by_anyone_ends_a_look_and_the_state() -> None:
+async def test_a_change_by_any_server_ends_a_look_and_the_state() -> None:
     shard = Shard()
     states = [await shard.snapshots.state()]
     shard.own += 1

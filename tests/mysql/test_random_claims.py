@@ -21,7 +21,7 @@ STEPS = 300
 _PASSED_OVER_MS = 2_300
 
 
-class History:
+class ClaimHistory:
     """What was done so far: jobs by id as the store had them after the last step, and since when each can be claimed."""
 
     def __init__(self, database: ProxiedMysql, dice: Random, clock: ManualClock, desks: list[Desk]) -> None:
@@ -209,7 +209,7 @@ async def test_claims_from_memory_are_those_of_a_search_in_random_histories_of_s
     dice = Random(seed)
     clock = ManualClock()
     desks = [await desk_by(database, clock) for _ in range(dice.choice([2, 3]))]
-    history = History(database, dice, clock, desks)
+    history = ClaimHistory(database, dice, clock, desks)
     try:
         for _ in range(STEPS):
             await history.step()

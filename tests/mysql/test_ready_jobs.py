@@ -16,7 +16,7 @@ from pinlater.server.storage.mysql.ready_jobs import (
     JOB_BYTES,
     ROWS_MIN,
     TRUSTED_S,
-    Content,
+    JobContent,
     ReadyBytes,
     ReadyJobs,
 )
@@ -239,7 +239,7 @@ async def test_each_job_is_handed_out_once_whatever_two_servers_do(
 
 def put(ready: ReadyJobs, *ids: int, priority: int = 1, run_after_ms: int = 0, body: bytes = b"x") -> None:
     for job_id in ids:
-        ready.add((priority, run_after_ms, job_id, 0, len(body)), Content(3, 0, body))
+        ready.add((priority, run_after_ms, job_id, 0, len(body)), JobContent(3, 0, body))
 
 
 def taken(ready: ReadyJobs, count: int = 99) -> list[int]:
@@ -343,7 +343,7 @@ def test_headers_count_for_what_they_take() -> None:
     try:
         for number in range(500):
             headers = {f"{number}-{place}": f"value {number}-{place}" for place in range(100)}
-            ready.add((1, 0, number, 4, 1), Content(3, 0, b"%d" % number, Options(headers=headers)))
+            ready.add((1, 0, number, 4, 1), JobContent(3, 0, b"%d" % number, Options(headers=headers)))
         taken_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

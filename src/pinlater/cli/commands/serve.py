@@ -31,13 +31,13 @@ def serve(
             help="Run this many server processes on these ports, as one server. Not for sqlite: and memory:.",
         ),
     ] = None,
-    console: Annotated[
-        bool | None,
+    no_console: Annotated[
+        bool,
         typer.Option(
-            "--console/--no-console",
-            help="Run `pinlater console` beside the server, if its extra is installed; --no-console runs none.",
+            "--no-console",
+            help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
         ),
-    ] = None,
+    ] = False,
     set_: MoreSettings = None,
     stop_with_stdin: Annotated[
         bool,
@@ -69,7 +69,7 @@ def serve(
         "thrift.port": thrift_port,
         "http.port": http_port,
         "processes": processes,
-        "console": console,
+        "console": False if no_console else None,
     }
     loaded = load_settings(config, set_, named)
     telemetry = loaded.settings.telemetry

@@ -21,7 +21,7 @@ from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
 from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
-from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, Content, ReadyRow
+from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, JobContent, ReadyRow
 from pinlater.server.storage.mysql.statements import (
     JOBS,
     KEPT_JOBS,
@@ -221,7 +221,7 @@ class _Claim:
         self.expired = 0
         self.met_expired = False  # in the last round
         self._due_ms: int | None = None
-        self._contents: Mapping[int, Content] = {}  # of remembered jobs, by id
+        self._contents: Mapping[int, JobContent] = {}  # of remembered jobs, by id
         now_s = transaction.queue_cache.now_s()
         self.remembers_all = order.from_memory and queue.ready.has_next(self.left, now_ms, now_s)
         # A claim from memory doesn't count as a look from the start.

@@ -15,7 +15,7 @@ from pinlater.domain.job import NewJob
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
-from pinlater.server.storage.mysql.ready_jobs import Content, ReadyJobs
+from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs
 from pinlater.server.storage.mysql.statements import (
     Sql,
     escaped,
@@ -302,4 +302,4 @@ class _Batch:
                     options = Options(headers=headers or None, timeout_ms=timeout_ms)
                 flags = 0 if options is None else OPTIONS
                 row = (priority, run_after_ms, job_id, flags, len(body))
-                ready.add(row, Content(attempts, now_ms, body, options))
+                ready.add(row, JobContent(attempts, now_ms, body, options))

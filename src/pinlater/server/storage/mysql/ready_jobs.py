@@ -38,7 +38,7 @@ ReadyRow: TypeAlias = tuple[int, int, int, int, int]
 """A row of `ready`, in the order of claims: priority, run-after in milliseconds, id, flags (0 if the job is plain), bytes of the body."""
 
 
-class Content(NamedTuple):
+class JobContent(NamedTuple):
     """What a claim needs of a job beside its row. `options`: None if it has none."""
 
     attempts_allowed: int
@@ -57,7 +57,7 @@ class TakenRows(NamedTuple):
     """The first rows, and the contents, by id, of those jobs that this server has stored itself."""
 
     rows: Sequence[ReadyRow]
-    contents: Mapping[int, Content]
+    contents: Mapping[int, JobContent]
 
 
 class ReadyBytes:
@@ -99,7 +99,7 @@ class ReadyJobs:
         self._bytes = used
         self._rows: dict[int, list[ReadyRow]] = {}  # by priority, each list in the order of claims
         self._ids: set[int] = set()
-        self._contents: dict[int, Content] = {}
+        self._contents: dict[int, JobContent] = {}
         self._frontier: tuple[int, int, int] | None = None  # jobs after this place are not here; None: all are
         self._tracks = False  # whether jobs that are stored now are kept: since a search began
         self._search_began_s = 0.0
@@ -148,7 +148,7 @@ class ReadyJobs:
         self._taken += len(ids)
         return TakenRows(taken, contents)
 
-    def add(self, row: ReadyRow, content: Content | None = None) -> None:
+    def add(self, row: ReadyRow, content: JobContent | None = None) -> None:
         """A due job that is stored now, or that a claim has not taken after all."""
         priority, run_after_ms, job_id, _, _ = row
         if not self._tracks or job_id in self._ids or self._is_beyond(row):

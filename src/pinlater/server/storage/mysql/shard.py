@@ -211,9 +211,12 @@ class MysqlShard(RelationalShard):
     @property
     def _opened(self) -> Connections[Readers, Writer]:
         """The connections, for every method of the protocols; raises unless the shard is open."""
+        self._check_open()
+        return self._connections
+
+    def _check_open(self) -> None:
         if not self._is_open:
             raise ShardConnectionFailed(f"{self.endpoint} is not open")
-        return self._connections
 
     async def _change(self, work: Callable[[Dialect, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
         """Relational code as one transaction of the writer for everything but the hot paths."""
@@ -312,6 +315,7 @@ class MysqlShard(RelationalShard):
         self._snapshots.others = others
 
     async def state(self) -> Hashable | None:
+        self._check_open()
         return await self._snapshots.state()
 
     async def changed_queues(self) -> Sequence[str]:

@@ -332,6 +332,7 @@ class RedisShard:
         self._snapshots.others = others
 
     async def state(self) -> Hashable | None:
+        self._check_open()
         return await self._snapshots.state()
 
     async def changed_queues(self) -> Sequence[str]:
