@@ -158,7 +158,7 @@ def test_cancelled_jobs_are_retried_only_if_asked(pinlater: Pinlater, queue: str
     pinlater("cancel", cancelled)
     retried = pinlater("retry-failed", queue)
     assert (retried.code, retried.out) == (0, "retried 1\n")
-    assert retried.err.startswith("1 stay failed: expired, cancelled (--cancelled takes these)")
+    assert retried.err.startswith("1 stays failed: expired, cancelled (--cancelled takes these)")
     assert pinlater.ok("retry-failed", queue, "--json").json == {
         "retried": 0,
         "incomplete": False,

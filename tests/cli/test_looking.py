@@ -87,7 +87,7 @@ def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: s
     assert retried.out.splitlines() == ["retried 0"]
     assert (
         retried.err
-        == "1 stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
+        == "1 stays failed: expired, cancelled (--cancelled takes these), or another job has their unique key\n"
     )
     run = pinlater("run-now", expired)
     assert (run.code, run.out) == (1, f"succeeded or expired before, or its unique key is taken: {expired}\n")

@@ -104,7 +104,8 @@ class _Retry(NamedTuple):
 
 
 def _stay_failed(failed: int) -> str:
-    return f"{failed} stay failed: expired, cancelled (--cancelled takes these), or another job has their unique key"
+    verb = "stays" if failed == 1 else "stay"
+    return f"{failed} {verb} failed: expired, cancelled (--cancelled takes these), or another job has their unique key"
 
 
 async def count_left(client: AsyncClient, queue: str, state: options.State, priority: int | None) -> JobCount:
