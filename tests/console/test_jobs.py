@@ -95,6 +95,19 @@ async def test_a_repeat_with_an_idempotency_key_stores_nothing(caller: Caller) -
     assert (problem["status"], problem["reason"]) == (422, "REQUEST_KEY_CONFLICT")
 
 
+@pytest.mark.parametrize(("span", "moment"), [("delay_ms", "run_after_ms"), ("expires_in_ms", "expires_at_ms")])
+async def test_a_request_with_an_idempotency_key_says_moments(caller: Caller, span: str, moment: str) -> None:
+    single = await caller.send("POST", f"{JOBS}?{span}=60000", b"x", idempotency_key="order-1")
+    batch = json.dumps({"jobs": [{"body": "x", span: 60_000}]}).encode()
+    several = await caller.send(
+        "POST", f"{JOBS}/batch", batch, content_type="application/json", idempotency_key="order-1"
+    )
+    for answer, field in ((single, span), (several, f"jobs[0].{span}")):
+        assert (answer.status, answer.json["field"]) == (400, field)
+    repeats = [await caller.send("POST", f"{JOBS}?{moment}=4102444800000", b"x", idempotency_key="k") for _ in range(2)]
+    assert repeats[0].json == repeats[1].json
+
+
 async def test_a_job_that_is_not_there_is_a_404(caller: Caller) -> None:
     for path in ("/v1/jobs/mail:s1:p1:1", "/v1/jobs/mail:s1:p1:1/body"):
         assert (await caller.refused("GET", path))["reason"] == "JOB_NOT_FOUND"

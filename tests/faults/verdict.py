@@ -37,8 +37,8 @@ class Compared(NamedTuple):
     def slower(self) -> float:
         """How many times, at the median or the 99th percentile, whichever is worse.
 
-        Of what isn't the other shards' alone less is said: a dequeue also waits for the harmed one, so only the median of pickups counts,
-        and only beyond that wait (`_WAIT_MS`); and an enqueue that was sent on had waited there.
+        A dequeue also waits for the harmed shard: of pickups only the median counts, and only beyond that wait (`_WAIT_MS`).
+        An enqueue that was sent on has waited at the harmed shard, and does not count.
         """
         if self.kind == SENT_ON:
             return 1.0

@@ -92,6 +92,7 @@ INSTALL_LINES = {
     "README.md": 1,
     "docs/quickstart.md": 2,
     "docs/how-to/coming-from-the-original.md": 1,
+    "docs/how-to/http-api.md": 1,
     "docs/how-to/production.md": 1,
     "docs/how-to/run-on-mysql.md": 1,
     "docs/how-to/run-on-redis.md": 1,

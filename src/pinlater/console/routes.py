@@ -53,7 +53,8 @@ from pinlater.console.shapes.queues import (
 from pinlater.console.shapes.servers import ClusterAnswer, ServerInfoAnswer, WaitingAnswer
 
 IDEMPOTENCY_KEY = HeaderParameter(
-    "Idempotency-Key", "The request key. Send a repeat at most 45 s after the first try, with the same content."
+    "Idempotency-Key",
+    "The request key. Send a repeat at most 45 s after the first try, with the same content: with moments, not with spans from now.",
 )
 ADMIN_PASSWORD = HeaderParameter("PinLater-Admin-Password", "The admin password of the server.", required=True)
 

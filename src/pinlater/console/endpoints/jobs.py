@@ -34,10 +34,13 @@ from pinlater.console.shapes.jobs import (
 
 FIRST_PAGE, NO_MORE_PAGES = "0", "-1"
 
+_Enqueue = ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest]
+
 
 async def enqueue(call: ApiCall[EnqueueQuery, Content]) -> EnqueuedItem:
     """Stores a job. The body of the request is the body of the job, as text, JSON or bytes after its Content-Type; the options are
     parameters of the URL. With an Idempotency-Key a repeat of the request, within two minutes, stores nothing and gets the first answer."""
+    _check_repeatable(call, call.query, "")
     job = _job(call.query, call.body.data, _headers(call.query.header), call.now_ms(), "")
     return (await _stored(call, [job]))[0]
 
@@ -48,6 +51,7 @@ async def enqueue_batch(call: ApiCall[Nothing, EnqueueBatchRequest]) -> EnqueueB
     jobs = []
     for index, item in enumerate(call.body.jobs):
         where = f"jobs[{index}]"
+        _check_repeatable(call, item, f"{where}.")
         body = body_given(item, where)
         if body is None:
             raise invalid(f"{where}.body", "a job needs body, body_json or body_base64")
@@ -55,9 +59,16 @@ async def enqueue_batch(call: ApiCall[Nothing, EnqueueBatchRequest]) -> EnqueueB
     return EnqueueBatchAnswer(jobs=await _stored(call, jobs))
 
 
-async def _stored(
-    call: ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest], jobs: Sequence[Job]
-) -> Sequence[EnqueuedItem]:
+def _check_repeatable(call: _Enqueue, options: NewJobOptions, where: str) -> None:
+    # A span counts from now: a repeat would ask for another moment, which the servers refuse as another request.
+    if not call.header:
+        return
+    for name, moment in (("delay_ms", "run_after_ms"), ("expires_in_ms", "expires_at_ms")):
+        if getattr(options, name) is not None:
+            raise invalid(f"{where}{name}", f"a request with an Idempotency-Key says {moment}, not {name}")
+
+
+async def _stored(call: _Enqueue, jobs: Sequence[Job]) -> Sequence[EnqueuedItem]:
     # An HTTP caller that repeats a request does not say so: with a key, the servers look for the first one.
     stored = await call.client.enqueue(call.queue, jobs, request_key=call.header or None, repeat=bool(call.header))
     existing = set(stored.existing)

@@ -28,7 +28,7 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 1
+VERSION = 2
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024

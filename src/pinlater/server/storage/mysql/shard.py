@@ -394,9 +394,8 @@ class MysqlShard(RelationalShard):
             all_seen = not swept and not self._memory.left_out
             self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
         unchanged_ms = _PARTITIONS_UNCHANGED_MS if state is not None and state == self._partitions_in else 0
-        if (
-            now_ms >= self._partitions_at_ms + unchanged_ms
-        ):  # while there is always garbage, and while there is never any
+        # While there is always garbage, and while there is never any.
+        if now_ms >= self._partitions_at_ms + unchanged_ms:
             self._partitions_in = state
             await self._look_after_partitions(now_ms)
         return swept
