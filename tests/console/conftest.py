@@ -13,7 +13,7 @@ from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.main.core import Core
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.memory import MemoryShard
 from tests.assembly import listen, open_core
 from tests.console.caller import Caller
@@ -30,7 +30,7 @@ def clock() -> ManualClock:
 @pytest_asyncio.fixture
 async def core(clock: ManualClock) -> AsyncIterator[Core]:
     core = await open_core(
-        MemoryShard(), clock=clock, admin_password_hash=_HASH, jobs=ServiceSettings(max_body_bytes=100_000)
+        MemoryShard(), clock=clock, admin_password_hash=_HASH, jobs=JobSettings(max_body_bytes=100_000)
     )
     await core.service.queues.create_queue("mail")
     yield core

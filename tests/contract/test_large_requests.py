@@ -8,14 +8,14 @@ import pytest
 
 from pinlater.domain.errors import QueueFull
 from pinlater.domain.job import NewJob, UniqueScope
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, unique
 
 pytestmark = pytest.mark.differs("plans for statements with long lists, and long answers of scripts")
 
-MANY = ServiceSettings().max_jobs_per_request
-KEY_BYTES = ServiceSettings().max_unique_key_bytes
+MANY = JobSettings().max_jobs_per_request
+KEY_BYTES = JobSettings().max_unique_key_bytes
 
 
 def plain(desk: Desk, number: int) -> NewJob:

@@ -13,7 +13,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.server.main.core import Core
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import (
     ClaimCall,
@@ -60,7 +60,7 @@ class Fixture:
 
 async def _open(*before: MemoryShard) -> Fixture:
     clock, shard = ManualClock(), MemoryShard()
-    jobs = ServiceSettings(succeeded_ttl_ms=1_000, failed_ttl_ms=5_000)
+    jobs = JobSettings(succeeded_ttl_ms=1_000, failed_ttl_ms=5_000)
     core = await open_core(*before, shard, clock=clock, jobs=jobs)
     await core.service.queues.create_queue("q")
     return Fixture(shard, core, clock)

@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Outcome, UniqueScope
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.values import Acked, Inserted, InsertRequest, JobAck, JobCheckpoint
 from tests.contract.desk import Desk, unique
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -42,7 +42,7 @@ async def test_a_request_longer_than_a_packet_is_stored_whole(killable: ProxiedM
 
 async def test_the_keys_of_a_request_are_longer_than_a_packet_together(killable: ProxiedMysql, desk: Desk) -> None:
     """As many jobs as a request may have, with the longest keys; each is found when it comes again, or has outlived its time."""
-    keys = [f"{number:06d}".ljust(256, "'") for number in range(ServiceSettings().max_jobs_per_request)]
+    keys = [f"{number:06d}".ljust(256, "'") for number in range(JobSettings().max_jobs_per_request)]
 
     async def insert() -> Inserted:
         return await desk.insert(*[desk.job(unique=unique(key, UniqueScope.TIME, 1_000)) for key in keys])

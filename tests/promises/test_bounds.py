@@ -8,7 +8,7 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.server.config.load import load
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
 from tests.promises.wire import ALREADY_FINAL, APPLIED, NOT_FOUND, SUCCEEDED, Wire, ack_request, ttypes
@@ -107,7 +107,7 @@ async def test_additions_over_their_bounds_refuse_the_enqueue(here: Wire, more: 
 
 
 async def test_a_regex_stops_at_its_time_budget_with_an_error_that_says_so(start: Start) -> None:
-    running = await start(jobs=ServiceSettings(regex_time_budget_ms=0))
+    running = await start(jobs=JobSettings(regex_time_budget_ms=0))
     wire = await running.connect()
     await wire.create("q")
     await wire.enqueue("q", b"x", b"y")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from tests.promises.running_server import RunningServer, start_server
 from tests.promises.test_queues import refused
 from tests.promises.wire import FAILED, IN_PROGRESS, PENDING, SUCCEEDED, Wire, ack_request, ttypes
@@ -64,7 +64,7 @@ async def test_a_bad_priority_refuses_the_whole_enqueue(wire: Wire, queue: str, 
 
 
 async def test_priorities_run_to_the_configured_number_of_levels(start: Start) -> None:
-    wire = await (await start(jobs=ServiceSettings(priority_levels=5))).connect()
+    wire = await (await start(jobs=JobSettings(priority_levels=5))).connect()
     await wire.create("q")
     await wire.enqueue("q", b"lowest", priority=5)
     await wire.enqueue("q", b"higher", priority=4)

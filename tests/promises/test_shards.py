@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.passwords import hash_password
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.rendezvous import covered
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import RunningServer
@@ -254,7 +254,7 @@ async def test_a_deleted_queue_is_gone_from_every_shard(start: Start) -> None:
 
 async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: Start) -> None:
     """Without one it is exact."""
-    running, wire = await three(start, jobs=ServiceSettings(regex_rows_max=5))
+    running, wire = await three(start, jobs=JobSettings(regex_rows_max=5))
     for priority in (1, 2):
         for _ in range(3):
             await wire.enqueue("q", *[b"x"] * 40, priority=priority)

@@ -12,8 +12,8 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
@@ -53,7 +53,7 @@ async def world() -> AsyncIterator[ServiceUnderTest]:
         clock=clock,
         file_limits=lambda: file_limits,
         admin_password_hash=HASH,
-        jobs=ServiceSettings(max_body_bytes=1000),
+        jobs=JobSettings(max_body_bytes=1000),
         dispatch=DispatchSettings(max_waiting_dequeues=5),
     )
     await core.service.queues.create_queue("q")

@@ -17,7 +17,7 @@ from pinlater.domain.job import JobState
 from pinlater.server.operations import body_search as searches_module
 from pinlater.server.operations import body_search_process
 from pinlater.server.operations.body_search import PatternInvalid, SearchOutOfTime, SearchProcesses, SearchUnavailable
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.service.conftest import ServiceUnderTest
 
@@ -179,7 +179,7 @@ async def test_where_no_process_can_be_started_searches_are_refused_and_all_else
 
 async def test_a_search_over_its_steps_is_refused_before_it_starts(world: ServiceUnderTest) -> None:
     await world.enqueue(b"ab" * 400, b"ab" * 400)
-    budget = ServiceSettings(regex_steps_max=1_000_000)
+    budget = JobSettings(regex_steps_max=1_000_000)
     inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
     inspect._settings = budget
     costly = PENDING._replace(body_regex="a.{900}c")
@@ -197,7 +197,7 @@ async def test_a_paged_scan_gets_what_its_budget_allows_and_goes_on_from_there(w
         await world.enqueue(body)
         world.clock.advance(ms=10)
     inspect = world.service.job_queries.scan.__self__  # type: ignore[attr-defined]
-    inspect._settings = ServiceSettings(regex_steps_max=1_000)
+    inspect._settings = JobSettings(regex_steps_max=1_000)
     every = PENDING._replace(body_regex="[abce]+")
     page = await world.service.job_queries.scan(ScanCommand(every, bodies=True, paged=True))
     assert [job.body for _, job in page.jobs] == [b"a", b"b", b"c"]

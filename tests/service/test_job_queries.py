@@ -13,7 +13,7 @@ from pinlater.domain.calls import Ack, AckBatch, Checkpoint
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
 from pinlater.domain.job import JobState, StoredJob
 from pinlater.server.operations.addressing import KEYS_A_CALL
-from pinlater.server.operations.settings import PAGES_BYTES_MAX
+from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.storage.values import JobKey, Page
 from tests.service.conftest import CALLER, ServiceUnderTest

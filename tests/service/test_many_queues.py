@@ -13,7 +13,7 @@ from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.passwords import hash_password
 from pinlater.domain.queue import QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.thrift.answers import all_queue_stats
 from tests.promises.running_server import RunningServer, start_server
 from tests.service.conftest import CALLER
@@ -23,7 +23,7 @@ PASSWORD = "open sesame"
 
 @pytest_asyncio.fixture
 async def running() -> AsyncIterator[RunningServer]:
-    running = await start_server(2, jobs=ServiceSettings(max_queues=20), admin_password_hash=hash_password(PASSWORD))
+    running = await start_server(2, jobs=JobSettings(max_queues=20), admin_password_hash=hash_password(PASSWORD))
     yield running
     await running.close()
 

@@ -10,7 +10,7 @@ from pinlater.domain.calls import Ack, AckBatch, Enqueued, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.job import UniqueKey, UniqueScope
 from pinlater.domain.passwords import hash_password
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.sharding.reload import DesiredShard, MapChange
 from pinlater.server.sharding.settings import ShardingSettings
@@ -32,12 +32,12 @@ class ShardedServer:
     """Shards by name, and a server's parts on them. `run_on_shards` opens and closes it."""
 
     def __init__(
-        self, clock: ManualClock, sharding: ShardingSettings | None = None, jobs: ServiceSettings | None = None
+        self, clock: ManualClock, sharding: ShardingSettings | None = None, jobs: JobSettings | None = None
     ) -> None:
         self.clock = clock
         self.settings = sharding or ShardingSettings()
         self.stores: dict[str, FaultyShard] = {}
-        self._jobs = jobs or ServiceSettings()
+        self._jobs = jobs or JobSettings()
         self.turning: asyncio.Future[None] | None = None  # another task that advances the clock
 
     def store(self, name: str) -> FaultyShard:
@@ -158,7 +158,7 @@ def run_on_shards(
     shards: Sequence[str] = ("1", "2", "3"),
     draining: Sequence[str] = (),
     settings: ShardingSettings | None = None,
-    service: ServiceSettings | None = None,
+    service: JobSettings | None = None,
     dead: Sequence[str] = (),
     prepare: Callable[[ShardedServer], None] = lambda server: None,
 ) -> None:

@@ -18,7 +18,7 @@ from pinlater.domain.errors import (
     StoreFull,
 )
 from pinlater.domain.job import JobState
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
@@ -207,7 +207,7 @@ async def test_no_healthy_shards_only_when_none_is_left(server: ShardedServer) -
             await call
 
 
-@on_shards(service=ServiceSettings(max_backlog=30))
+@on_shards(service=JobSettings(max_backlog=30))
 async def test_a_queues_bound_holds_over_all_shards_together(server: ShardedServer) -> None:
     for _ in range(30):
         await server.enqueue(b"x")

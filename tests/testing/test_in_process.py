@@ -20,7 +20,7 @@ from pinlater.client.errors import (
     ServerUnreachable,
 )
 from pinlater.client.values import Ack, Outcome, QueueConfig
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.testing import InProcessService, TurnedClock
 
 
@@ -64,7 +64,7 @@ def test_errors_are_those_of_a_server(client: Client) -> None:
 
 
 def test_the_admin_password_and_the_settings_can_be_chosen() -> None:
-    settings = ServiceSettings(max_backlog=1)
+    settings = JobSettings(max_backlog=1)
     with InProcessService(settings=settings, admin_password="sesame") as service:
         service.client.create_queue("q")
         service.client.enqueue("q", [b""])

@@ -1,6 +1,6 @@
 """For tests of code that uses PinLater: a service inside the test's process, and the real server in one of its own."""
 
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.testing._seen import EnqueuedCall, Ran
 from pinlater.testing.clock import TurnedClock
 from pinlater.testing.errors import JobFailed, NeverIdle, RealServerReached
@@ -11,11 +11,11 @@ __all__ = [
     "EnqueuedCall",
     "InProcessService",
     "JobFailed",
+    "JobSettings",
     "NeverIdle",
     "Ran",
     "RealServer",
     "RealServerReached",
     "ServerDidNotStart",
-    "ServiceSettings",
     "TurnedClock",
 ]

@@ -13,7 +13,7 @@ from random import Random
 from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.core import Core
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
@@ -30,7 +30,7 @@ class MemoryServer:
     def __init__(
         self,
         clock: Clock,
-        jobs: ServiceSettings,
+        jobs: JobSettings,
         admin_password_hash: str | None = None,
         *,
         handlers: Mapping[str, Handler] = HANDLERS,

@@ -25,7 +25,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.client.values import ClaimedJob, JobInfo, JobState
 from pinlater.domain.passwords import hash_password
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.testing._link import ADDRESS, Connector
 from pinlater.testing._loop import LoopThread
@@ -63,7 +63,7 @@ class InProcessService:
         self,
         *,
         now: datetime = STARTS_AT,
-        settings: ServiceSettings | None = None,
+        settings: JobSettings | None = None,
         admin_password: str | None = None,
     ) -> None:
         self.clock = TurnedClock(now, self._sweep)
@@ -75,7 +75,7 @@ class InProcessService:
         self._thread = LoopThread(self.clock)
         self._server = MemoryServer(
             self.clock,
-            settings or ServiceSettings(),
+            settings or JobSettings(),
             admin_password and hash_password(admin_password),
             handlers={**HANDLERS, "enqueueJobs": self._record.enqueue_jobs},
         )

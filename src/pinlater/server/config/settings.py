@@ -16,7 +16,7 @@ from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.database_settings import DatabaseSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
@@ -99,7 +99,7 @@ class Settings:
     drain_timeout_s: float = 30.0
     """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""
 
-    jobs: ServiceSettings = field(default_factory=ServiceSettings)
+    jobs: JobSettings = field(default_factory=JobSettings)
     thrift: ThriftSettings = field(default_factory=ThriftSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     sqlite: SqliteSettings = field(default_factory=SqliteSettings)

@@ -20,8 +20,8 @@ from pinlater.server.operations.addressing import (
     one_after_another,
 )
 from pinlater.server.operations.job_queries import JobQueries, check_priority
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NOT_FOUND, Acked, Position, Purge, Requeue, RunOrder, raise_error
@@ -48,7 +48,7 @@ class Bulk:
         dispatcher: Dispatcher,
         metrics: Metrics,
         clock: Clock,
-        settings: ServiceSettings,
+        settings: JobSettings,
     ) -> None:
         self._shards = shards
         self._queue_cache = queue_cache

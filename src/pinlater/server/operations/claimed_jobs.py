@@ -26,10 +26,10 @@ from pinlater.server.operations.addressing import (
 )
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.identity import kept_source
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
@@ -58,7 +58,7 @@ class ClaimedJobs:
         dispatcher: Dispatcher,
         metrics: Metrics,
         clock: Clock,
-        settings: ServiceSettings,
+        settings: JobSettings,
         body_limit: BodyLimit,
     ) -> None:
         self._shards = shards

@@ -12,8 +12,8 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.job_settings import JobSettings, answer_bytes_max
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.settings import ServiceSettings, answer_bytes_max
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.values import ClaimCall, raise_error
@@ -35,7 +35,7 @@ class Dequeue:
         identity: Identity,
         metrics: Metrics,
         clock: Clock,
-        settings: ServiceSettings,
+        settings: JobSettings,
     ) -> None:
         self._shards = shards
         self._queue_cache = queue_cache

@@ -24,10 +24,10 @@ from pinlater.domain.job import UNIQUE_FOR_MS_MAX, NewJob, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.operations.body_limit import BodyLimit
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queues import YEAR_MS
-from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.values import Caller
@@ -49,7 +49,7 @@ class Enqueue:
         queue_cache: QueueCache,
         metrics: Metrics,
         clock: Clock,
-        settings: ServiceSettings,
+        settings: JobSettings,
         body_limit: BodyLimit,
         standstill: Standstill,
     ) -> None:

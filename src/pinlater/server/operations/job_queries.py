@@ -17,6 +17,7 @@ from pinlater.server.operations.addressing import (
     one_after_another,
 )
 from pinlater.server.operations.body_search import SearchProcesses
+from pinlater.server.operations.job_settings import DUE_ROWS_MAX, JobSettings, answer_bytes_max
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import (
     END,
@@ -29,7 +30,6 @@ from pinlater.server.operations.merged_rows import (
 )
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
-from pinlater.server.operations.settings import DUE_ROWS_MAX, ServiceSettings, answer_bytes_max
 from pinlater.server.operations.values import JobFilter, ScanCommand, ScanResult
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import JobKey, raise_error
@@ -47,7 +47,7 @@ class JobQueries:
         queue_cache: QueueCache,
         metrics: Metrics,
         clock: Clock,
-        settings: ServiceSettings,
+        settings: JobSettings,
         searches: SearchProcesses,
     ) -> None:
         self._shards = shards
@@ -257,7 +257,7 @@ class _Shown:
                 self.size_bytes += _shown_bytes(job)
 
 
-def check_priority(priority: int | None, settings: ServiceSettings) -> None:
+def check_priority(priority: int | None, settings: JobSettings) -> None:
     """Raises `PriorityNotSupported`; None (all) passes."""
     if priority is not None and not 1 <= priority <= settings.priority_levels:
         raise PriorityNotSupported.of(priority, settings.priority_levels)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import ContinuationInvalid, Unavailable
 from pinlater.server.operations.addressing import left_out, reachable
+from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.operations.regex import BodyRegex
-from pinlater.server.operations.settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Page, PageRow, raise_error

@@ -23,9 +23,9 @@ from pinlater.domain.errors import (
 from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import on_reachable, reachable
+from pinlater.server.operations.job_settings import DUE_ROWS_MAX
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.settings import DUE_ROWS_MAX
 from pinlater.server.operations.values import QueueStatsResult
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards

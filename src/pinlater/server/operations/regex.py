@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.server.operations.body_search import PatternInvalid, SearchOutOfTime, SearchProcesses
-from pinlater.server.operations.settings import ServiceSettings
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.storage.values import PageRow
 
 _PIECE_STEPS = 100_000_000
@@ -24,7 +24,7 @@ _FIRST_PIECE_S = 1.0
 class BodyRegex:
     """A pattern with the budgets of one request, which start now. `compiled` makes one."""
 
-    def __init__(self, pattern: bytes, settings: ServiceSettings, clock: Clock, processes: SearchProcesses) -> None:
+    def __init__(self, pattern: bytes, settings: JobSettings, clock: Clock, processes: SearchProcesses) -> None:
         self._pattern = pattern
         self._processes = processes
         self._program = 0
@@ -37,9 +37,7 @@ class BodyRegex:
         self._searched = 0
 
     @classmethod
-    async def compiled(
-        cls, pattern: str, settings: ServiceSettings, clock: Clock, processes: SearchProcesses
-    ) -> BodyRegex:
+    async def compiled(cls, pattern: str, settings: JobSettings, clock: Clock, processes: SearchProcesses) -> BodyRegex:
         """Raises `InvalidArgument` for a pattern that RE2 refuses, or that takes too long to compile."""
         content = pattern.encode("utf-8", "surrogatepass")
         if len(content) > settings.regex_pattern_bytes_max:

@@ -17,10 +17,10 @@ from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queues import Queues
-from pinlater.server.operations.settings import ServiceSettings
 from pinlater.server.operations.settings_in_force import QueueSettings
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import Shards
@@ -66,7 +66,7 @@ class Service:
         identity: Identity,
         metrics: Metrics,
         clock: Clock,
-        settings: ServiceSettings,
+        settings: JobSettings,
         rates: Callable[[str], Rates],
         standstill: Standstill,
     ) -> None:

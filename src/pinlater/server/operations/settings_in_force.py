@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pinlater.domain.calls import SettingsInForce
 from pinlater.server.dispatch.rate_limits import RateLimits
+from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.settings import ServiceSettings
 
 OF_THE_QUEUE, OF_THE_LIMITS_FILE = "queue", "limits file"
 _WITH_SERVER_DEFAULT = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms", "max_backlog", "default_attempts")
@@ -14,7 +14,7 @@ _WITH_SERVER_DEFAULT = ("claim_timeout_ms", "succeeded_ttl_ms", "failed_ttl_ms",
 class QueueSettings:
     """Answers for one queue at a time."""
 
-    def __init__(self, queue_cache: QueueCache, limits: RateLimits, settings: ServiceSettings) -> None:
+    def __init__(self, queue_cache: QueueCache, limits: RateLimits, settings: JobSettings) -> None:
         self._queue_cache = queue_cache
         self._limits = limits
         self._settings = settings

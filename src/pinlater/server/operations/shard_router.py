@@ -38,7 +38,7 @@ from pinlater.domain.queue import Queue
 from pinlater.server.operations.unsettled_requests import UnsettledRequests
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef, UniqueRef
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, RequestRef, UniqueRef
 
 Insert = Callable[[ShardLanes, Queue, Sequence[Job], int, str | None, bytes], Awaitable[Inserted]]
 Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
@@ -221,8 +221,8 @@ class ShardRouter:
 
     async def _held_elsewhere(
         self, queue: Queue, jobs: Sequence[Job], parts: Sequence[RequestPart]
-    ) -> dict[int, tuple[str, tuple[int, int]]]:
-        """Jobs whose unique key is taken on another shard than its home: position → (shard, (id, priority))."""
+    ) -> dict[int, tuple[str, KeyHolder]]:
+        """Jobs whose unique key is taken on another shard than its home: position → (shard, holder)."""
         if self._shards.unique.settled:
             return {}
         wanted: dict[str, list[int]] = {}
@@ -241,7 +241,7 @@ class ShardRouter:
         answers = await asyncio.gather(
             *(self._ask(shard, self._look_for(queue, keys)) for shard, keys in asked), return_exceptions=True
         )
-        held: dict[int, tuple[str, tuple[int, int]]] = {}
+        held: dict[int, tuple[str, KeyHolder]] = {}
         for (shard, keys), answer in zip(asked, answers, strict=True):
             if isinstance(answer, Unavailable):
                 raise _cannot_say("whether a unique key is taken there", answer)
@@ -254,7 +254,7 @@ class ShardRouter:
 
     def _look_for(
         self, queue: Queue, keys: Sequence[str]
-    ) -> Callable[[ShardLanes], Coroutine[Any, Any, Sequence[tuple[int, int] | None]]]:
+    ) -> Callable[[ShardLanes], Coroutine[Any, Any, Sequence[KeyHolder | None]]]:
         refs = [UniqueRef(queue.name, key) for key in keys]
         return lambda shard: shard.store.find_unique(refs, self._clock.now_ms())
 
@@ -393,10 +393,9 @@ def _fingerprint_of(request: KeyedRequest | None) -> bytes:
     return b"" if request is None else request.fingerprint
 
 
-def _held(index: int, place: tuple[str, tuple[int, int]]) -> StoredPart:
-    shard, job = place
-    job_id, _ = job
-    return StoredPart(RequestPart([index]), shard, Inserted([job_id], {0: job}))
+def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:
+    shard, holder = place
+    return StoredPart(RequestPart([index]), shard, Inserted([holder.job_id], {0: holder}))
 
 
 def _by_home(jobs: Sequence[Job], shards: Shards) -> list[RequestPart]:

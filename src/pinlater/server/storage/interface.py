@@ -32,6 +32,7 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
+    KeyHolder,
     Member,
     Owners,
     Page,
@@ -186,8 +187,8 @@ class KeyLookup(Protocol):
         """
         ...
 
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
-        """(id, priority) of the job that an insert with that unique key would find there already; None for a free key."""
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[KeyHolder | None]:
+        """The job that an insert with that unique key would find there already; None for a free key."""
         ...
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:

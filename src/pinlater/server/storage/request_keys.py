@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pinlater.domain.errors import PinLaterError, RequestKeyConflict, RequestTooOld
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.domain.request_keys import REQUEST_KEY_KEPT_MS as REQUEST_KEY_KEPT_MS
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
 
 class KeyedAnswer(NamedTuple):
@@ -30,7 +30,7 @@ class KeyedAnswer(NamedTuple):
             return RequestKeyConflict.of(key)
         ids = array("q", self.ids)
         found = json.loads(self.existing) if self.existing else {}
-        existing = {int(index): (job_id, priority) for index, (job_id, priority) in found.items()}
+        existing = {int(index): KeyHolder(job_id, priority) for index, (job_id, priority) in found.items()}
         return Inserted(ids.tolist(), existing, repeated=True)
 
     @classmethod

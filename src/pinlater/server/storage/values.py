@@ -73,14 +73,21 @@ class InsertRequest(NamedTuple):
     begin_by_ms: int = NO_END_MS
 
 
+class KeyHolder(NamedTuple):
+    """The job that has a unique key now."""
+
+    job_id: int
+    priority: int
+
+
 class Inserted(NamedTuple):
-    """What an insert did. `existing` maps an index to (id, priority) of the job that was there already under its unique key.
+    """What an insert did. `existing` maps the index of a job to the one that has its unique key already.
 
     `ids` are in the order of the jobs, with the existing ones' ids in their places. `repeated`: the request key was known.
     """
 
     ids: Sequence[int]
-    existing: dict[int, tuple[int, int]]
+    existing: dict[int, KeyHolder]
     repeated: bool = False
 
 

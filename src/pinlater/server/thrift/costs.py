@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pinlater.server.operations.settings import PAGES_BYTES_MAX, answer_bytes_max
+from pinlater.server.operations.job_settings import PAGES_BYTES_MAX, answer_bytes_max
 from pinlater.server.thrift.settings import ThriftSettings
 
 Cost = Callable[[Any], int]

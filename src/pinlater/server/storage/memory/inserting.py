@@ -6,7 +6,7 @@ from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
 from pinlater.domain.request_keys import REQUEST_KEY_KEPT_MS as REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.memory.queue_state import QueueState, RequestSeen
 from pinlater.server.storage.memory.record import MemoryJob
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
 
 def insert(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted | PinLaterError:
@@ -35,18 +35,18 @@ def answered(queue: QueueState, key: str, fingerprint: bytes, now_ms: int) -> In
 def _plan(queue: QueueState, request: InsertRequest, now_ms: int) -> Inserted:
     """Which jobs are there already, under their unique keys or earlier in the same request."""
     ids: list[int] = []
-    existing: dict[int, tuple[int, int]] = {}
-    taken: dict[str, tuple[int, int]] = {}
+    existing: dict[int, KeyHolder] = {}
+    taken: dict[str, KeyHolder] = {}
     for index, job in enumerate(request.jobs):
         job_id = job.id
         if job.unique is not None:
             hold = queue.key_holder(job.unique.key, now_ms)
-            duplicate = (hold.job_id, hold.priority) if hold else taken.get(job.unique.key)
+            duplicate = KeyHolder(hold.job_id, hold.priority) if hold else taken.get(job.unique.key)
             if duplicate is None:
-                taken[job.unique.key] = (job.id, job.priority)
+                taken[job.unique.key] = KeyHolder(job.id, job.priority)
             else:
                 existing[index] = duplicate
-                job_id = duplicate[0]
+                job_id = duplicate.job_id
         ids.append(job_id)
     return Inserted(ids, existing)
 

@@ -31,6 +31,7 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
+    KeyHolder,
     Page,
     PageRow,
     Purge,
@@ -175,10 +176,10 @@ class MemoryShard:
             for ref in requests
         ]
 
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[KeyHolder | None]:
         queues = (self._queues.get(ref.queue) for ref in keys)
         holds = [queue.key_holder(ref.key, now_ms) if queue else None for queue, ref in zip(queues, keys, strict=True)]
-        return [(hold.job_id, hold.priority) if hold else None for hold in holds]
+        return [KeyHolder(hold.job_id, hold.priority) if hold else None for hold in holds]
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:
         return [

@@ -30,7 +30,7 @@ from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.options import Options, options_text
 from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
 _INSERT_JOBS = sql("insert_jobs")
 _INSERT_READY = sql("insert_ready")
@@ -92,7 +92,7 @@ class _Batch:
         self._answers: dict[tuple[int, str], KeyedAnswer] = {}
         self._old_keys: list[tuple[int, bytes]] = []
         self._new_keys: list[bytes] = []
-        self._held: dict[tuple[int, str], tuple[int, int]] = {}  # the job that has each unique key now
+        self._held: dict[tuple[int, str], KeyHolder] = {}  # the job that has each unique key now
         self._outlived: list[tuple[int, bytes]] = []
         self._unique_keys: dict[tuple[int, str], bytes] = {}
         self._has_keys = False
@@ -131,7 +131,7 @@ class _Batch:
         for found in await self._transaction.select(*[_LOCK_UNIQUE_KEYS(keys=some) for some in wanted]):
             for queue_id, key, job_id, priority, until_ms in found.rows:
                 if until_ms is None or until_ms > self._now_ms:
-                    self._held[queue_id, key.decode()] = (job_id, priority)
+                    self._held[queue_id, key.decode()] = KeyHolder(job_id, priority)
                 else:
                     self._outlived.append((queue_id, key))
 
@@ -190,18 +190,17 @@ class _Batch:
             self._new_keys.append(row((queue.queue_id, key.encode(), *kept)))
         return answer
 
-    def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, tuple[int, int]]:
+    def _existing(self, queue: QueueEntry, jobs: Sequence[NewJob]) -> dict[int, KeyHolder]:
         """Which of the jobs are there already under their keys, in the shard or earlier in the same request."""
-        existing: dict[int, tuple[int, int]] = {}
-        taken: dict[str, tuple[int, int]] = {}
+        existing: dict[int, KeyHolder] = {}
+        taken: dict[str, KeyHolder] = {}
         for index, job in enumerate(jobs):
             if job.unique is None:
                 continue
             key = job.unique.key
-            holder = taken.get(key) or self._held.get((queue.queue_id, key)) or (job.id, job.priority)
-            holder_id, _ = holder
-            if holder_id == job.id:
-                taken[key] = (job.id, job.priority)
+            holder = taken.get(key) or self._held.get((queue.queue_id, key)) or KeyHolder(job.id, job.priority)
+            if holder.job_id == job.id:
+                taken[key] = holder
             else:
                 existing[index] = holder
         return existing
@@ -252,7 +251,7 @@ class _Batch:
             until_ms = unique_until_ms(job.unique, self._now_ms)
             key = (queue_id, job.unique.key)
             if until_ms is None or until_ms > self._now_ms:
-                self._held[key] = (job.id, job.priority)
+                self._held[key] = KeyHolder(job.id, job.priority)
             taken = (queue_id, job.unique.key.encode(), int(job.unique.scope), job.id, job.priority, until_ms)
             self._unique_keys[key] = row(taken)  # the last one counts, where time frees a key at once
         if job.expires_at_ms is not None:

@@ -23,7 +23,7 @@ from pinlater.server.storage.redis.errors import SlotLost
 from pinlater.server.storage.redis.keys import id_of, line_of, packed_id, ref_of
 from pinlater.server.storage.redis.packing import HEAD_BYTES, pack_job
 from pinlater.server.storage.request_keys import InsertAge
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
 _SIZE = Struct(">I")
 _ID_SIZE = _SIZE.pack(8)
@@ -200,7 +200,7 @@ def _answer(request: InsertRequest, answer: Any) -> Inserted | PinLaterError:
     if answer[0] == _REPEATED:
         return repeated(answer[1], answer[2])
     existing = existing_of(answer[1])
-    return Inserted([existing[at][0] if at in existing else job.id for at, job in enumerate(jobs)], existing)
+    return Inserted([existing[at].job_id if at in existing else job.id for at, job in enumerate(jobs)], existing)
 
 
 def repeated(ids: bytes, existing: Sequence[Any]) -> Inserted:
@@ -209,10 +209,10 @@ def repeated(ids: bytes, existing: Sequence[Any]) -> Inserted:
     found.byteswap()
     existing_jobs = existing_of(existing)
     answered = found.tolist()
-    for at, (job_id, _) in existing_jobs.items():
-        answered[at] = job_id
+    for at, holder in existing_jobs.items():
+        answered[at] = holder.job_id
     return Inserted(answered, existing_jobs, repeated=True)
 
 
-def existing_of(flat: Sequence[Any]) -> dict[int, tuple[int, int]]:
-    return {int(flat[at]): (id_of(flat[at + 1]), int(flat[at + 2])) for at in range(0, len(flat), 3)}
+def existing_of(flat: Sequence[Any]) -> dict[int, KeyHolder]:
+    return {int(flat[at]): KeyHolder(id_of(flat[at + 1]), int(flat[at + 2])) for at in range(0, len(flat), 3)}

@@ -37,6 +37,7 @@ from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
     Inserted,
     JobKey,
+    KeyHolder,
     Page,
     PageRow,
     RequestRef,
@@ -266,10 +267,10 @@ async def find_requests(
     return found
 
 
-async def find_unique(readers: Readers, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
-    """(id, priority) of the job that has each key now."""
+async def find_unique(readers: Readers, wanted: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
+    """The job that has each key now."""
     kept = await readers.run("find_keys", encode([("u", ref.queue, ref.key) for ref in wanted]))
-    return [(id_of(held[2:10]), held[1]) if is_held(held, now_ms) else None for held in kept]
+    return [KeyHolder(id_of(held[2:10]), held[1]) if is_held(held, now_ms) else None for held in kept]
 
 
 def is_held(held: bytes, now_ms: int) -> bool:

@@ -51,6 +51,7 @@ from pinlater.server.storage.values import (
     JobAck,
     JobCheckpoint,
     JobKey,
+    KeyHolder,
     Member,
     Owners,
     Page,
@@ -312,7 +313,7 @@ class RedisShard:
     ) -> Sequence[Inserted | PinLaterError | None]:
         return await reading.find_requests(self._opened.readers, requests, now_ms)
 
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[KeyHolder | None]:
         return await reading.find_unique(self._opened.readers, keys, now_ms)
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:

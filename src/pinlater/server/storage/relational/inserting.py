@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pinlater.domain.errors import QueueFull
 from pinlater.domain.job import NewJob, UniqueKey, UniqueScope
 from pinlater.server.storage.record import later
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
-Existing = dict[int, tuple[int, int]]
-"""By the index of a job in its request: (id, priority) of the job that has its unique key."""
+Existing = dict[int, KeyHolder]
+"""By the index of a job in its request: the job that has its unique key."""
 
 
 def queue_full(request: InsertRequest, pending: int, existing: Existing) -> QueueFull | None:
@@ -28,7 +28,7 @@ def new_jobs(jobs: Sequence[NewJob], existing: Mapping[int, object]) -> Sequence
 def answer_of(jobs: Sequence[NewJob], existing: Existing) -> Inserted:
     """The ids, with those of existing jobs in their places."""
     if existing:
-        return Inserted([existing[i][0] if i in existing else job.id for i, job in enumerate(jobs)], existing)
+        return Inserted([existing[i].job_id if i in existing else job.id for i, job in enumerate(jobs)], existing)
     return tuple.__new__(Inserted, ([job.id for job in jobs], existing, False))  # quicker than the class's own call
 
 

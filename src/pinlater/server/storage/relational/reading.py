@@ -13,6 +13,7 @@ from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
     Inserted,
+    KeyHolder,
     Page,
     RequestRef,
     TimedKeys,
@@ -48,13 +49,13 @@ async def find_requests(
     return found
 
 
-async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) -> list[tuple[int, int] | None]:
-    """(id, priority) of the job that has each key now."""
-    found: list[tuple[int, int] | None] = []
+async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
+    """The job that has each key now."""
+    found: list[KeyHolder | None] = []
     for ref in wanted:
         row = await _of_queue(reader, "find_unique_key", ref.queue, ref.key)
         ended = row is None or (row[2] is not None and row[2] <= now_ms)
-        found.append(None if row is None or ended else (row[0], row[1]))
+        found.append(None if row is None or ended else KeyHolder(row[0], row[1]))
     return found
 
 

@@ -19,6 +19,7 @@ from pinlater.server.storage.values import (
     Inserted,
     JobCheckpoint,
     JobKey,
+    KeyHolder,
     Purge,
     RequestRef,
     Requeue,
@@ -62,7 +63,7 @@ class RelationalShard(ABC):
     ) -> Sequence[Inserted | PinLaterError | None]:
         return await self._look_up(reading.find_requests, requests, now_ms)
 
-    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[tuple[int, int] | None]:
+    async def find_unique(self, keys: Sequence[UniqueRef], now_ms: int) -> Sequence[KeyHolder | None]:
         return await self._look_up(reading.find_unique, keys, now_ms)
 
     async def list_unique_queues(self) -> Sequence[UniqueHeld]:

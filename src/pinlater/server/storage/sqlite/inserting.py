@@ -18,7 +18,7 @@ from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import PairSelect, Rows, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.values import Inserted, InsertRequest
+from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 
 _INSERT_JOBS = Rows("insert_jobs")
 _INSERT_JOBS_WITH_OPTIONS = Rows("insert_jobs_with_options")
@@ -119,7 +119,7 @@ class _Batch:
             if answered is not None:
                 return answered
         jobs = request.jobs
-        existing: dict[int, tuple[int, int]] = {}
+        existing: dict[int, KeyHolder] = {}
         if any([job.unique is not None for job in jobs]):  # noqa: C419 a list is quicker than a generator here
             self._look_for_keys(queue, jobs, existing, {})
         if request.max_backlog is not None and (full := queue_full(request, queue.pending(), existing)) is not None:
@@ -138,9 +138,9 @@ class _Batch:
             answered = self._answered(queue, request)
             if answered is not None:
                 return answered
-        existing: dict[int, tuple[int, int]] = {}
+        existing: dict[int, KeyHolder] = {}
         if any(job.unique is not None for job in request.jobs):
-            taken: dict[str, tuple[int, int]] = {}
+            taken: dict[str, KeyHolder] = {}
             first = 0
             for part in _steps(request.jobs):
                 self._look_for_keys(queue, part, existing, taken, first)
@@ -154,7 +154,7 @@ class _Batch:
             yield
         return self._answer(queue, request, existing)
 
-    def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, tuple[int, int]]) -> Inserted:
+    def _answer(self, queue: QueueEntry, request: InsertRequest, existing: dict[int, KeyHolder]) -> Inserted:
         answer = answer_of(request.jobs, existing)
         if request.request_key is not None:
             self._remember(queue, request, answer)
@@ -258,8 +258,8 @@ class _Batch:
         self,
         queue: QueueEntry,
         jobs: Sequence[NewJob],
-        existing: dict[int, tuple[int, int]],
-        taken: dict[str, tuple[int, int]],
+        existing: dict[int, KeyHolder],
+        taken: dict[str, KeyHolder],
         first: int = 0,
     ) -> None:
         """Adds to `existing`, by their index, the jobs that are there already under their keys: in the file, or earlier in the same
@@ -269,15 +269,15 @@ class _Batch:
                 continue
             duplicate = taken.get(job.unique.key) or self._key_holder(queue, job.unique.key)
             if duplicate is None:
-                taken[job.unique.key] = (job.id, job.priority)
+                taken[job.unique.key] = KeyHolder(job.id, job.priority)
             else:
                 existing[index] = duplicate
 
-    def _key_holder(self, queue: QueueEntry, key: str) -> tuple[int, int] | None:
+    def _key_holder(self, queue: QueueEntry, key: str) -> KeyHolder | None:
         row = self._transaction.execute(_FIND_UNIQUE_KEY, (queue.queue_id, key)).fetchone()
         if row is None or (row[2] is not None and row[2] <= self._now_ms):
             return None
-        return row[0], row[1]
+        return KeyHolder(row[0], row[1])
 
     def _answered(self, queue: QueueEntry, request: InsertRequest) -> Inserted | PinLaterError | None:
         """The answer this keyed request got before, if it did."""

@@ -1,4 +1,4 @@
-"""Settings of the service: bounds and defaults. Units are in the names; every bound is answered with a clear error."""
+"""Bounds and defaults of jobs and of the calls about them: attempts, claim timeout, longest wait, sizes. Units are in the names."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def answer_bytes_max(frame_bytes_max: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceSettings:
-    """Bounds and defaults of the operations."""
+class JobSettings:
+    """A call beyond a bound gets an error that names it."""
 
     priority_levels: int = 3
     max_body_bytes: int = 1024 * 1024
