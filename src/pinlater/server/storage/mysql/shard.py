@@ -16,7 +16,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed, Unavailable
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import HandedOutJob, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
@@ -30,6 +30,7 @@ from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
 from pinlater.server.storage.mysql.errors import is_ours, translate
 from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.mysql.membership import Membership, change_owners, members, owners
+from pinlater.server.storage.mysql.partition_schedule import PartitionSchedule
 from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
@@ -67,8 +68,6 @@ Args = TypeVarTuple("Args")
 
 logger = logging.getLogger(__name__)
 
-_PARTITIONS_EVERY_MS = 60_000
-_PARTITIONS_UNCHANGED_MS = 600_000  # so much later while nothing changes
 _HASTY_LOCK_WAIT_MS = 1_000
 # A claim that waits for a lock could have found other jobs meanwhile.
 _CLAIMS_LOCK_WAIT_MS = 1_000
@@ -111,8 +110,7 @@ class MysqlShard(RelationalShard):
         self._snapshots = Snapshots(self._look, lambda: self.stats.changes, monotonic)
         self._memory = garbage.GarbageMemory()
         self._partitions = Partitions(self._connect_hasty, endpoint.database, self._settings.partition_hours)
-        self._partitions_at_ms = 0
-        self._partitions_in: Hashable | None = None  # the state of the shard when they were looked after
+        self._partition_schedule = PartitionSchedule(self.name, self.keep_partitions)
         self._unknown_claims: set[str] = set()  # tokens of claims with an unknown outcome
         self._given_back: set[str] = set()  # queues that got such jobs back
         self._changes = MysqlChangePoller(
@@ -131,7 +129,7 @@ class MysqlShard(RelationalShard):
             await prepare(self.endpoint, self._settings, self.stats, self.name)
             await self._join()
             await self._refresh()
-            await self._look_after_partitions(now_ms)
+            await self._partition_schedule.keep(now_ms)
         except (MysqlConnectionLost, driver.MySQLError) as error:
             if is_ours(error):
                 raise translate(error, self.endpoint) from error
@@ -393,21 +391,9 @@ class MysqlShard(RelationalShard):
             )
             all_seen = not swept and not self._memory.left_out
             self._memory.finished_mark = (self.stats.changes, mark[1]) if all_seen else None
-        unchanged_ms = _PARTITIONS_UNCHANGED_MS if state is not None and state == self._partitions_in else 0
         # While there is always garbage, and while there is never any.
-        if now_ms >= self._partitions_at_ms + unchanged_ms:
-            self._partitions_in = state
-            await self._look_after_partitions(now_ms)
+        await self._partition_schedule.keep_if_due(now_ms, state)
         return swept
-
-    async def _look_after_partitions(self, now_ms: int) -> None:
-        """Frees space only, so a failure is logged, and the next run tries again."""
-        self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS
-        try:
-            await self.keep_partitions(now_ms)
-        except Unavailable as error:
-            self._partitions_at_ms = now_ms + _PARTITIONS_EVERY_MS * 10
-            logger.warning("partitions could not be changed", extra={"shard": self.name, "reason": error.message})
 
     async def keep_partitions(self, now_ms: int) -> list[str]:
         """Makes partitions for what comes and drops those that are over; the names of the dropped."""

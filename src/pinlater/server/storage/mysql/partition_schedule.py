@@ -1,0 +1,40 @@
+"""When a shard's partitions are looked after: each minute, and less often while nothing changes or after a failure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+
+from pinlater.domain.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+_EVERY_MS = 60_000
+_UNCHANGED_MS = 600_000  # so much later while the shard does not change
+_AFTER_FAILURE_MS = 600_000
+
+
+class PartitionSchedule:
+    """`keep` makes and drops partitions of the shard `name`."""
+
+    def __init__(self, name: str, keep: Callable[[int], Awaitable[object]]) -> None:
+        self._name = name
+        self._keep = keep
+        self._next_ms = 0
+        self._kept_in: Hashable | None = None  # the state of the shard when they were looked after
+
+    async def keep_if_due(self, now_ms: int, state: Hashable | None) -> None:
+        """`state` stays equal while the shard does not change; None if that can't be said."""
+        unchanged = state is not None and state == self._kept_in
+        if now_ms >= self._next_ms + (_UNCHANGED_MS if unchanged else 0):
+            self._kept_in = state
+            await self.keep(now_ms)
+
+    async def keep(self, now_ms: int) -> None:
+        """Now. Frees space only, so a failure is logged, and the next run tries again."""
+        self._next_ms = now_ms + _EVERY_MS
+        try:
+            await self._keep(now_ms)
+        except Unavailable as error:
+            self._next_ms = now_ms + _AFTER_FAILURE_MS
+            logger.warning("partitions could not be changed", extra={"shard": self._name, "reason": error.message})
