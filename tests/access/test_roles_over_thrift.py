@@ -67,7 +67,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
 NAME_A_QUEUE = [name for name in METHOD_ROLES if QUEUES_OF[name](SimpleNamespace(**arguments(name)))]
 
 
-class Caller:
+class TokenSender:
     """A connection that sends a token with each call."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,7 +75,7 @@ class Caller:
         self._writer = writer
 
     @classmethod
-    async def connect(cls, server: GuardedServer) -> Caller:
+    async def connect(cls, server: GuardedServer) -> TokenSender:
         return cls(*await asyncio.open_connection("127.0.0.1", server.server.port))
 
     async def call(self, method: str, token: str | None, **arguments: Any) -> Reply:
@@ -89,7 +89,7 @@ class Caller:
         self._writer.close()
 
 
-async def denial(caller: Caller, method: str, token: str | None, **given: Any) -> str:
+async def denial(caller: TokenSender, method: str, token: str | None, **given: Any) -> str:
     """The detail of the refusal; '' if the call was let through, whatever became of it."""
     reply = await caller.call(method, token, **(given or arguments(method)))
     assert reply.application_error is None, reply
@@ -106,7 +106,7 @@ async def test_each_role_may_call_what_the_table_says_and_nothing_else(guarded: 
     needed = METHOD_ROLES[method]
     for role in Role:
         token = guarded.token(role)
-        caller = await Caller.connect(guarded)
+        caller = await TokenSender.connect(guarded)
         may = not needed or bool(needed & INCLUDED[role])
         assert await denial(caller, method, token) == ("" if may else "ACCESS_DENIED"), role
         caller.close()
@@ -114,7 +114,7 @@ async def test_each_role_may_call_what_the_table_says_and_nothing_else(guarded: 
 
 @pytest.mark.parametrize("method", METHOD_ROLES)
 async def test_without_a_token_only_what_every_caller_may_do_is_answered(guarded: GuardedServer, method: str) -> None:
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     expected = "TOKEN_REQUIRED" if METHOD_ROLES[method] else ""
     assert await denial(caller, method, None) == expected
     caller.close()
@@ -122,7 +122,7 @@ async def test_without_a_token_only_what_every_caller_may_do_is_answered(guarded
 
 @pytest.mark.parametrize("method", METHOD_ROLES)
 async def test_an_unknown_token_is_refused_whatever_the_method(guarded: GuardedServer, method: str) -> None:
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     assert await denial(caller, method, "pinlater_guessed") == "TOKEN_INVALID"
     caller.close()
 
@@ -131,7 +131,7 @@ async def test_an_unknown_token_is_refused_whatever_the_method(guarded: GuardedS
 async def test_a_token_for_other_queues_is_refused(guarded: GuardedServer, method: str) -> None:
     """Of every method that names a queue or a job."""
     token = guarded.token(Role.ADMIN, queues=["mail*"])
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     assert await denial(caller, method, token, **arguments(method, "other")) == "ACCESS_DENIED"
     assert await denial(caller, method, token, **arguments(method, "mail_old")) == ""
     caller.close()
@@ -148,7 +148,7 @@ async def test_a_lookup_with_bodies_and_a_dry_run_need_the_roles_of_their_own_ro
         ("lookupJobs", "lookupJobs with bodies", lookup),
         ("dequeueJobs", "dequeueJobs as a dry run", dry_run),
     ):
-        caller = await Caller.connect(guarded)
+        caller = await TokenSender.connect(guarded)
         expected = "" if VARIANT_ROLES[variant] & INCLUDED[role] else "ACCESS_DENIED"
         assert await denial(caller, method, token, request=request) == expected
         caller.close()
@@ -159,7 +159,7 @@ async def test_acks_in_a_dry_run_need_the_role_work(guarded: GuardedServer) -> N
     token = guarded.token(Role.READ)
     acks = types.PinLaterJobAckRequest("mail_new", jobsSucceeded=[types.PinLaterJobAckInfo(NAME)])
     request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks, dryRun=True)
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
 
@@ -168,7 +168,7 @@ async def test_acks_for_another_queue_in_a_dequeue_need_that_queue(guarded: Guar
     token = guarded.token(Role.WORK, queues=["mail*"])
     acks = types.PinLaterJobAckRequest("other", jobsSucceeded=[types.PinLaterJobAckInfo("other:s1:p1:1")])
     request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks)
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
 
@@ -176,6 +176,6 @@ async def test_acks_for_another_queue_in_a_dequeue_need_that_queue(guarded: Guar
 async def test_one_job_of_another_queue_refuses_the_whole_lookup(guarded: GuardedServer) -> None:
     token = guarded.token(Role.READ, queues=["mail*"])
     request = types.PinLaterLookupJobRequest([NAME, "other:s1:p1:1"])
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     assert await denial(caller, "lookupJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()

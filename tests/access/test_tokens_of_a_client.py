@@ -19,7 +19,7 @@ from pinlater.wire.codec import DecodedCall
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
 from tests.access.conftest import QUEUES, GuardedServer
-from tests.access.test_roles_over_thrift import Caller, arguments, denial
+from tests.access.test_roles_over_thrift import TokenSender, arguments, denial
 
 Start = Callable[..., Awaitable[GuardedServer]]
 
@@ -72,7 +72,7 @@ async def test_a_token_that_expires_is_refused_on_open_connections(guarded: Guar
 
 async def test_a_revoked_token_is_refused_on_open_connections(guarded: GuardedServer) -> None:
     token = guarded.token(Role.READ, name="old")
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     assert await denial(caller, "getQueueNames", token) == ""
     guarded.revoke("old")
     assert await denial(caller, "getQueueNames", token) == "TOKEN_INVALID"
@@ -83,7 +83,7 @@ async def test_an_old_client_keeps_the_default_roles(start: Start) -> None:
     """It sends no token, and does not know the field."""
     server = await start(Role.PRODUCE, Role.WORK)
     old = types.RequestContext("tests", authToken=None)
-    caller = await Caller.connect(server)
+    caller = await TokenSender.connect(server)
     assert old.authToken is None
     for method in ("enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "checkpointJobs", "lookupJobs", "createQueue"):
         assert await denial(caller, method, None) == "", method
@@ -94,7 +94,7 @@ async def test_an_old_client_keeps_the_default_roles(start: Start) -> None:
 
 async def test_a_good_token_never_has_less_than_it_says_because_of_default_roles(start: Start) -> None:
     server = await start(Role.READ)
-    caller = await Caller.connect(server)
+    caller = await TokenSender.connect(server)
     assert await denial(caller, "getQueueNames", server.token(Role.WORK)) == "ACCESS_DENIED"
     assert await denial(caller, "getQueueNames", "") == ""
     caller.close()
@@ -115,7 +115,7 @@ async def test_an_admin_deletes_a_queue_without_a_password_and_others_need_it(gu
 
 
 async def test_refusals_are_counted_by_method_and_reason(guarded: GuardedServer) -> None:
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     await denial(caller, "scanJobs", None)
     await denial(caller, "scanJobs", "pinlater_guessed")
     await denial(caller, "scanJobs", guarded.token(Role.WORK))
@@ -127,7 +127,7 @@ async def test_refusals_are_counted_by_method_and_reason(guarded: GuardedServer)
 async def test_many_refusals_of_an_address_are_one_line_in_the_log(
     guarded: GuardedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     secret = "pinlater_a_guess"
     with caplog.at_level(logging.WARNING, "pinlater.server.thrift.guard"):
         for _ in range(3):
@@ -141,7 +141,7 @@ async def test_good_calls_of_a_slowed_address_are_answered_at_once(guarded: Guar
     """Its refusals wait; the connection beside them does not."""
     for _ in range(20):
         guarded.control.refusals.one("127.0.0.1")
-    slow, good = await Caller.connect(guarded), await Caller.connect(guarded)
+    slow, good = await TokenSender.connect(guarded), await TokenSender.connect(guarded)
     refused = asyncio.create_task(denial(slow, "scanJobs", "pinlater_guessed"))
     token = guarded.token(Role.READ)
     assert await denial(good, "getQueueNames", token) == ""
@@ -230,7 +230,7 @@ async def test_a_refused_call_is_not_tried_again(guarded: GuardedServer) -> None
 
 async def test_the_last_use_of_a_token_is_known(guarded: GuardedServer) -> None:
     token = guarded.token(Role.READ)
-    caller = await Caller.connect(guarded)
+    caller = await TokenSender.connect(guarded)
     await caller.call("getQueueNames", token, **arguments("getQueueNames"))
     caller.close()
     assert list(guarded.control.take_used().values()) == [guarded.clock.now_ms()]

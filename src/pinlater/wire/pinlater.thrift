@@ -72,7 +72,7 @@ exception PinLaterException {
 struct RequestContext {
   1: required string source
   2: optional string requestId = ""
-  // Who calls, for servers with access control: a token that `pinlater token create` printed. Without one the caller has the roles that
+  // The caller's token, for servers with access control, as `pinlater token create` prints it. Without one the caller has the roles that
   // the server gives to every caller.
   100: optional string authToken = ""
 }

@@ -79,7 +79,8 @@ def create(
     if json:
         output.print_json({"token": secret, **_as_json(token, None, now_ms)})
         return
-    notes.write(f"token {name} in {path}; this is its secret, which is not shown again:")
+    if output.on_terminal():
+        notes.write(f"token {name} is in {path}; this is its secret, which is not shown again:")
     output.print_lines([secret])
 
 
@@ -119,7 +120,7 @@ def revoke(name: Name, tokens: TokensFile = None, config: ConfigFile = None, jso
     if json:
         output.print_json({"revoked": name})
     else:
-        notes.write(f"token {name} is revoked")
+        output.print_lines([f"revoked {name}"])
 
 
 def _file(tokens: Path | None, config: Path | None) -> Path:

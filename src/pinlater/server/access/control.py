@@ -1,4 +1,4 @@
-"""Who calls, and what that caller may do: tokens to grants, with one dictionary lookup for a token that was seen before.
+"""The caller's rights: tokens to grants, with one dictionary lookup for a token that was seen before.
 
 A secret is looked up by its SHA-256, so the time of a lookup says nothing about the secrets that exist. Secrets that were good once are
 remembered until the tokens change; no more can be remembered than there are tokens.

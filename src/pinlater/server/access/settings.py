@@ -11,7 +11,7 @@ from pinlater.domain.invalid_settings import InvalidSettings
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Who may do what. [Control access](../how-to/access.md) explains it."""
+    """What callers may do. [Control access](../how-to/access.md) explains it."""
 
     # The file of tokens, which `pinlater token` edits. Looked at again every second. Not set: there is no access control.
     tokens_file: Path | None = None
