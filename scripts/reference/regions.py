@@ -9,6 +9,7 @@
 | `python` | dotted names, then `given`, then `without` and names of methods | what the names take and do |
 | `metrics` | `queue-counters`, `queue-distributions` or `methods` | the table of these metrics |
 | `http-api` | `endpoints`, `shapes` or `statuses` | these of the HTTP API |
+| `access` | `roles` or `methods` | the table of roles, or of the roles that each method needs |
 | `job-life` | | the table of the transitions of a job |
 | `file` | a path below the repository, then `from` and the text that its first shown line begins with | the file in a code block |
 """
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pinlater.domain.transitions import TRANSITIONS
-from scripts.reference import http_api, metrics
+from scripts.reference import access, http_api, metrics
 from scripts.reference.python_names import described
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -65,6 +66,11 @@ def _http_api(arguments: list[str]) -> str:
     return "\n".join(http_api.TABLES[table]()).rstrip()
 
 
+def _access(arguments: list[str]) -> str:
+    [table] = arguments
+    return "\n".join(access.TABLES[table]())
+
+
 def _job_life(_arguments: list[str]) -> str:
     rows = [f"| {t.event.value} | {t.before.name} | {t.after.name} | {t.spends or '–'} |" for t in TRANSITIONS]
     return "\n".join(["| what happens | to a job that is | it becomes | attempts spent |", "|---|---|---|---|", *rows])
@@ -88,6 +94,7 @@ _KINDS: dict[str, Callable[[list[str]], str]] = {
     "python": _python,
     "metrics": _metrics,
     "http-api": _http_api,
+    "access": _access,
     "job-life": _job_life,
     "file": _file,
 }

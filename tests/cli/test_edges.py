@@ -362,7 +362,9 @@ def test_an_error_about_a_taken_port_names_the_listener_that_wanted_it(
 
 
 def test_an_error_about_an_address_that_is_not_this_machines_says_where_it_came_from(offline: Pinlater) -> None:
-    done = offline("serve", "--store", "memory:", "--host", "192.0.2.1", "--thrift-port", "0", "--http-port", "0")
+    done = offline(
+        "serve", "--store", "memory:", "--host", "192.0.2.1", "--insecure", "--thrift-port", "0", "--http-port", "0"
+    )
     assert done.code == 1
     assert done.err.endswith("(--host chooses another address, as does host in the settings)\n")
 

@@ -17,7 +17,7 @@ async def test_queues_are_created_and_listed(caller: Caller) -> None:
 
 async def test_a_queue_is_deleted_with_the_admin_password(caller: Caller) -> None:
     problem = await caller.refused("DELETE", MAIL)
-    assert (problem["status"], problem["field"]) == (400, "PinLater-Admin-Password")
+    assert (problem["status"], problem["code"]) == (403, "PASSWORD_INVALID")
     problem = await caller.refused("DELETE", MAIL, PinLater_Admin_Password="guess")
     assert (problem["status"], problem["code"]) == (403, "PASSWORD_INVALID")
     assert await caller.ok("DELETE", MAIL, PinLater_Admin_Password=PASSWORD) is None

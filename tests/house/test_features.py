@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.config.schema import keys
 from scripts.reference.regions import without_regions
 from tests.house.conftest import REPOSITORY
 
@@ -27,16 +26,11 @@ PHRASE = re.compile(
 )
 
 
-def access_control_is_missing() -> bool:
-    return not any("auth" in key or "access" in key for key in keys())
-
-
 def dashboard_is_missing() -> bool:
     return not list((REPOSITORY / "src/pinlater").rglob("*dashboard*"))
 
 
 STILL_MISSING: dict[str, Callable[[], bool]] = {
-    "access control": access_control_is_missing,
     "dashboard": dashboard_is_missing,
 }
 

@@ -119,9 +119,10 @@ ADDITIONS: dict[str, dict[int, str]] = {
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},
+    "RequestContext": {100: 'string authToken = ""'},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},
 }
-KEPT_FOR_LATER = {"PinLaterJob": {106, 107}, "RequestContext": {100}}
+KEPT_FOR_LATER = {"PinLaterJob": {106, 107}}
 NEW_METHODS = {
     "getServerInfo", "ackJobs", "checkpointJobsFenced", "heartbeatClaims", "releaseJobs", "cancelJobs", "configureQueue",
     "getQueueConfig", "pauseQueue", "resumeQueue", "getQueueStats", "deleteJobsByDescriptor",

@@ -93,7 +93,7 @@ ANSWERS: dict[str, Any] = {
     ),
     "set_paused": None,
     "queue_stats": [QueueStatsResult("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
-    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
+    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens"),
 }
 
 

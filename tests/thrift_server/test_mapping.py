@@ -190,6 +190,7 @@ ANSWERED: dict[str, Any] = {
         "maxJobsPerRequest": 6,
         "maxDescriptorsPerRequest": 7,
         "maxWaitMillis": 8,
+        "access": "tokens",
     },
     "ackJobs": OUTCOMES,
     "checkpointJobsFenced": OUTCOMES,

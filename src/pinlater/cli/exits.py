@@ -19,6 +19,7 @@ from pinlater.client.errors import (
     QueueNameInvalid,
     QueueNotFound,
     ServerUnreachable,
+    TokenRequired,
 )
 
 OK = 0
@@ -35,7 +36,8 @@ TERMINATED = 143
 
 MEANINGS: dict[int, str] = {
     OK: "Done.",
-    REFUSED: "Refused: no such queue or job, an invalid argument, a wrong password. The same command fails again.",
+    REFUSED: "Refused: no such queue or job, an invalid argument, a wrong password, a token without the role. "
+    "The same command fails again.",
     USAGE: "The command line is wrong.",
     UNREACHABLE: "The server can't be reached, or did not answer in time.",
     BUSY: "The server can't do it now: a limit, a pause, a full queue or store, an unreachable shard. Try again later.",
@@ -78,6 +80,8 @@ def hint_for(error: PinLaterError) -> str:
     """What the operator can do about it; '' if the error's text says enough."""
     if isinstance(error, QueueNotFound):
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
+    if isinstance(error, TokenRequired):
+        return "(--token-file, PINLATER_TOKEN or PINLATER_TOKEN_FILE give one)"
     if isinstance(error, QueueNameInvalid):
         return "(a name has ASCII letters, digits and underscores only)"
     if error.detail == "DESCRIPTOR_INVALID":

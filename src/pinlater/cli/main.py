@@ -49,6 +49,7 @@ COMMANDS: dict[str, str] = {
     "delete-jobs": JOBS,
     "load": TRYING,
     "client-tool": TRYING,
+    "token": RUNNING,
     "hash-password": RUNNING,
     "settings": RUNNING,
     "migrate": RUNNING,
@@ -62,6 +63,8 @@ COMMANDS: dict[str, str] = {
 
 # The extra that a command needs, if it is not `server` or the one of a store.
 EXTRAS = {"console": "console"}
+# Its callers send tokens of their own.
+WITHOUT_TOKEN = frozenset({"console"})
 # Commands of a group that are looked for at the top.
 _OF_GROUPS = {name: f"queue {name}" for name in ("stats", "create", "pause", "resume", "config", "list", "delete")}
 
@@ -99,11 +102,43 @@ def _load(name: str) -> Any:
         alone.command(name, context_settings=getattr(found, "context_settings", None))(found)
         loaded = typer.main.get_command(alone)
     for command in (loaded, *getattr(loaded, "commands", {}).values()):
+        if name not in WITHOUT_TOKEN and any(param.name == "server" for param in command.params):
+            command.params.append(_token_file_option())
         if command.callback is not None:
             command.callback = _guarded(name, command.callback)
     loaded.name = name
     loaded.rich_help_panel = COMMANDS[name]
     return loaded
+
+
+def _take_token_file(value: str | None) -> None:
+    if value is not None:
+        from pinlater.client._token import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
+
+        os.environ.pop(TOKEN_VARIABLE, None)
+        os.environ[TOKEN_FILE_VARIABLE] = value  # which the processes of a worker inherit
+
+
+def _calls_with_a_token(
+    _token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            callback=_take_token_file,
+            is_eager=True,
+            expose_value=False,
+            help="File with the token to send. Default: PINLATER_TOKEN, or the file that PINLATER_TOKEN_FILE names.",
+        ),
+    ] = None,
+) -> None: ...
+
+
+def _token_file_option() -> Any:
+    """For each command that calls servers as a client. A secret is no option: other users of the machine see arguments."""
+    only = typer.Typer(add_completion=False)
+    only.command()(_calls_with_a_token)
+    return typer.main.get_command(only).params[0]
 
 
 def _guarded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:

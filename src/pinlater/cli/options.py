@@ -188,8 +188,9 @@ def client_for(
     connections: int = 1,
     request_keys: bool = True,
     wait_for_servers: bool = False,
+    token: str | None = None,
 ) -> AsyncClient:
-    """A client, not open yet. A bad address is a usage error."""
+    """A client, not open yet. A bad address is a usage error. `token`: instead of that of the environment; '' is none."""
     timeout_ms = max(1, round(timeout_s * 1000))
     if server == DEFAULT_SERVER:
         servers_by_default()  # for its warning
@@ -200,9 +201,11 @@ def client_for(
             connections=connections,
             wait_for_servers=wait_for_servers,
             request_keys=request_keys,
+            token=token,
         )
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--server") from None
+        hint = "--token-file" if "token" in str(error) else "--server"
+        raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
 def span_ms(text: str | None, option: str) -> int | None:

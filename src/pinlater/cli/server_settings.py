@@ -52,12 +52,17 @@ def store_of(store: str | None, shards: Path | None) -> str | Given | None:
 
 
 def load_settings(
-    config: Path | None, more: list[str] | None, named: Mapping[str, object], *, driver_needed: bool = True
+    config: Path | None,
+    more: list[str] | None,
+    named: Mapping[str, object],
+    *,
+    driver_needed: bool = True,
+    tokens_needed: bool = True,
 ) -> Loaded:
     """File, environment and flags together. Ends the command with all problems if there are any.
 
     `named`: the settings with flags of their own, None if a flag is not given. `driver_needed` is False for a command that asks no
-    database.
+    database, `tokens_needed` for one that may make the file of tokens.
     """
     from pinlater.server.config.errors import SettingsError
     from pinlater.server.config.load import load
@@ -65,7 +70,7 @@ def load_settings(
     hide_passwords()
     flags = {**_pairs(more or []), **{key: value for key, value in named.items() if value is not None}}
     try:
-        return load(config, os.environ, flags, driver_needed=driver_needed)
+        return load(config, os.environ, flags, driver_needed=driver_needed, tokens_needed=tokens_needed)
     except SettingsError as error:
         exits.fail(str(error), exits.SETTINGS, in_lines=True)
 

@@ -91,7 +91,7 @@ class _Running:
     def __init__(self, engine: Engine, dial: Dial | None, monotonic: Callable[[], float]) -> None:
         self.loop = asyncio.new_event_loop()
         self.engine = engine
-        self._direct = None if dial is None else Direct(engine.servers, engine.name, dial, monotonic)
+        self._direct = None if dial is None else Direct(engine.servers, engine.name, dial, monotonic, engine.token)
         if self._direct is not None:
             engine.renewed = self._direct.renew
         self._lock = threading.RLock()

@@ -24,6 +24,7 @@ from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
 from pinlater.client._servers import ServerAddress, server_source, servers_by_default
+from pinlater.client._token import token_source
 from pinlater.client.errors import ClientClosed
 from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.setting_types import check_integer, check_yes_or_no
@@ -51,6 +52,7 @@ class ClientBase:
         retries: int = 3,
         wait_for_servers: bool = True,
         request_keys: bool = True,
+        token: str | PathLike[str] | None = None,
         clock: Clock | None = None,
         connect: Connect | None = None,
     ) -> None:
@@ -63,6 +65,8 @@ class ClientBase:
         if not isinstance(source, str | None):
             raise TypeError(f"source must be a text, not {type(source).__name__}")
         self._clock = clock or SystemClock()
+        # A connection of its own kind ends in this process, which asks for no token.
+        self._token = token_source("" if connect is not None and token is None else token, self._clock.monotonic)
         given = servers or servers_by_default()
         self._servers = server_source(given, self._clock.monotonic)
         self._source = source
@@ -116,6 +120,7 @@ class ClientBase:
             retries=self._retries,
             wait_for_servers=self._wait_for_servers,
             monotonic=self._clock.monotonic,
+            token=self._token,
         )
 
 
@@ -132,6 +137,7 @@ class AsyncClientBase(ClientBase):
 
     def _prepare(self) -> None:
         self._opened = _OpenClient()
+        self._alone = False
         self._polls = LongPolls()
 
     async def open(self) -> Self:
@@ -158,7 +164,9 @@ class AsyncClientBase(ClientBase):
     async def _run(self, call: ClientCall[T]) -> T:
         if self._opened.engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
-        return await self._opened.engine.run(call, polls=self._polls, wait_for_servers=self._wait_for_servers)
+        return await self._opened.engine.run(
+            call, polls=self._polls, wait_for_servers=self._wait_for_servers, token=self._token, alone=self._alone
+        )
 
     async def carry_out(self, call: ClientCall[T]) -> T:
         """Carries out a call that was made before."""
@@ -173,6 +181,16 @@ class AsyncClientBase(ClientBase):
         if wait_for_servers is not None:
             other._wait_for_servers = wait_for_servers  # noqa: SLF001 - its own class
         other._polls = LongPolls()  # noqa: SLF001 - its own class
+        return other
+
+    def with_token(self, token: str) -> Self:
+        """The same client for a caller with another token, '' for none. Raises ValueError for what can't be a token.
+
+        Each of its calls has a connection for itself, so that a server that is slow to refuse it delays no other caller.
+        """
+        other = copy(self)
+        other._token = token_source(token, self._clock.monotonic)  # noqa: SLF001 - its own class
+        other._alone = True  # noqa: SLF001 - its own class
         return other
 
     def hang_up(self) -> None:

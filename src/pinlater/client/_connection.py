@@ -31,7 +31,7 @@ class Link(Protocol):
     @property
     def usable(self) -> bool: ...
 
-    async def call(self, method: str, source: str, args: tuple[Any, ...]) -> Any: ...
+    async def call(self, method: str, source: str, args: tuple[Any, ...], token: str = "") -> Any: ...
 
     def unread(self) -> Any: ...
 
@@ -71,7 +71,7 @@ class ClientConnection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._lost is None and not self._retired
 
-    async def call(self, method: str, source: str, args: tuple[Any, ...]) -> Any:
+    async def call(self, method: str, source: str, args: tuple[Any, ...], token: str = "") -> Any:
         """Sends a call and waits for its answer. Raises the server's error, or ConnectionLost. Cancel it to give up."""
         if not self._writable.is_set():
             await self._writable.wait()
@@ -79,7 +79,7 @@ class ClientConnection(asyncio.Protocol):
             raise self._lost_error()
         self._sequence = self._sequence % _SEQUENCE_MAX + 1
         future: asyncio.Future[Any] = self._loop.create_future()
-        frame = encode_request(method, self._sequence, source, args)
+        frame = encode_request(method, self._sequence, source, args, token)
         self._newest = (self._sequence, method, future)
         self._waiting.append(self._newest)
         self._transport.write(frame)

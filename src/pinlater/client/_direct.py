@@ -20,6 +20,7 @@ from pinlater.client._connection import unreachable
 from pinlater.client._retries import is_lost, was_refused
 from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
+from pinlater.client._token import TokenSource
 from pinlater.client.errors import ClientClosed, ConnectionLost, DeadlineExceeded, PinLaterError, ServerUnreachable
 
 T = TypeVar("T")
@@ -72,13 +73,14 @@ class DirectConnection:
         args: tuple[Any, ...],
         until: float,
         meanwhile: Callable[[], None] | None,
+        token: str = "",
     ) -> Any:
         """The answer, an exception if that is what came. Raises ConnectionLost, and TimeoutError at `until`.
 
         `meanwhile` is called once the request is sent.
         """
         self._sequence = self._sequence % _SEQUENCE_MAX + 1
-        frame = encode_request(method, self._sequence, source, args)
+        frame = encode_request(method, self._sequence, source, args, token)
         try:
             self._wait_until(until)
             self._socket.sendall(frame)
@@ -126,10 +128,13 @@ class AllTaken(Exception):
 class Direct:
     """The connections of one client. Everything may be called from any thread."""
 
-    def __init__(self, servers: ServerChoice, source: str, dial: Dial, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, servers: ServerChoice, source: str, dial: Dial, monotonic: Callable[[], float], token: TokenSource
+    ) -> None:
         self._servers = servers
         self._source = source
         self._dial = dial
+        self._token = token
         self._monotonic = monotonic
         self._lock = threading.RLock()  # a signal's handler may make calls of its own
         self._idle: list[DirectConnection] = []
@@ -147,7 +152,7 @@ class Direct:
         line = self._take(until)
         good = False
         try:
-            answer = line.ask(call.method, self._source, call.args, until, meanwhile)
+            answer = line.ask(call.method, self._source, call.args, until, meanwhile, self._token())
             good = True
             if isinstance(answer, Exception):
                 raise answer

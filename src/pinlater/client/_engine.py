@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client import _calls
 from pinlater.client._calls import ClientCall
@@ -33,6 +33,7 @@ from pinlater.client._retries import (
     was_refused,
 )
 from pinlater.client._servers import ServerChoice, ServerSource
+from pinlater.client._token import TokenSource
 from pinlater.client.errors import (
     ClientClosed,
     DeadlineExceeded,
@@ -59,6 +60,10 @@ def is_suspicious(waited_s: float) -> bool:
 def _nothing() -> None: ...
 
 
+def _no_token() -> str:
+    return ""
+
+
 class _Tries:
     """The outcomes of one call's tries so far."""
 
@@ -69,6 +74,13 @@ class _Tries:
         self.counted = 0  # those that count against the client's `retries`
         self.lost: PinLaterError | None = None  # set once the call may have taken effect and only its key tells
         self.ended: PinLaterError | None = None  # how the newest try ended; None while it may still be under way
+
+
+class _Sending(NamedTuple):
+    """How a call is sent: with which token, and whether no other call is on its connection."""
+
+    token: TokenSource
+    alone: bool = False
 
 
 class LongPolls:
@@ -118,9 +130,11 @@ class Engine:
         wait_for_servers: bool = True,
         loop_time: Callable[[], float] = time.monotonic,
         random: Random | None = None,
+        token: TokenSource = _no_token,
     ) -> None:
         """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread."""
         self.name = name
+        self.token = token
         self.renewed: Callable[[], None] = _nothing  # called when the open connections are given up
         self._timeout_s = timeout_s
         self._retries = retries
@@ -162,17 +176,21 @@ class Engine:
         failed: PinLaterError | None = None,
         polls: LongPolls | None = None,
         wait_for_servers: bool = True,
+        token: TokenSource | None = None,
+        alone: bool = False,
     ) -> T:
         """The call's value. Raises what the server said, or what kept it from being asked.
 
         `failed`: how its first try ended, which was made elsewhere; then `deadline` is the whole call's. `polls`: whose long poll it is,
-        if it is one. Without `wait_for_servers` tries that reach no server count as retries.
+        if it is one. Without `wait_for_servers` tries that reach no server count as retries. `token`: another one than the engine's.
+        `alone`: no other call is on its connection.
         """
         deadline = deadline or self.deadline(call)
         tries = _Tries()
+        sending = _Sending(token or self.token, alone)
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._try(call, deadline, failed, polls or self._polls, tries, wait_for_servers)
+                return await self._try(call, deadline, failed, polls or self._polls, tries, wait_for_servers, sending)
         except TimeoutError as error:
             if (last := tries.ended) is not None:
                 if tries.lost is not None and tries.lost is not last:
@@ -213,6 +231,7 @@ class Engine:
         polls: LongPolls,
         tries: _Tries,
         wait_for_servers: bool,
+        sending: _Sending,
     ) -> T:
         waits = wait_for_servers and self._wait_for_servers
         repeats_end = self._repeats_end(call, deadline)
@@ -225,8 +244,10 @@ class Engine:
                 if lost is not None and (self._loop_time() >= repeats_end or not await self._honours_keys()):
                     raise lost
                 if lost is None:
-                    return await self._once(call, self.try_deadline(call, deadline), polls, tries)
-                return await self._once(call, self._repeat_deadline(call, deadline, tries.counted), polls, tries)
+                    return await self._once(call, self.try_deadline(call, deadline), polls, tries, sending)
+                return await self._once(
+                    call, self._repeat_deadline(call, deadline, tries.counted), polls, tries, sending
+                )
             except PinLaterError as error:
                 unsent, lost = is_unsent(error), tries.lost
                 tries.failures += 1
@@ -245,18 +266,24 @@ class Engine:
                 others = len(self._source.addresses()) > 1
                 await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
 
-    async def _once(self, call: ClientCall[T], give_up_at_s: float | None, polls: LongPolls, tries: _Tries) -> T:
+    async def _once(
+        self, call: ClientCall[T], give_up_at_s: float | None, polls: LongPolls, tries: _Tries, sending: _Sending
+    ) -> T:
         if call.wait_ms:
             async with self._pool.alone() as connection:
                 tries.ended = None
                 with polls.one(connection, call):
-                    return await self._ask(connection, call)
+                    return await self._ask(connection, call, sending.token)
+        if sending.alone:
+            async with self._pool.alone() as connection:
+                tries.ended = None
+                return await self._ask(connection, call, sending.token)
         connection = await self._pool.shared()
         tries.ended = None
         began = self._loop_time()
         try:
             async with asyncio.timeout_at(give_up_at_s) as limit:
-                answer = await self._ask(connection, call)
+                answer = await self._ask(connection, call, sending.token)
         except asyncio.CancelledError:
             connection.retire()
             if is_suspicious(self._loop_time() - began):
@@ -290,9 +317,9 @@ class Engine:
     def _repeats_end(self, call: ClientCall[T], deadline: float) -> float:
         return repeats_end_at(deadline - self._timeout_s - call.wait_ms / 1000)
 
-    async def _ask(self, connection: Link, call: ClientCall[T]) -> T:
+    async def _ask(self, connection: Link, call: ClientCall[T], token: TokenSource) -> T:
         try:
-            answer = call.read(await connection.call(call.method, self.name, call.args))
+            answer = call.read(await connection.call(call.method, self.name, call.args, token()))
         except PinLaterError as error:
             if was_refused(error):
                 connection.retire()
@@ -331,7 +358,7 @@ class Engine:
     async def _find_out(self, connection: Link) -> None:
         call = _calls.server_info()
         try:
-            await connection.call(call.method, self.name, call.args)
+            await connection.call(call.method, self.name, call.args, self.token())
         except UnknownMethod:
             self._keys_honoured = False
             _log.warning(

@@ -242,4 +242,5 @@ def server_info(info: types.ServerInfo) -> values.ServerInfo:
         max_jobs_per_request=info.maxJobsPerRequest,
         max_descriptors_per_request=info.maxDescriptorsPerRequest,
         max_wait_ms=info.maxWaitMillis,
+        access=info.access or "",
     )

@@ -17,10 +17,10 @@ from pinlater.wire.methods import METHODS_BY_NAME
 __all__ = ["AnswerDecoder", "FrameReader", "WireError", "check_encodable", "encode_request", "types"]
 
 
-def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...]) -> bytes:
-    """A framed call. Raises CallerError if a value has the wrong type or is out of its range."""
+def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...], token: str = "") -> bytes:
+    """A framed call; an empty `token` is not sent. Raises CallerError if a value has the wrong type or is out of its range."""
     names = METHODS_BY_NAME[method].arguments_class.__slots__[1:]  # type: ignore[attr-defined]
-    context = types.RequestContext(source=source)
+    context = types.RequestContext(source=source, authToken=token or None)
     try:
         return encode_call(method, sequence, context=context, **dict(zip(names, args, strict=True)))
     except WireError as error:

@@ -7,6 +7,7 @@ the plain class of its side; `detail` keeps the server's own word.
 
 from __future__ import annotations
 
+from pinlater.domain.errors import AccessDenied as AccessDenied
 from pinlater.domain.errors import BodyTooLarge as BodyTooLarge
 from pinlater.domain.errors import CallerError as CallerError
 from pinlater.domain.errors import ClientClosed as ClientClosed
@@ -34,6 +35,8 @@ from pinlater.domain.errors import ServerUnreachable as ServerUnreachable
 from pinlater.domain.errors import ShardConnectionFailed as ShardConnectionFailed
 from pinlater.domain.errors import ShardRefused as ShardRefused
 from pinlater.domain.errors import StoreFull as StoreFull
+from pinlater.domain.errors import TokenInvalid as TokenInvalid
+from pinlater.domain.errors import TokenRequired as TokenRequired
 from pinlater.domain.errors import TooManyQueues as TooManyQueues
 from pinlater.domain.errors import TooManyWaiting as TooManyWaiting
 from pinlater.domain.errors import UnknownMethod as UnknownMethod
@@ -70,6 +73,9 @@ _BY_DETAIL |= {
         ShardRefused,
         OutcomeUnknown,
         RequestTooOld,
+        AccessDenied,
+        TokenRequired,
+        TokenInvalid,
     )
 }
 
@@ -84,6 +90,7 @@ def error_for(
     known = ErrorCode(code) if code in ErrorCode.__members__.values() else ErrorCode.UNKNOWN
     kind = _BY_CODE.get(known, CallerError if retryable is False else WorldError)
     finer = _BY_DETAIL.get(detail, kind)
-    error = (finer if issubclass(finer, kind) else kind)(message, code=known, detail=detail, retryable=retryable)
+    fits = issubclass(finer, kind) or finer.code is known
+    error = (finer if fits else kind)(message, code=known, detail=detail, retryable=retryable)
     error.retry_after_ms = retry_after_ms  # what the server said, also if that is nothing
     return error

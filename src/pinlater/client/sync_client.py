@@ -27,6 +27,8 @@ class Client(SyncClientBase):
     server accepts connections, or the one that does is stopping, a call is tried until then, unless `wait_for_servers` is false.
     `retries` is how often a call is made again after any other failure; 0 makes each call once.
     `connections` are shared by calls that failed or are more than 64 at a time; others have one each.
+    `token` is for servers with access control: the text, or a file with it (a `Path`), which is read again when it changes; without it
+    the environment's PINLATER_TOKEN, or the file that PINLATER_TOKEN_FILE names. A refusal raises AccessDenied and is not retried.
     Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections if
     TCP is not what is wanted, as `pinlater.testing` does.
     """

@@ -26,7 +26,7 @@ from pinlater.console.endpoint import ApiCall, Content, Endpoint
 from pinlater.console.openapi import document
 from pinlater.console.poll_limit import PollLimit
 from pinlater.console.problems import RequestRefused, no_memory
-from pinlater.console.reading import BYTES, JSON, body_of, content_of, decoded, header_of, query_of
+from pinlater.console.reading import BYTES, JSON, bearer_of, body_of, content_of, decoded, header_of, query_of
 from pinlater.console.routes import ENDPOINTS
 from pinlater.domain.byte_budget import ByteBudget
 
@@ -37,7 +37,9 @@ _GONE = 499  # the status for a caller that does not read the answer
 
 
 class Console:
-    """The application with what its requests share. `client` is opened and closed with the application.
+    """The application with what its requests share. It has no rights of its own: each request's token goes to the servers, which decide.
+
+    `client` is opened and closed with the application.
 
     `now_ms`: this machine's clock, for spans from now. `hosts`: the names that callers use for this console; None accepts all.
     `budget`: of the bodies of all requests in flight, of their answers, and of lists under way.
@@ -82,12 +84,13 @@ class Console:
 
     async def _answer(self, endpoint: Endpoint[Any, Any, Any], request: Request) -> Response:
         try:
+            client = self._client.with_token(bearer_of(request))
             query = query_of(request, endpoint.query)
             header = header_of(request, endpoint.header)
             async with body_of(request, self.budget) as data:
                 content = endpoint.body is Content
                 body = content_of(request, data) if content else decoded(request, data, endpoint.body)
-                call = self._call(request, header, query, body)
+                call = self._call(request, client, header, query, body)
                 with self._reserved(endpoint, call):
                     result = await self._result(endpoint, request, call)
                     response = _response(endpoint, result, self.budget)
@@ -103,10 +106,10 @@ class Console:
         except ClientDisconnect:
             return Response(status_code=_GONE)
 
-    def _call(self, request: Request, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
+    def _call(self, request: Request, client: AsyncClient, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
         names = request.path_params
         return ApiCall(
-            self._client,
+            client,
             self._now_ms,
             lambda: self._stopping,
             self.poll_limit,

@@ -44,10 +44,19 @@ def document() -> Schema:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "security": [],
+        "security": [{}, {"token": []}],
         "tags": [{"name": name, "description": text} for name, text in _GROUPS.items()],
         "paths": paths,
-        "components": {"schemas": schemas()},
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "For servers with access control: a token of `pinlater token create`.",
+                }
+            },
+        },
     }
     return dict(json.decode(json.encode(whole)))  # defaults become values of JSON
 

@@ -20,6 +20,9 @@ _RETRY_AFTER_S = 1  # where the server gives no time
 STATUSES: dict[type[errors.PinLaterError], HTTPStatus] = {
     errors.QueueNotFound: HTTPStatus.NOT_FOUND,
     errors.PasswordInvalid: HTTPStatus.FORBIDDEN,
+    errors.TokenRequired: HTTPStatus.UNAUTHORIZED,
+    errors.TokenInvalid: HTTPStatus.UNAUTHORIZED,
+    errors.AccessDenied: HTTPStatus.FORBIDDEN,
     errors.BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.TooManyQueues: HTTPStatus.CONFLICT,
     errors.RequestKeyConflict: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -90,6 +93,9 @@ def response_of(problem: Problem) -> Response:
     if problem.retryable and (problem.retry_after_ms is not None or problem.status in _RETRY_LATER):
         seconds = math.ceil((problem.retry_after_ms or 0) / 1000) or _RETRY_AFTER_S
         headers["Retry-After"] = str(seconds)
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        missing = problem.reason == errors.TokenRequired.detail
+        headers["WWW-Authenticate"] = "Bearer" if missing else 'Bearer error="invalid_token"'
     return Response(json.encode(problem), problem.status, headers, MEDIA_TYPE)
 
 

@@ -16,6 +16,8 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 import msgspec
 from starlette.requests import Request
 
+from pinlater.client._token import checked
+from pinlater.client.errors import TokenInvalid
 from pinlater.console.endpoint import Content, HeaderParameter
 from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
 from pinlater.console.shapes.fields import RequestShape
@@ -139,6 +141,17 @@ def header_of(request: Request, header: HeaderParameter | None) -> str:
     if value == "" or (value is None and header.required):
         raise invalid(header.name, f"The header {header.name} is {'missing' if value is None else 'empty'}")
     return value or ""
+
+
+def bearer_of(request: Request) -> str:
+    """The token of the request; '' if it has none. Raises RequestRefused for what can't be one."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return ""
+    try:
+        return checked(token.strip(), "Authorization")
+    except ValueError as error:
+        raise refused(HTTPStatus.UNAUTHORIZED, TokenInvalid.detail, str(error), field="Authorization") from None
 
 
 def _fields_with_several(shape: type[RequestShape]) -> set[str]:

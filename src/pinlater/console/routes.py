@@ -56,7 +56,9 @@ IDEMPOTENCY_KEY = HeaderParameter(
     "Idempotency-Key",
     "The request key. Send a repeat at most 45 s after the first try, with the same content: with moments, not with spans from now.",
 )
-ADMIN_PASSWORD = HeaderParameter("PinLater-Admin-Password", "The admin password of the server.", required=True)
+ADMIN_PASSWORD = HeaderParameter(
+    "PinLater-Admin-Password", "The admin password of the server; not needed with a token of the role admin."
+)
 
 _QUEUE, _JOBS, _JOB = "/v1/queues/{queue}", "/v1/queues/{queue}/jobs", "/v1/jobs/{descriptor}"
 _CREATED, _NO_CONTENT = HTTPStatus.CREATED, HTTPStatus.NO_CONTENT

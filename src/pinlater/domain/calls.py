@@ -185,7 +185,10 @@ DELETES_QUEUES = "delete-queue"
 
 
 class ServerInfo(NamedTuple):
-    """The server's version, features and limits, for a client to read before its first call. `now_ms` is the server's clock."""
+    """The server's version, features and limits, for a client to read before its first call. `now_ms` is the server's clock.
+
+    `access`: `tokens` with access control; without it `loopback`, or `insecure` if the network reaches the server; '' if it says nothing.
+    """
 
     version: str
     features: Sequence[str]
@@ -198,3 +201,4 @@ class ServerInfo(NamedTuple):
     max_jobs_per_request: int
     max_descriptors_per_request: int
     max_wait_ms: int
+    access: str = ""

@@ -187,6 +187,25 @@ class PasswordInvalid(CallerError):
         )
 
 
+class AccessDenied(CallerError):
+    """The caller may not do this: its token, or the roles of callers without one, lack the role or the queue."""
+
+    code = ErrorCode.PASSWORD_INVALID
+    detail = "ACCESS_DENIED"
+
+
+class TokenRequired(AccessDenied):
+    """The call came without a token, and callers without one may not do this."""
+
+    detail = "TOKEN_REQUIRED"
+
+
+class TokenInvalid(AccessDenied):
+    """The server does not know the token, or it has expired."""
+
+    detail = "TOKEN_INVALID"
+
+
 class PriorityNotSupported(CallerError, ValueError):
     """Priorities run from 1 (highest) to the server's number of levels."""
 

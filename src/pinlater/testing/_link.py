@@ -51,9 +51,9 @@ class InProcessLink:
     def usable(self) -> bool:
         return self._usable
 
-    async def call(self, method: str, source: str, args: tuple[Any, ...]) -> Any:
+    async def call(self, method: str, source: str, args: tuple[Any, ...], token: str = "") -> Any:
         """Raises the service's error, or ConnectionLost. Cancel it to give up."""
-        frame = encode_request(method, 1, source, args)[LENGTH_BYTES:]
+        frame = encode_request(method, 1, source, args, token)[LENGTH_BYTES:]
         caller = _Caller()
         try:
             answering = self._thread.submit(

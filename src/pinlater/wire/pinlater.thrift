@@ -72,7 +72,9 @@ exception PinLaterException {
 struct RequestContext {
   1: required string source
   2: optional string requestId = ""
-  // 100 is kept for authToken.
+  // The caller's token, for servers with access control, as `pinlater token create` prints it. Without one the caller has the roles that
+  // the server gives to every caller.
+  100: optional string authToken = ""
 }
 
 struct PinLaterJob {
@@ -497,6 +499,9 @@ struct ServerInfo {
   9: required i32 maxJobsPerRequest
   10: required i32 maxDescriptorsPerRequest
   11: required i32 maxWaitMillis
+  // tokens: calls need a token with a role, or the roles of callers without one. loopback: any caller may do anything, and the server
+  // listens on its own machine only. insecure: any caller may do anything, from the network too. Absent: an older server.
+  12: optional string access
 }
 
 // Every method that names a queue answers QUEUE_NOT_FOUND where there is none, but lookupJobs, deleteQueue and createQueue.

@@ -60,7 +60,7 @@ def console(
             f"{host} is no loopback address, and the console has no access control; --insecure allows it",
             param_hint="--host",
         )
-    client = options.client_for(server, timeout, connections=2)
+    client = options.client_for(server, timeout, connections=2, token="")
     setup(log_format.value, log_level.value)
     channel = None if control_channel is None else ServerChannel(control_channel)
     try:

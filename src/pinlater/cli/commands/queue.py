@@ -63,6 +63,9 @@ def delete(
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the admin password from standard input.")
     ] = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Send no password: the token has the role admin.")
+    ] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
@@ -71,14 +74,16 @@ def delete(
 
     Example: pinlater queue delete emails
     """
-    asks = sys.stdin.isatty() and not password_stdin
+    asks = sys.stdin.isatty() and not password_stdin and not no_password
     if asks and not options.ask(server, timeout, lambda client: _can_delete(client, name)):
         if json:
             output.print_json({"deleted": [], "absent": [name]})
         else:
             output.print_lines([f"absent {name}"])
         return
-    if not asks:
+    if no_password:
+        password = ""
+    elif not asks:
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
             exits.fail(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pinlater.cli import notes
+from pinlater.cli import exits, notes
 from pinlater.cli.exits import REFUSED
 from pinlater.cli.hide_passwords import hide_passwords
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
@@ -38,6 +39,17 @@ def serve(
             help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
         ),
     ] = False,
+    tokens: Annotated[
+        Path | None,
+        typer.Option("--tokens", help="File of the tokens that callers need, as `pinlater token` makes it."),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Allow an address beyond loopback without access control: every host that reaches it may do anything.",
+        ),
+    ] = False,
     set_: MoreSettings = None,
     stop_with_stdin: Annotated[
         bool,
@@ -55,6 +67,7 @@ def serve(
     hide_passwords()  # before the server's modules are imported, which takes a while
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
+    from pinlater.server.config.checks import refusal_to_start
     from pinlater.server.config.files import FileBroken
     from pinlater.server.main.processes.child import run as run_child
     from pinlater.server.main.processes.supervisor import serve as serve_many
@@ -70,8 +83,12 @@ def serve(
         "http.port": http_port,
         "processes": processes,
         "console": False if no_console else None,
+        "access.tokens_file": tokens,
+        "access.insecure": True if insecure else None,
     }
     loaded = load_settings(config, set_, named)
+    if (reason := refusal_to_start(loaded.settings)) is not None:
+        exits.fail(reason, exits.SETTINGS)
     telemetry = loaded.settings.telemetry
     setup(telemetry.log_format, telemetry.log_level)
     for warning in loaded.warnings:

@@ -26,6 +26,7 @@ class ServerInfoAnswer(AnswerShape, frozen=True, kw_only=True):
     max_jobs_per_request: int
     max_descriptors_per_request: int
     max_wait_ms: int
+    access: str
 
 
 class WaitingItem(AnswerShape, frozen=True, kw_only=True):

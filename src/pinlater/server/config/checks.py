@@ -15,7 +15,7 @@ from pathlib import Path
 from pinlater.domain.passwords import HashMalformed, check_hash_form
 from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.extras import install_line
-from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set
+from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set, tokens_in
 from pinlater.server.config.kinds import EMBEDDED, SHARDED
 from pinlater.server.config.schema import tables
 from pinlater.server.config.settings import Settings
@@ -26,9 +26,16 @@ from pinlater.server.storage.tls import make_context
 _FRAME_OVERHEAD_BYTES = 64 * 1024
 
 
-def check_together(settings: Settings, origins: Mapping[str, Origin], *, driver_needed: bool = True) -> list[str]:
-    """Everything that is wrong beyond a single value, each with its place. `driver_needed`: a store without its driver is wrong, too."""
+def check_together(
+    settings: Settings, origins: Mapping[str, Origin], *, driver_needed: bool = True, tokens_needed: bool = True
+) -> list[str]:
+    """Everything that is wrong beyond a single value, each with its place.
+
+    `driver_needed`: a store without its driver is wrong, too. `tokens_needed`: so is a file of tokens that is missing or broken.
+    """
     problems = list(_problems(settings))
+    if tokens_needed:
+        problems += _tokens_problems(settings)
     driver = _missing_driver(settings) if driver_needed else None
     if driver is not None:
         problems.insert(0, ("store", driver))
@@ -95,6 +102,17 @@ def _file_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             yield "server_set_file", str(error)
 
 
+def _tokens_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    path = settings.access.tokens_file
+    if path is None:
+        return
+    try:
+        tokens_in(path)
+    except FileBroken as error:
+        hint = "" if path.exists() else "; `pinlater token create` makes it"
+        yield "access.tokens_file", f"{error}{hint}"
+
+
 def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     kind = SHARDED[settings.store.kind]
     problems = list(kind.problems(settings))
@@ -133,9 +151,13 @@ def warnings_about(settings: Settings) -> list[str]:
     """What is possible but should be known."""
     found = [
         f"listening on {host} without access control: every host that reaches the ports can run and delete jobs"
-        for host in sorted(_hosts(settings))
-        if not is_loopback(host)
+        for host in hosts_without_access_control(settings)
     ]
+    path = settings.access.tokens_file
+    if path is not None and _others_may_read(path):
+        found.append(
+            f"{path} can be read by every user of this machine: it tells the names and rights of tokens (chmod o-r)"
+        )
     if settings.store.is_sharded:
         found += _shard_warnings(settings)
     elif warning := EMBEDDED[settings.store.kind].warning:
@@ -169,6 +191,32 @@ def _others_may_read(path: Path) -> bool:
 def _hosts(settings: Settings) -> set[str]:
     """Every address that a part of the server listens on."""
     return {getattr(getattr(settings, table), "host", settings.host) for table in tables()}
+
+
+def hosts_without_access_control(settings: Settings) -> list[str]:
+    """The addresses beyond loopback at which every caller may do anything."""
+    if settings.access.tokens_file is not None:
+        return []
+    return [host for host in sorted(_hosts(settings)) if not is_loopback(host)]
+
+
+def access_of(settings: Settings) -> str:
+    """`ServerInfo.access` of a server with these settings."""
+    if settings.access.tokens_file is not None:
+        return "tokens"
+    return "insecure" if hosts_without_access_control(settings) else "loopback"
+
+
+def refusal_to_start(settings: Settings) -> str | None:
+    """Why a server must not start with these settings; None if it may."""
+    hosts = hosts_without_access_control(settings)
+    if not hosts or settings.access.insecure:
+        return None
+    return (
+        f"{hosts[0]} is no loopback address, and there is no access control: every host that reaches the ports could run and delete "
+        "jobs. Make tokens (`pinlater token create`) and give their file by --tokens or access.tokens_file; --insecure or "
+        "access.insecure allows it without"
+    )
 
 
 def is_loopback(host: str) -> bool:

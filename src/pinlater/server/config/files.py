@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
+from pinlater.server.access.tokens import Token, others_may_write, parse_tokens
+
 log = logging.getLogger(__name__)
 
 FILE_BYTES_MAX = 16 * 2**20
@@ -80,17 +82,19 @@ class ServerCountFile:
 class WatchedFile(Generic[T]):
     """A file's last good value, and what is wrong with it now."""
 
-    def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
+    def __init__(self, path: Path, parse: Callable[[bytes], T], *, private: bool = False) -> None:
+        """`private`: a file that every user of the machine may write is broken."""
         self.path = path
         self._parse = parse
-        self._content = read_bytes(path)
+        self._private = private
+        self._content = read_bytes(path, private=private)
         self.value = understood(path, parse, self._content)
         self.last_error: str | None = None
 
     def refresh(self) -> bool:
         """Whether the value changed."""
         try:
-            content = read_bytes(self.path)
+            content = read_bytes(self.path, private=self._private)
             if content == self._content:
                 self._valid_again()
                 return False
@@ -126,10 +130,17 @@ def read_server_set(path: Path) -> int:
     return understood(path, _parse_server_set, read_bytes(path))
 
 
-def read_bytes(path: Path) -> bytes:
-    """The file as it is now. Raises `FileBroken`."""
+def tokens_in(path: Path) -> WatchedFile[tuple[Token, ...]]:
+    """The tokens of callers. Raises `FileBroken`."""
+    return WatchedFile(path, parse_tokens, private=True)
+
+
+def read_bytes(path: Path, *, private: bool = False) -> bytes:
+    """The file as it is now. Raises `FileBroken`, also if it is to be `private` and every user of the machine may write it."""
     try:
         with path.open("rb") as file:
+            if private and others_may_write(file.fileno()):
+                raise FileBroken(f"{path} can be changed by every user of this machine (chmod o-w)")
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise FileBroken(f"{path} can't be read: {error.strerror or error}") from error

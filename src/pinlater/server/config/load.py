@@ -37,12 +37,13 @@ def load(
     *,
     ignored_variables: frozenset[str] = OTHER_VARIABLES,
     driver_needed: bool = True,
+    tokens_needed: bool = True,
 ) -> Loaded:
     """The effective settings. Raises `SettingsError` with every problem.
 
     Without `config_path` the file is the one that PINLATER_CONFIG names, or none. `flags` are values by path (`thrift.port`) or by
     the flag's name (`thrift_port`); None means not given, and a `Given` names a flag of its own. Without `driver_needed` a store whose
-    driver is not installed is a warning.
+    driver is not installed is a warning. Without `tokens_needed` the file of tokens is not looked at.
     """
     env = env or {}
     path = config_path or env.get("PINLATER_CONFIG")
@@ -55,7 +56,7 @@ def load(
     values, origins = _layer(sources, problems)
     settings = _build(values, origins, problems)
     if settings is not None:
-        problems += check_together(settings, origins, driver_needed=driver_needed)
+        problems += check_together(settings, origins, driver_needed=driver_needed, tokens_needed=tokens_needed)
     if problems or settings is None:
         raise SettingsError(dict.fromkeys(problems))
     warnings = [warning for source in sources for warning in source.warnings]

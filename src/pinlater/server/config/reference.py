@@ -31,8 +31,8 @@ _HEAD = """\
 
 Each setting has its value from the first of these places that has one:
 
-1. a flag of `pinlater serve`: `--store` (or `--shards`), `--host`, `--thrift-port`, `--http-port`, and `--set KEY=VALUE` for all others,
-   for example `--set jobs.claim_timeout_ms=90s`;
+1. a flag of `pinlater serve`: `--store` (or `--shards`), `--host`, `--thrift-port`, `--http-port`, `--tokens`, `--insecure`,
+   and `--set KEY=VALUE` for all others, for example `--set jobs.claim_timeout_ms=90s`;
 2. an environment variable: `PINLATER_`, then the table and the key in capitals, `PINLATER_THRIFT_PORT=9010`;
 3. the settings file, which `--config` or `PINLATER_CONFIG` names: TOML (`pinlater.toml`), or the original's `.properties`;
 4. the default.

@@ -70,7 +70,7 @@ class Key(NamedTuple):
 
     @property
     def flag(self) -> str:
-        return "--" + self.path.replace(".", "-") if self.path in FLAGS else f"--set {self.path}"
+        return FLAGS.get(self.path, f"--set {self.path}")
 
     @property
     def unit(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
+from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.http.settings import HttpSettings
@@ -28,7 +29,16 @@ from pinlater.server.thrift.settings import ThriftSettings
 DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
 
 
-FLAGS = ("store", "host", "thrift.port", "http.port", "processes", "console")
+FLAGS: Mapping[str, str] = {
+    "store": "--store",
+    "host": "--host",
+    "thrift.port": "--thrift-port",
+    "http.port": "--http-port",
+    "processes": "--processes",
+    "console": "--console",
+    "access.tokens_file": "--tokens",
+    "access.insecure": "--insecure",
+}
 """Keys that have a flag of their own; all others are set by `--set KEY=VALUE`."""
 
 INHERITED = {
@@ -75,7 +85,7 @@ class Settings:
     """Where the jobs are kept: `sqlite:PATH`, `memory:`, `mysql:FILE` or `redis:FILE` (a file of shards), `mysql://USER@HOST:PORT/DATABASE`
     or `redis://USER@HOST:PORT/DB` (a single one)."""
     host: str = "127.0.0.1"
-    """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network: every host that reaches them may do anything."""
+    """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network, which needs access control or `access.insecure`."""
     advertised_address: str | None = None
     """Where other servers of the same shards reach this one, to wake its waiting dequeues. Not set: `advertised_host`, or `host`."""
     advertised_host: str | None = None
@@ -102,6 +112,7 @@ class Settings:
     jobs: JobSettings = field(default_factory=JobSettings)
     thrift: ThriftSettings = field(default_factory=ThriftSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     sqlite: SqliteSettings = field(default_factory=SqliteSettings)
     mysql: MysqlSettings = field(default_factory=MysqlSettings)
     redis: RedisSettings = field(default_factory=RedisSettings)

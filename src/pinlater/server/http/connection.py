@@ -83,6 +83,12 @@ class HttpConnection:
         self.checks_only = False
 
     @property
+    def host(self) -> str:
+        """The address of the client, without its port."""
+        peer = self._writer.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else str(peer)
+
+    @property
     def waits_for_client(self) -> bool:
         """Whether the connection waits for the client."""
         return self.idle or self._client_is_due

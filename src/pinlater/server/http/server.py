@@ -12,6 +12,9 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from pinlater.domain.errors import AccessDenied
+from pinlater.server.access.control import AccessControl
+from pinlater.server.http.bearer import check_access, refusal
 from pinlater.server.http.connection import HttpConnection
 from pinlater.server.http.messages import BadRequest, Request, Response, text_response
 from pinlater.server.http.routing import HostCheck, Router
@@ -30,7 +33,8 @@ CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
 
 
 class HttpServer:
-    """Serves the status pages, and whatever `extra_routes` adds to the router."""
+    """Serves the status pages, and whatever `extra_routes` adds to the router. `access`: None lets all callers see all pages; with it
+    all pages but the health checks need a token."""
 
     def __init__(
         self,
@@ -40,9 +44,11 @@ class HttpServer:
         *,
         extra_routes: Callable[[Router], None] | None = None,
         queue_series_max: int = QUEUE_SERIES_MAX,
+        access: AccessControl | None = None,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
+        self._access = access
         self._router = Router()
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="http-render")
         StatusPages(source, self._renderer, queue_series_max).add_to(self._router)
@@ -127,10 +133,20 @@ class HttpServer:
                 "Too many connections; only health checks are answered\n", 503, {"Retry-After": "1"}
             )
         else:
-            response = await self._answer(request)
+            response = await self._answer_allowed(connection, request)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("http request", extra={"method": request.method, "path": request.path, "status": response.status})
         return response
+
+    async def _answer_allowed(self, connection: HttpConnection, request: Request) -> Response:
+        if self._access is not None and request.path not in CHECKS:
+            try:
+                check_access(self._access, request)
+            except AccessDenied as error:
+                self._metrics.count(f"http_access_refused_{error.detail}")
+                await asyncio.sleep(self._access.refusals.one(connection.host).delay_s)
+                return refusal(error)
+        return await self._answer(request)
 
     async def _answer(self, request: Request) -> Response:
         if not self._hosts.permits(request.headers.get("host")):

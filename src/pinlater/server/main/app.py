@@ -16,11 +16,14 @@ from random import Random
 
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
+from pinlater.server.access.control import AccessControl
 from pinlater.server.cluster.members import ClusterMembers
+from pinlater.server.config.checks import access_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
+from pinlater.server.main.access_watch import access_watch
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
@@ -32,6 +35,7 @@ from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.tracing import find_tracing
+from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
@@ -69,8 +73,8 @@ def _another(setting: str, what: str) -> str:
     return f"{flag} chooses another {what}, as does {setting} in the settings"
 
 
-def thrift_server(core: Core, *, shared_port: bool = False) -> ThriftServer:
-    """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one."""
+def thrift_server(core: Core, *, shared_port: bool = False, access: AccessControl | None = None) -> ThriftServer:
+    """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in."""
     return ThriftServer(
         core.service,
         core.settings.thrift,
@@ -80,6 +84,7 @@ def thrift_server(core: Core, *, shared_port: bool = False) -> ThriftServer:
         standstill=core.standstill,
         other_connections=core.settings.http.max_connections + PLACES_FOR_CHECKS,
         handlers=traced(HANDLERS, find_tracing()),
+        guard=None if access is None else Guard(access),
     )
 
 
@@ -105,6 +110,8 @@ class App:
         self._one_of_many = one_of_many
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
+        self._access_watch = access_watch(settings, self._files, self.clock)
+        self._access = None if self._access_watch is None else self._access_watch.control
         self._clock_watch = ClockWatch(self.clock, self.metrics)
         self._cut_off = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
@@ -113,6 +120,7 @@ class App:
             self.metrics,
             OneServer(self.metrics, self.readiness, self.server_info, self.queue_counts),
             queue_series_max=settings.telemetry.queue_series_max,
+            access=self._access,
         )
 
     # --- life -------------------------------------------------------------------------------------------------------------
@@ -136,6 +144,7 @@ class App:
                 await self.thrift.start()
             begun.pop_all()
         self.core.service.identity.port = self.thrift.port
+        self.core.service.access = access_of(self.settings)
         self.runner.start()
         self.loop_lag.start()
         self._readiness.state = "ready"
@@ -176,8 +185,10 @@ class App:
             help="1 while a file that is read again can't be, and its old values hold",
             join="max",
         )
-        self.thrift = thrift_server(self.core, shared_port=self._one_of_many)
-        self.periodic_work = PeriodicWork(self.core, self.cluster, self._clock_watch, self._files, self._readiness)
+        self.thrift = thrift_server(self.core, shared_port=self._one_of_many, access=self._access)
+        self.periodic_work = PeriodicWork(
+            self.core, self.cluster, self._clock_watch, self._files, self._readiness, self._access_watch
+        )
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
         self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
@@ -205,6 +216,8 @@ class App:
         await self.cluster.end_calls(0.0)
         self.loop_lag.stop()
         await self.runner.stop()
+        if self._access_watch is not None:
+            await self._access_watch.note()
         self.cluster.close()
         await self.core.close()
         await self.http.stop()
@@ -262,6 +275,7 @@ class App:
             "version": __version__,
             "state": self._readiness.state,
             "store": self.settings.store.kind,
+            "access": access_of(self.settings),
             "thrift_port": self.thrift.port if self._readiness.ready else None,
             "server": self.core.service.identity.address if self._readiness.ready else None,
             "cluster_address": self.cluster.address if self._readiness.ready else None,

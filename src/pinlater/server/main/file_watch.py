@@ -1,4 +1,4 @@
-"""The files that a server reads again while it runs, and who takes over what they say: limits, the set of servers, the shards."""
+"""The files that a server reads again while it runs, and who takes over what they say: limits, the set of servers, the shards, tokens."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from pinlater.server.access.tokens import Token
 from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched import WatchedFiles
@@ -65,6 +66,16 @@ class FileWatch:
     def end(self) -> None:
         """Changes are no longer taken over."""
         self._take_limits = self._take_shards = None
+
+    @property
+    def tokens(self) -> tuple[Token, ...] | None:
+        """The tokens of callers; None without access control."""
+        return self._files.tokens
+
+    async def look_at_tokens(self) -> None:
+        """Reads the tokens if they have changed."""
+        async with self._looking:
+            await self._files.refresh_tokens()
 
     async def look(self) -> None:
         """Reads what has changed."""

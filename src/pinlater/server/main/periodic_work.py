@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from pinlater.server.dispatch.change_poller import ChangePoller
+from pinlater.server.main.access_watch import TOKENS_LOOK_MS, AccessWatch
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
@@ -29,13 +30,20 @@ class PeriodicWork:
     """Of one server. `table` is what the runner runs."""
 
     def __init__(
-        self, core: Core, cluster: Cluster, clock_watch: ClockWatch, files: FileWatch, readiness: ReadinessWatch
+        self,
+        core: Core,
+        cluster: Cluster,
+        clock_watch: ClockWatch,
+        files: FileWatch,
+        readiness: ReadinessWatch,
+        access: AccessWatch | None,
     ) -> None:
         self._core = core
         self._cluster = cluster
         self._clock_watch = clock_watch
         self._files = files
         self._readiness = readiness
+        self._access = access
         self._next_heartbeat_s = 0.0
         cluster.members_changed = self._members_changed
         cluster.queues_changed = core.service.queue_cache.another_changed
@@ -63,6 +71,8 @@ class PeriodicWork:
             work.append(Periodic("queues", min(_LOOK_MS, every.refresh_interval_ms), self._look_at_queues))
         if any(shard.store.capabilities.shared for shard in core.shards):
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
+        if self._access is not None:
+            work.append(Periodic("tokens", TOKENS_LOOK_MS, self._access.look))
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))
         return work

@@ -105,15 +105,17 @@ class Queues:
         """Now, or later if the queue carries times of a clock that is ahead."""
         return max(self._clock.now_ms(), 0 if queue is None else queue.newest_ms + 1)
 
-    async def delete_queue(self, name: str, password: str) -> None:
+    async def delete_queue(self, name: str, password: str | None) -> None:
         """Deletes it with all its jobs. Raises `PasswordInvalid`; a missing queue is no error.
+
+        `password`: None if the caller's token has the role for it, so that no password is asked for.
 
         An unreachable shard keeps it, so that the call fails then; the others have deleted it, and repeating is safe. The deletion is
         later than everything that it deletes, so that nothing of that comes back. Raises `OutcomeUnknown` if this call stood still
         and the queue was made again meanwhile; `RequestTooOld` if it stood still before it began to delete.
         """
         began_s = self._clock.monotonic()
-        if not await self._passwords.check(password):
+        if password is not None and not await self._passwords.check(password):
             raise PasswordInvalid.of(configured=self._passwords.configured)
         self._refuse_old(began_s)
         kept_by = self._away()  # also if they are back before this is done

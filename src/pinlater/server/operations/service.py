@@ -73,6 +73,7 @@ class Service:
         self.shards = shards
         self.dispatcher = dispatcher
         self.identity = identity
+        self.access = ""  # `ServerInfo.access`; set before it listens
         self._clock = clock
         self._passwords = passwords
         self._settings = settings
@@ -117,4 +118,5 @@ class Service:
             settings.max_jobs_per_request,
             settings.max_descriptors_per_request,
             settings.max_wait_ms,
+            self.access,
         )

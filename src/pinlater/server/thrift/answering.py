@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import AccessDenied, PinLaterError
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
@@ -31,6 +31,7 @@ from pinlater.server.thrift.failures import (
     declared_exception,
     unexpected,
 )
+from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
 from pinlater.server.thrift.settings import ThriftSettings
@@ -89,6 +90,7 @@ class Answering:
     """One server's way from frames to replies. `running` counts requests under way, long polls excepted.
 
     `large_frames` decodes what is large; not given, that is done on the event loop as well. `handlers`: one for each method.
+    `guard`: access control; not given, there is none.
     """
 
     def __init__(
@@ -101,12 +103,14 @@ class Answering:
         *,
         large_frames: LargeFrames | None = None,
         handlers: Mapping[str, Handler] = HANDLERS,
+        guard: Guard | None = None,
     ) -> None:
         self.budget = budget or ByteBudget(settings.max_buffered_bytes)
         self._service = service
         self._settings = settings
         self._metrics = metrics
         self._monotonic = clock.monotonic
+        self._guard = guard
         decoder = Decoder(settings.wire_limits)
         self._large_frames = large_frames
         self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES
@@ -142,6 +146,15 @@ class Answering:
             return self._undecodable(error)
         route = self._routes[call.method.name]
         route.metrics.requests += 1
+        if self._guard is not None:
+            try:
+                handle = self._guard.admit(call, route.handle)
+            except AccessDenied as error:
+                reply = await self._deny(self._guard, call, route, recipient, error)
+                recipient.active_at_s = self._monotonic()
+                return NO_ANSWER if call.oneway else reply
+            if handle is not route.handle:
+                route = replace(route, handle=handle)
         if (
             recipient.over_limit
             or self.running >= self._requests_max
@@ -180,6 +193,20 @@ class Answering:
         finally:
             self.running -= 1
             recipient.waiting = False
+
+    async def _deny(
+        self, guard: Guard, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: AccessDenied
+    ) -> bytes:
+        """The refusal of a caller who may not do this, later the more often its address was refused. It does not count as running."""
+        recipient.last_request = recipient.over_limit
+        delay_s = guard.refused(call, recipient.host, error)
+        if delay_s:
+            recipient.waiting = True
+            try:
+                await asyncio.sleep(delay_s)
+            finally:
+                recipient.waiting = False
+        return self._failed(call, route, recipient, error)
 
     def _refusal(self, recipient: Recipient) -> PinLaterError:
         if recipient.over_limit:
@@ -256,7 +283,7 @@ class Answering:
         self._service.dequeuing.undelivered(answer.queue, answer.claimed)
 
     def _failed(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: PinLaterError) -> bytes:
-        route.metrics.error(code_of(error).name)
+        route.metrics.error(error.detail if isinstance(error, AccessDenied) else code_of(error).name)
         if route.audited is not None:
             audit.refused(route.audited, call.method.name, call.arguments, recipient.peer, error)
         try:

@@ -277,4 +277,5 @@ def server_info(info: ServerInfo) -> types.ServerInfo:
         maxJobsPerRequest=number(info.max_jobs_per_request),
         maxDescriptorsPerRequest=number(info.max_descriptors_per_request),
         maxWaitMillis=number(info.max_wait_ms),
+        access=info.access or None,
     )

@@ -19,6 +19,7 @@ from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.connection import ThriftConnection
 from pinlater.server.thrift.gauges import show_thrift
+from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
 from pinlater.server.thrift.open_files import raise_file_limit
@@ -46,7 +47,8 @@ class ThriftServer:
     """Serves `service` over Thrift. `shared_port`: others of the same user may listen there too, and each gets some connections.
 
     `budget` counts the bytes in flight; not given, it has the settings' limit. `other_connections`: how many other listeners of this
-    process may hold; the system's bound on open files is shared with them. `handlers`: what each method calls.
+    process may hold; the system's bound on open files is shared with them. `handlers`: what each method calls. `guard`: access control,
+    if there is one.
     """
 
     def __init__(
@@ -61,13 +63,14 @@ class ThriftServer:
         standstill: Standstill | None = None,
         other_connections: int = 0,
         handlers: Mapping[str, Handler] = HANDLERS,
+        guard: Guard | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
         self.monotonic = clock.monotonic
         self._large_frames = LargeFrames(settings.wire_limits)
         self.answering = Answering(
-            service, settings, metrics, clock, budget, large_frames=self._large_frames, handlers=handlers
+            service, settings, metrics, clock, budget, large_frames=self._large_frames, handlers=handlers, guard=guard
         )
         self.budget = self.answering.budget
         self._connections: dict[ThriftConnection, None] = {}

@@ -21,6 +21,7 @@ class PinLaterException:
 class RequestContext:
     source: str = _NOT_SENT
     requestId: str = ''
+    authToken: str = ''
 
 
 class PinLaterJob:
@@ -336,6 +337,7 @@ class ServerInfo:
     maxJobsPerRequest: int = _NOT_SENT
     maxDescriptorsPerRequest: int = _NOT_SENT
     maxWaitMillis: int = _NOT_SENT
+    access: str | None = None
 
 
 class createQueue_args:

@@ -167,18 +167,21 @@ class RequestContext(TBase):
     Attributes:
      - source
      - requestId
+     - authToken
 
     """
 
     __slots__ = (
         'source',
         'requestId',
+        'authToken',
     )
 
 
-    def __init__(self, source=None, requestId="",):
+    def __init__(self, source=None, requestId="", authToken="",):
         self.source = source
         self.requestId = requestId
+        self.authToken = authToken
 
 
 class PinLaterJob(TBase):
@@ -1234,6 +1237,7 @@ class ServerInfo(TBase):
      - maxJobsPerRequest
      - maxDescriptorsPerRequest
      - maxWaitMillis
+     - access
 
     """
 
@@ -1249,10 +1253,11 @@ class ServerInfo(TBase):
         'maxJobsPerRequest',
         'maxDescriptorsPerRequest',
         'maxWaitMillis',
+        'access',
     )
 
 
-    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None,):
+    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None, access=None,):
         self.version = version
         self.features = features
         self.storeKind = storeKind
@@ -1264,6 +1269,7 @@ class ServerInfo(TBase):
         self.maxJobsPerRequest = maxJobsPerRequest
         self.maxDescriptorsPerRequest = maxDescriptorsPerRequest
         self.maxWaitMillis = maxWaitMillis
+        self.access = access
 all_structs.append(PinLaterException)
 PinLaterException.thrift_spec = (
     None,  # 0
@@ -1375,6 +1381,104 @@ RequestContext.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'source', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'requestId', 'UTF8', "", ),  # 2
+    None,  # 3
+    None,  # 4
+    None,  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    None,  # 64
+    None,  # 65
+    None,  # 66
+    None,  # 67
+    None,  # 68
+    None,  # 69
+    None,  # 70
+    None,  # 71
+    None,  # 72
+    None,  # 73
+    None,  # 74
+    None,  # 75
+    None,  # 76
+    None,  # 77
+    None,  # 78
+    None,  # 79
+    None,  # 80
+    None,  # 81
+    None,  # 82
+    None,  # 83
+    None,  # 84
+    None,  # 85
+    None,  # 86
+    None,  # 87
+    None,  # 88
+    None,  # 89
+    None,  # 90
+    None,  # 91
+    None,  # 92
+    None,  # 93
+    None,  # 94
+    None,  # 95
+    None,  # 96
+    None,  # 97
+    None,  # 98
+    None,  # 99
+    (100, TType.STRING, 'authToken', 'UTF8', "", ),  # 100
 )
 all_structs.append(PinLaterJob)
 PinLaterJob.thrift_spec = (
@@ -3056,6 +3160,7 @@ ServerInfo.thrift_spec = (
     (9, TType.I32, 'maxJobsPerRequest', None, None, ),  # 9
     (10, TType.I32, 'maxDescriptorsPerRequest', None, None, ),  # 10
     (11, TType.I32, 'maxWaitMillis', None, None, ),  # 11
+    (12, TType.STRING, 'access', 'UTF8', None, ),  # 12
 )
 fix_spec(all_structs)
 del all_structs

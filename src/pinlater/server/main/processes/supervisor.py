@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from pinlater.domain.clock import SystemClock
 from pinlater.server.config.settings import Settings
 from pinlater.server.http.server import HttpServer
+from pinlater.server.main.access_watch import access_watch
 from pinlater.server.main.app import listening
 from pinlater.server.main.console_process import ConsoleProcess, this_program
+from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.processes.combined_pages import Joined
 from pinlater.server.main.processes.control_channel import ProcessPlan, plan_frame
 from pinlater.server.main.processes.ports import reserved
@@ -52,8 +54,13 @@ class ServerSupervisor:
         self._console = ConsoleProcess(settings, self._stopping)
         self._processes = ProcessGroup(self._slots, self._stopping, lambda: settings.drain_timeout_s + _EXTRA_S)
         self._pages = Joined(self._slots, self._metrics, self._clock, self._state)
+        self._access_watch = access_watch(settings, FileWatch(settings), self._clock)
         self._http = HttpServer(
-            settings.http, self._metrics, self._pages, queue_series_max=settings.telemetry.queue_series_max
+            settings.http,
+            self._metrics,
+            self._pages,
+            queue_series_max=settings.telemetry.queue_series_max,
+            access=None if self._access_watch is None else self._access_watch.control,
         )
 
     async def run(self, *, stop_with_stdin: bool = False) -> int:
@@ -124,6 +131,8 @@ class ServerSupervisor:
         while True:
             await asyncio.sleep(TICK_S)
             await asyncio.gather(*(slot.replace_if_stuck() for slot in self._slots))
+            if self._access_watch is not None:
+                await self._access_watch.look()
 
     def _state(self) -> str:
         if self._stopping.is_set():

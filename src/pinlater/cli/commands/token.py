@@ -1,0 +1,178 @@
+"""`pinlater token ...`: makes, lists and revokes the tokens of callers. Changes the file of tokens only; servers read it again within
+a second. Asks no server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import exits, notes, options, output
+from pinlater.cli.server_settings import ConfigFile, load_settings
+from pinlater.domain.access import ALL_QUEUES, MEANINGS, Role, check_pattern, digest_of, new_secret
+from pinlater.domain.clock import SystemClock
+from pinlater.server.access.last_use import read_last_uses
+from pinlater.server.access.tokens import Token, change_tokens, check_name, parse_tokens
+
+app = typer.Typer(
+    name="token",
+    help="Create, list and revoke the tokens of callers.\n\nExample: pinlater token create billing --role produce --queue 'mail*'",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What lists, logs and refusals call the token.")]
+TokensFile = Annotated[
+    Path | None,
+    typer.Option("--tokens", metavar="FILE", help="File of the tokens. Default: the setting access.tokens_file."),
+]
+Roles = Annotated[
+    list[Role],
+    typer.Option(
+        "--role",
+        metavar="ROLE",
+        help=f"What the token allows: {', '.join(role.value for role in MEANINGS)}. May be repeated.",
+    ),
+]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue", metavar="PATTERN", help="Queues that it is for: mail, mail*, ... May be repeated. Default: all."
+    ),
+]
+Expires = Annotated[
+    str | None,
+    typer.Option("--expires", metavar="DURATION", help="How long it is good: 90d, 12h. Default: until revoked."),
+]
+
+
+@app.command()
+def create(
+    name: Name,
+    role: Roles,
+    queue: Queues = None,
+    expires: Expires = None,
+    tokens: TokensFile = None,
+    config: ConfigFile = None,
+    json: options.Json = False,
+) -> None:
+    """Create a token and print its secret, which is shown this once: the file keeps its SHA-256 only.
+
+    Example: pinlater token create billing --role produce --queue 'mail*' --expires 90d --tokens tokens.json
+    """
+    path, secret, now_ms = _file(tokens, config), new_secret(), SystemClock().now_ms()
+    span_ms = options.span_ms(expires, "--expires")
+    try:
+        token = Token(
+            check_name(name),
+            digest_of(secret),
+            tuple(dict.fromkeys(role)),
+            tuple(check_pattern(pattern) for pattern in dict.fromkeys(queue or [ALL_QUEUES])),
+            now_ms,
+            None if span_ms is None else now_ms + span_ms,
+        )
+    except ValueError as error:
+        exits.fail(str(error), exits.USAGE)
+    _change(path, lambda known: _with(known, token, path))
+    if json:
+        output.print_json({"token": secret, **_as_json(token, None, now_ms)})
+        return
+    if output.on_terminal():
+        notes.write(f"token {name} is in {path}; this is its secret, which is not shown again:")
+    output.print_lines([secret])
+
+
+@app.command("list")
+def list_tokens(tokens: TokensFile = None, config: ConfigFile = None, json: options.Json = False) -> None:
+    """List the tokens, and when servers on this machine last took each (to the minute).
+
+    Example: pinlater token list --tokens tokens.json
+    """
+    path, now_ms = _file(tokens, config), SystemClock().now_ms()
+    known, used = _read(path), read_last_uses(path)
+    if json:
+        output.print_json({"tokens": [_as_json(token, used.get(token.digest), now_ms) for token in known]})
+        return
+    rows = [
+        (
+            token.name,
+            ", ".join(role.value for role in token.roles),
+            ", ".join(token.queues),
+            output.iso(token.created_at_ms),
+            "expired" if token.has_expired(now_ms) else output.iso(token.expires_at_ms),
+            output.iso(used.get(token.digest)),
+        )
+        for token in known
+    ]
+    output.print_blocks(["name", "roles", "queues", "created", "expires", "last used"], rows)
+
+
+@app.command()
+def revoke(name: Name, tokens: TokensFile = None, config: ConfigFile = None, json: options.Json = False) -> None:
+    """Remove a token. Servers refuse it within a second, also on open connections.
+
+    Example: pinlater token revoke billing --tokens tokens.json
+    """
+    path = _file(tokens, config)
+    _change(path, lambda known: _without(known, name, path))
+    if json:
+        output.print_json({"revoked": name})
+    else:
+        output.print_lines([f"revoked {name}"])
+
+
+def _file(tokens: Path | None, config: Path | None) -> Path:
+    """The file that `--tokens` or the settings name."""
+    if tokens is not None:
+        return tokens
+    path = load_settings(config, None, {}, driver_needed=False, tokens_needed=False).settings.access.tokens_file
+    if path is None:
+        raise typer.BadParameter(
+            "which file? Give it here, or set access.tokens_file (PINLATER_ACCESS_TOKENS_FILE)", param_hint="--tokens"
+        )
+    return path
+
+
+def _with(known: tuple[Token, ...], token: Token, path: Path) -> list[Token]:
+    if any(other.name == token.name for other in known):
+        exits.fail(f"{path} has a token {token.name} already: revoke it first, or choose another name", exits.REFUSED)
+    return [*known, token]
+
+
+def _without(known: tuple[Token, ...], name: str, path: Path) -> list[Token]:
+    kept = [token for token in known if token.name != name]
+    if len(kept) == len(known):
+        exits.fail(f"{path} has no token {name}; `pinlater token list` shows its tokens", exits.REFUSED)
+    return kept
+
+
+def _change(path: Path, change: Callable[[tuple[Token, ...]], list[Token]]) -> None:
+    try:
+        change_tokens(path, change)
+    except ValueError as error:
+        exits.fail(f"{path} is broken: {error}", exits.REFUSED)
+    except OSError as error:
+        exits.fail(f"{path} can't be changed: {error.strerror or error}", exits.REFUSED)
+
+
+def _read(path: Path) -> tuple[Token, ...]:
+    try:
+        return parse_tokens(path.read_bytes())
+    except ValueError as error:
+        exits.fail(f"{path} is broken: {error}", exits.REFUSED)
+    except OSError as error:
+        exits.fail(f"{path} can't be read: {error.strerror or error}", exits.REFUSED)
+
+
+def _as_json(token: Token, used_at_ms: int | None, now_ms: int) -> dict[str, object]:
+    return {
+        "name": token.name,
+        "roles": [role.value for role in token.roles],
+        "queues": list(token.queues),
+        "created_at_ms": token.created_at_ms,
+        "expires_at_ms": token.expires_at_ms,
+        "expired": token.has_expired(now_ms),
+        "last_used_at_ms": used_at_ms,
+    }

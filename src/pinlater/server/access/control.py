@@ -1,0 +1,134 @@
+"""The caller's rights: tokens to grants, with one dictionary lookup for a token that was seen before.
+
+A secret is looked up by its SHA-256, so the time of a lookup says nothing about the secrets that exist. Secrets that were good once are
+remembered until the tokens change; no more can be remembered than there are tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pinlater.domain.access import ALL_QUEUES, Role, allowed, digest_of, matches, needed_for
+from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
+from pinlater.server.access.refusals import Refusals
+from pinlater.server.access.tokens import Token
+
+_SECRET_LENGTH_MAX = 512
+_QUEUES_REMEMBERED_MAX = 1_000
+
+
+class Grant:
+    """What one token allows, or, with an empty `name`, what callers without a token may do.
+
+    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look.
+    """
+
+    __slots__ = ("_good", "_patterns", "all_queues", "allowed", "digest", "expires_at_ms", "name", "roles", "used")
+
+    def __init__(
+        self,
+        name: str,
+        digest: str,
+        roles: Sequence[Role],
+        patterns: Sequence[str],
+        expires_at_ms: int | None = None,
+    ) -> None:
+        self.name = name
+        self.digest = digest
+        self.roles = roles
+        self.allowed = allowed(roles)
+        self.all_queues = ALL_QUEUES in patterns
+        self.expires_at_ms = expires_at_ms
+        self.used = False  # since the last look
+        self._patterns = patterns
+        self._good: set[str] = set()
+
+    def has_queue(self, queue: str) -> bool:
+        """Whether the patterns allow that queue."""
+        if self.all_queues or queue in self._good:
+            return True
+        if not matches(self._patterns, queue):
+            return False
+        if len(self._good) < _QUEUES_REMEMBERED_MAX:
+            self._good.add(queue)
+        return True
+
+    def check_roles(self, name: str) -> None:
+        """Raises AccessDenied unless the roles allow the method or variant `name`."""
+        if name in self.allowed:
+            return
+        needed = f"needs the role {needed_for(name)}"
+        if not self.name:
+            raise TokenRequired(f"{name} {needed}, and a call without a token does not have it; send a token")
+        held = ", ".join(role.value for role in self.roles)
+        raise AccessDenied(f"{name} {needed}; token {self.name} has {held}")
+
+    def check_queues(self, name: str, queues: Iterable[str]) -> None:
+        """Raises AccessDenied for the first queue that the patterns do not allow."""
+        for queue in queues:
+            if not self.has_queue(queue):
+                raise AccessDenied(
+                    f"{name}: token {self.name} is not for queue {queue[:200]!r}, only for {', '.join(self._patterns)}"
+                )
+
+
+class AccessControl:
+    """Of one server. `monotonic` gives seconds, `now_ms` the time of day."""
+
+    def __init__(
+        self,
+        tokens: Iterable[Token],
+        default_roles: Sequence[Role],
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._now_ms = now_ms
+        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,))
+        self.refusals = Refusals(monotonic)
+        self._grants: dict[str, Grant] = {}
+        self.replace(tokens)
+
+    def replace(self, tokens: Iterable[Token]) -> None:
+        """Takes over other tokens: from now on only these are good, also on open connections."""
+        before, self._grants = (
+            self._grants,
+            {
+                token.digest: Grant(token.name, token.digest, token.roles, token.queues, token.expires_at_ms)
+                for token in tokens
+            },
+        )
+        for digest, grant in self._grants.items():
+            grant.used = digest in before and before[digest].used
+        self._known: dict[str, Grant] = {"": self._without_token}
+
+    def grant_of(self, secret: str) -> Grant:
+        """What the caller with that secret may do; '' is a caller without a token. Raises TokenInvalid."""
+        grant = self._known.get(secret)
+        if grant is None:
+            grant = self._look_up(secret)
+        if grant.expires_at_ms is not None and self._now_ms() >= grant.expires_at_ms:
+            raise TokenInvalid(f"Token {grant.name} has expired; `pinlater token create` makes another one")
+        grant.used = True
+        return grant
+
+    def _look_up(self, secret: str) -> Grant:
+        grant = self._grants.get(digest_of(secret)) if len(secret) <= _SECRET_LENGTH_MAX else None
+        if grant is None:
+            raise TokenInvalid("This server does not know the token: it was revoked, or is for other servers")
+        self._known[secret] = grant
+        return grant
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """Of all tokens."""
+        return frozenset(self._grants)
+
+    def take_used(self) -> Mapping[str, int]:
+        """The digests of the tokens that were used since the last time this was asked, each with the time now."""
+        now_ms = self._now_ms()
+        used = {}
+        for grant in self._grants.values():
+            if grant.used:
+                grant.used = False
+                used[grant.digest] = now_ms
+        return used

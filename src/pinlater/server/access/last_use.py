@@ -1,0 +1,41 @@
+"""When each token was last used, in a small file beside the tokens' file that all servers of a machine share.
+
+It is for people who look for tokens that can go; nothing depends on it. The key is the digest of a token, so that a new token with
+the name of an old one was never used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pinlater.server.access.tokens import locked, replace_file
+
+
+def last_use_file(tokens_file: Path) -> Path:
+    """Where the times of the tokens in that file are."""
+    return tokens_file.with_name(f"{tokens_file.name}.used")
+
+
+def read_last_uses(tokens_file: Path) -> Mapping[str, int]:
+    """Milliseconds since the epoch by digest; empty if the file is missing or broken."""
+    try:
+        document = json.loads(last_use_file(tokens_file).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(document, dict):
+        return {}
+    return {digest: at for digest, at in document.items() if isinstance(at, int)}
+
+
+def note_last_uses(tokens_file: Path, used: Mapping[str, int], known: Collection[str]) -> None:
+    """Adds these times to the file, and leaves out digests that are not `known` any more. Raises OSError."""
+    with locked(tokens_file):
+        before = read_last_uses(tokens_file)
+        latest = {digest: max(at, used.get(digest, 0)) for digest, at in before.items()}
+        both = {**used, **latest}
+        replace_file(
+            last_use_file(tokens_file),
+            json.dumps({digest: at for digest, at in both.items() if digest in known}) + "\n",
+        )

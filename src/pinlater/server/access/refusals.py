@@ -1,0 +1,77 @@
+"""Slows down refusals by the address of the caller: guessing gets slow, and a caller that is misconfigured costs little.
+
+Only answers that refuse are delayed; good calls from the same address are not. The number of addresses that are remembered is bounded;
+past it, the one that was refused longest ago is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+_AT_ONCE = 3
+_FIRST_DELAY_S = 0.1
+DELAY_S_MAX = 3.0
+_FORGOTTEN_AFTER_S = 60.0
+_LOG_EVERY_S = 10.0
+ADDRESSES_MAX = 4096
+
+
+class _Refused:
+    __slots__ = ("latest_s", "logged_s", "number", "unlogged")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.latest_s = 0.0
+        self.logged_s: float | None = None
+        self.unlogged = 0
+
+
+class Refusal(NamedTuple):
+    """What to do about one refused call: `delay_s` before its answer, and a log line about `log` refusals (0: none)."""
+
+    delay_s: float
+    log: int
+
+
+class Refusals:
+    """Of one server. `monotonic`: seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._addresses: dict[str, _Refused] = {}  # the one that was refused longest ago comes first
+
+    def one(self, address: str) -> Refusal:
+        """Counts a refusal of that address."""
+        now_s = self._monotonic()
+        refused = self._addresses.pop(address, None)
+        if refused is None or now_s - refused.latest_s > _FORGOTTEN_AFTER_S:
+            refused = _Refused()
+        elif refused.logged_s is not None and now_s - refused.logged_s > _LOG_EVERY_S:
+            refused.logged_s = None
+        self._addresses[address] = refused
+        if len(self._addresses) > ADDRESSES_MAX:
+            del self._addresses[next(iter(self._addresses))]
+        refused.number += 1
+        refused.latest_s = now_s
+        refused.unlogged += 1
+        return Refusal(_delay_s(refused.number), _to_log(refused, now_s))
+
+    def __len__(self) -> int:
+        """How many addresses are remembered."""
+        return len(self._addresses)
+
+
+def _delay_s(number: int) -> float:
+    """Grows twofold with each refusal after the first few."""
+    if number <= _AT_ONCE:
+        return 0.0
+    return min(DELAY_S_MAX, _FIRST_DELAY_S * 2.0 ** min(number - _AT_ONCE - 1, 16))
+
+
+def _to_log(refused: _Refused, now_s: float) -> int:
+    if refused.logged_s is not None:
+        return 0
+    refused.logged_s = now_s
+    number, refused.unlogged = refused.unlogged, 0
+    return number

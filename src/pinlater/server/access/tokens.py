@@ -1,0 +1,182 @@
+"""Tokens as values, and their file: JSON, with the digest of each secret and never the secret itself.
+
+The file is replaced as a whole, so that a server reads the old one or the new one. Weakness: two programs of other machines that
+change the same file over a network file system without locks can undo each other's change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pinlater.domain.access import ALL_QUEUES, Role, check_pattern
+
+T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_FIELDS = frozenset({"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms"})
+_MODE = 0o600
+TOKENS_MAX = 10_000
+
+
+class Token(NamedTuple):
+    """What is known of one token. `digest` is the SHA-256 of its secret in hexadecimal digits."""
+
+    name: str
+    digest: str
+    roles: tuple[Role, ...]
+    queues: tuple[str, ...] = (ALL_QUEUES,)
+    created_at_ms: int = 0
+    expires_at_ms: int | None = None
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether it is refused from now on."""
+        return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
+
+
+def check_name(name: str) -> str:
+    """The name itself. Raises ValueError if a token can't be called so."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a token: 1 to 64 letters, digits, and the characters _ . @ -")
+    return name
+
+
+def parse_tokens(content: bytes) -> tuple[Token, ...]:
+    """The tokens of a file. Raises ValueError, with the place, if anything in it can't be understood: no entry is skipped."""
+    document = json.loads(content)
+    entries = document.get("tokens") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError('the list "tokens" is missing')  # noqa: TRY004 (what is wrong is the file's content)
+    if len(entries) > TOKENS_MAX:
+        raise ValueError(f"{len(entries)} tokens; at most {TOKENS_MAX} are possible")
+    tokens = tuple(_parse_token(index, entry) for index, entry in enumerate(entries))
+    for field in ("name", "digest"):
+        seen: set[str] = set()
+        for token in tokens:
+            if getattr(token, field) in seen:
+                raise ValueError(f"two tokens have the {field} of {token.name!r}")
+            seen.add(getattr(token, field))
+    return tokens
+
+
+def _parse_token(index: int, entry: Any) -> Token:
+    if not isinstance(entry, dict):
+        raise ValueError(f"tokens[{index}] is no object")  # noqa: TRY004 (what is wrong is the file's content)
+    unknown = sorted(entry.keys() - _FIELDS)
+    if unknown:
+        raise ValueError(f"tokens[{index}] has an unknown field {unknown[0]!r}")
+    try:
+        return Token(
+            check_name(_text(entry, "name")),
+            _digest(entry),
+            tuple(Role(role) for role in _texts(entry, "roles")),
+            tuple(check_pattern(pattern) for pattern in _texts(entry, "queues")),
+            _time(entry, "created_at_ms") or 0,
+            _time(entry, "expires_at_ms"),
+        )
+    except ValueError as error:
+        raise ValueError(f"tokens[{index}]: {error}") from None
+
+
+def _text(entry: dict[str, Any], field: str) -> str:
+    value = entry.get(field)
+    if not isinstance(value, str):
+        raise ValueError(f'"{field}" is missing or no text')  # noqa: TRY004 (what is wrong is the file's content)
+    return value
+
+
+def _digest(entry: dict[str, Any]) -> str:
+    digest = _text(entry, "sha256")
+    if not _DIGEST.fullmatch(digest):
+        raise ValueError('"sha256" has not 64 hexadecimal digits')
+    return digest
+
+
+def _texts(entry: dict[str, Any], field: str) -> list[str]:
+    values = entry.get(field)
+    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
+        raise ValueError(f'"{field}" is no list of texts, or is empty')
+    return values
+
+
+def _time(entry: dict[str, Any], field: str) -> int | None:
+    value = entry.get(field)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ValueError(f'"{field}" is no number of milliseconds')
+    return value
+
+
+def tokens_text(tokens: Sequence[Token]) -> str:
+    """The content of a file with these tokens."""
+    entries = [
+        {
+            "name": token.name,
+            "roles": [role.value for role in token.roles],
+            "queues": list(token.queues),
+            "sha256": token.digest,
+            "created_at_ms": token.created_at_ms,
+            "expires_at_ms": token.expires_at_ms,
+        }
+        for token in tokens
+    ]
+    return json.dumps({"tokens": entries}, indent=2) + "\n"
+
+
+def others_may_write(descriptor: int) -> bool:
+    """Whether every user of the machine may write the open file, and so give themselves rights."""
+    return bool(os.fstat(descriptor).st_mode & stat.S_IWOTH)
+
+
+def change_tokens(path: Path, change: Callable[[tuple[Token, ...]], Sequence[Token]]) -> None:
+    """Replaces the tokens of the file by what `change` makes of them; a file that is missing has none.
+
+    Raises ValueError for a broken file, OSError, and what `change` raises; then the file stays as it is.
+    """
+    with locked(path):
+        tokens = parse_tokens(path.read_bytes()) if path.exists() else ()
+        replace_file(path, tokens_text(change(tokens)))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lets one program of this machine at a time change the files of that name."""
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a new file and puts it in the place of the old one, with its mode and owner; a first one is for its owner alone."""
+    target = path.resolve()
+    old = target.stat() if target.exists() else None
+    new = target.with_name(f"{target.name}.new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            if old is not None:
+                _keep_owner(descriptor, old)
+                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        new.replace(target)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _keep_owner(descriptor: int, old: os.stat_result) -> None:
+    made = os.fstat(descriptor)
+    if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
+        os.fchown(descriptor, old.st_uid, old.st_gid)

@@ -1,0 +1,69 @@
+"""Keeps access control up to date: takes over the tokens of the file when they change, and notes when each was last used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from pinlater.domain.clock import Clock
+from pinlater.server.access.control import AccessControl
+from pinlater.server.access.last_use import note_last_uses
+from pinlater.server.config.settings import Settings
+from pinlater.server.main.file_watch import FileWatch
+
+logger = logging.getLogger(__name__)
+
+TOKENS_LOOK_MS = 1_000
+_NOTE_EVERY_S = 60.0
+
+
+class AccessWatch:
+    """Of a server with a file of tokens. `control` is what decides about calls."""
+
+    def __init__(self, path: Path, control: AccessControl, files: FileWatch, monotonic: Callable[[], float]) -> None:
+        self.control = control
+        self._path = path
+        self._files = files
+        self._monotonic = monotonic
+        self._tokens = files.tokens
+        self._next_note_s = monotonic() + _NOTE_EVERY_S
+        self._can_note = True
+
+    async def look(self) -> None:
+        """Reads the file, and once a minute notes the last uses."""
+        await self._files.look_at_tokens()
+        self.take_over()
+        if self._monotonic() >= self._next_note_s:
+            self._next_note_s = self._monotonic() + _NOTE_EVERY_S
+            await self.note()
+
+    def take_over(self) -> None:
+        """Applies the tokens that the file holds, if they have changed."""
+        tokens = self._files.tokens
+        if tokens is not None and tokens is not self._tokens:
+            self._tokens = tokens
+            self.control.replace(tokens)
+            logger.info("tokens reloaded", extra={"tokens": len(tokens)})
+
+    async def note(self) -> None:
+        """Writes when tokens were last used. A folder that can't be written is logged once; then the times are missing."""
+        used = self.control.take_used()
+        if not used:
+            return
+        try:
+            await asyncio.to_thread(note_last_uses, self._path, used, self.control.digests)
+        except OSError as error:
+            if self._can_note:
+                logger.warning("the last use of tokens can't be noted: %s", error)
+            self._can_note = False
+
+
+def access_watch(settings: Settings, files: FileWatch, clock: Clock) -> AccessWatch | None:
+    """Access control as the settings say; None without a file of tokens."""
+    path, tokens = settings.access.tokens_file, files.tokens
+    if path is None or tokens is None:
+        return None
+    control = AccessControl(tokens, settings.access.roles_without_token, clock.now_ms, clock.monotonic)
+    return AccessWatch(path, control, files, clock.monotonic)

@@ -1,0 +1,174 @@
+"""Whether a call may be carried out: its method and its queues against what the caller's token allows, before any operation sees it.
+
+A caller whose token is for some queues sees only these in lists. Acks, cancels and the like name their queue, and the operations ignore
+descriptors of other queues; only lookupJobs names no queue, so each of its descriptors is checked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from pinlater.domain.access import BODIES, DRY_RUN
+from pinlater.domain.errors import AccessDenied
+from pinlater.server.access.control import AccessControl, Grant
+from pinlater.server.operations.service import Service
+from pinlater.server.thrift.handlers import Handler
+from pinlater.wire.codec import DecodedCall
+
+logger = logging.getLogger(__name__)
+
+DELETE_QUEUE = "deleteQueue"
+
+
+def _no_queue(call: Any) -> Collection[str]:
+    del call
+    return ()
+
+
+def _queue_made(call: Any) -> Collection[str]:
+    return (call.name,)
+
+
+def _queue(call: Any) -> Collection[str]:
+    return (call.queueName,)
+
+
+def _queue_of_request(call: Any) -> Collection[str]:
+    return (call.request.queueName,)
+
+
+def _dequeue(call: Any) -> Collection[str]:
+    acks = call.request.jobAckRequest
+    queue = call.request.queueName
+    return (queue,) if acks is None or acks.queueName == queue else (queue, acks.queueName)
+
+
+def _descriptors(call: Any) -> Collection[str]:
+    return {descriptor.partition(":")[0] for descriptor in call.request.jobDescriptors}
+
+
+def _named_queues(call: Any) -> Collection[str]:
+    return call.queueNames  # type: ignore[no-any-return]
+
+
+QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
+    "createQueue": _queue_made,
+    "deleteQueue": _queue_made,
+    "enqueueJobs": _queue_of_request,
+    "dequeueJobs": _dequeue,
+    "ackDequeuedJobs": _queue_of_request,
+    "checkpointJobs": _queue_of_request,
+    "lookupJobs": _descriptors,
+    "getJobCount": _queue_of_request,
+    "getQueueNames": _no_queue,
+    "scanJobs": _queue_of_request,
+    "retryFailedJobs": _queue_of_request,
+    "deleteJobs": _queue_of_request,
+    "getServerInfo": _no_queue,
+    "ackJobs": _queue_of_request,
+    "checkpointJobsFenced": _queue_of_request,
+    "heartbeatClaims": _queue_of_request,
+    "releaseJobs": _queue_of_request,
+    "cancelJobs": _queue,
+    "configureQueue": _queue,
+    "getQueueConfig": _queue,
+    "pauseQueue": _queue,
+    "resumeQueue": _queue,
+    "getQueueStats": _named_queues,
+    "runJobs": _queue_of_request,
+    "countJobs": _queue_of_request,
+    "getSettingsInForce": _queue,
+    "getWaitingDequeues": _no_queue,
+    "getCluster": _no_queue,
+    "deleteJobsByDescriptor": _queue,
+}
+"""The queues that a call of each method names, all of which the token must allow."""
+
+
+def _allowed_names(grant: Grant, answer: Iterable[str]) -> Any:
+    return {name for name in answer if grant.has_queue(name)}
+
+
+def _allowed_rows(grant: Grant, answer: Iterable[Any]) -> Any:
+    return [row for row in answer if grant.has_queue(row.queueName)]
+
+
+_LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
+    "getQueueNames": _allowed_names,
+    "getQueueStats": _allowed_rows,
+    "getWaitingDequeues": _allowed_rows,
+}
+
+
+class Guard:
+    """Of one listener."""
+
+    def __init__(self, access: AccessControl) -> None:
+        self.access = access
+
+    def admit(self, call: DecodedCall, handle: Handler) -> Handler:
+        """What carries out the call: `handle`, or, for a caller who may see less or do more, another handler.
+
+        Raises AccessDenied.
+        """
+        arguments = call.arguments
+        grant = self.access.grant_of(arguments.context.authToken)
+        name = call.method.name
+        if name == DELETE_QUEUE:
+            return _delete_queue(grant, arguments, handle)
+        if name not in grant.allowed or name == "lookupJobs":
+            grant.check_roles(_variant(name, arguments))
+        if grant.all_queues:
+            return handle
+        grant.check_queues(name, QUEUES[name](arguments))
+        only_allowed = _LISTS.get(name)
+        return handle if only_allowed is None else _filtered(handle, only_allowed, grant)
+
+    def refused(self, call: DecodedCall, host: str, error: AccessDenied) -> float:
+        """Notes a refusal; after how many seconds it is to be answered."""
+        refusal = self.access.refusals.one(host)
+        if refusal.log:
+            logger.warning(
+                "access refused: %s",
+                error.message,
+                extra={
+                    "method": call.method.name,
+                    "detail": error.detail,
+                    "host": host,
+                    "source": call.arguments.context.source,
+                    "refusals": refusal.log,
+                },
+            )
+        return refusal.delay_s
+
+
+def _variant(name: str, call: Any) -> str:
+    """The method, or the variant of it that the call is."""
+    if name == "lookupJobs" and call.request.includeBody:
+        return BODIES
+    if name == "dequeueJobs" and call.request.dryRun and call.request.jobAckRequest is None:
+        return DRY_RUN
+    return name
+
+
+def _delete_queue(grant: Grant, call: Any, handle: Handler) -> Handler:
+    """Without the role a caller may still know the admin password, which decides as it does without access control."""
+    if DELETE_QUEUE in grant.allowed and grant.has_queue(call.name):
+        return _delete_without_password
+    if not call.password:
+        grant.check_roles(DELETE_QUEUE)
+        grant.check_queues(DELETE_QUEUE, (call.name,))
+    return handle
+
+
+async def _delete_without_password(service: Service, call: Any) -> None:
+    await service.queues.delete_queue(call.name, None)
+
+
+def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:
+    async def answer(service: Service, call: Any) -> Any:
+        return only_allowed(grant, await handle(service, call))
+
+    return answer

@@ -1,0 +1,165 @@
+"""Tokens over HTTP: each endpoint of the API with each role, and each page of the server's own port."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient
+from pinlater.client._calls import _CLIENT_NAMES
+from pinlater.console.app import Console
+from pinlater.console.routes import ENDPOINTS
+from pinlater.domain.access import BODIES, Role, allowed, digest_of, new_secret
+from pinlater.server.access.control import AccessControl
+from pinlater.server.access.tokens import Token
+from pinlater.server.http.messages import Request
+from pinlater.server.http.server import CHECKS, HttpServer, OneServer, Readiness
+from pinlater.server.http.settings import HttpSettings
+from pinlater.server.telemetry.metrics import Metrics
+from tests.access.conftest import GuardedServer
+from tests.console.caller import Answer, Caller
+
+JOB = "mail_new:s1:p1:1"
+JOBS = {"jobs": [{"descriptor": JOB, "token": "token"}]}
+DESCRIPTORS = {"descriptors": [JOB]}
+BODIES_OF_REQUESTS: dict[str, Any] = {
+    "enqueue": {},
+    "enqueue_batch": {"jobs": [{"body": "text"}]},
+    "dequeue": {},
+    "ack_jobs": JOBS,
+    "heartbeat_jobs": JOBS,
+    "checkpoint_jobs": JOBS,
+    "release_jobs": JOBS,
+    "lookup_jobs": DESCRIPTORS,
+    "cancel_jobs": DESCRIPTORS,
+    "run_jobs_now": DESCRIPTORS,
+    "retry_failed_jobs": {},
+    "delete_jobs_by_descriptor": DESCRIPTORS,
+    "create_queue": {"name": "mail_new"},
+    "replace_settings": {},
+    "change_settings": {"max_backlog": 10},
+}
+_PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()}
+
+
+def method_of(call: str) -> str:
+    """The method of the protocol that the client's call sends."""
+    return _PROTOCOL_NAMES.get(call) or re.sub("_([a-z])", lambda found: found[1].upper(), call)
+
+
+def needed(name: str, calls: str) -> set[str]:
+    """The methods and variants that an endpoint needs."""
+    return {BODIES} if name == "get_job_body" else {method_of(call) for call in calls.split(", ")}
+
+
+async def request(caller: Caller, endpoint: Any, token: str | None, queue: str = "mail_new") -> Answer:
+    """One request to the endpoint, with a token or without one."""
+    body = BODIES_OF_REQUESTS.get(endpoint.name)
+    path = endpoint.path.format(queue=queue, descriptor=JOB.replace("mail_new", queue))
+    path += "?state=failed" if endpoint.name == "delete_jobs" else ""
+    text = "" if body is None else json.dumps(body).replace("mail_new", queue)
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    return await caller.send(endpoint.method, path, text.encode(), **headers)
+
+
+@pytest.fixture
+async def caller(guarded: GuardedServer) -> AsyncIterator[Caller]:
+    async with AsyncClient(guarded.address, token="", wait_for_servers=False) as client:
+        yield Caller(Console(client, guarded.clock.now_ms, None).app)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def test_each_role_may_call_the_endpoints_whose_methods_the_table_allows(
+    guarded: GuardedServer, caller: Caller, endpoint: Any
+) -> None:
+    for role in Role:
+        token = guarded.token(role)
+        answer = await request(caller, endpoint, token)
+        if needed(endpoint.name, endpoint.calls) <= allowed([role]):
+            assert answer.status not in (401, 403), (role, answer)
+        else:
+            assert (answer.status, answer.json["reason"]) == (403, "ACCESS_DENIED"), (role, answer)
+            assert token not in answer.body.decode()
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def test_without_a_good_token_an_endpoint_asks_for_one(caller: Caller, endpoint: Any) -> None:
+    wrong = await request(caller, endpoint, "pinlater_guessed")
+    assert (wrong.status, wrong.headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
+    answer = await request(caller, endpoint, None)
+    if endpoint.name == "get_server":
+        assert answer.status == 200
+    else:
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+@pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if "{" in one.path], ids=lambda endpoint: endpoint.name)
+async def test_an_endpoint_of_another_queue_is_forbidden(guarded: GuardedServer, caller: Caller, endpoint: Any) -> None:
+    token = guarded.token(Role.ADMIN, queues=["mail*"])
+    answer = await request(caller, endpoint, token, "other")
+    assert (answer.status, answer.json["reason"]) == (403, "ACCESS_DENIED")
+
+
+async def test_the_console_has_no_rights_of_its_own_from_the_environment(
+    guarded: GuardedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token of the operator's shell would be every caller's."""
+    monkeypatch.setenv("PINLATER_TOKEN", guarded.token(Role.ADMIN))
+    async with AsyncClient(guarded.address, wait_for_servers=False) as client:
+        caller = Caller(Console(client, guarded.clock.now_ms, None).app)
+        assert (await caller.get("/v1/queues")).status == 401
+
+
+async def test_what_can_be_no_token_is_a_401_and_another_scheme_is_no_token(caller: Caller) -> None:
+    answer = await caller.get("/v1/queues", authorization="Bearer two words")
+    assert (answer.status, answer.json["reason"]) == (401, "TOKEN_INVALID")
+    answer = await caller.get("/v1/queues", authorization="Basic dXNlcjpwYXNz")
+    assert (answer.status, answer.json["reason"]) == (401, "TOKEN_REQUIRED")
+
+
+PAGES = ["/stats.txt", "/stats.json", "/metrics", "/server_info", "/nothing"]
+
+
+class StatusPort:
+    """The server's own HTTP port, with tokens for all queues by role, and one for some queues."""
+
+    def __init__(self) -> None:
+        self.secrets = {role.value: new_secret() for role in Role} | {"some queues": new_secret()}
+        tokens = [
+            Token(name.replace(" ", "-"), digest_of(secret), (Role(name) if name in list(Role) else Role.READ,), ("*",))
+            for name, secret in self.secrets.items()
+        ]
+        tokens[-1] = tokens[-1]._replace(queues=("mail*",))
+        metrics = Metrics()
+        source = OneServer(metrics, lambda: Readiness(True), dict, tuple)
+        control = AccessControl(tokens, (), lambda: 0, lambda: 0.0)
+        self.server = HttpServer(HttpSettings(port=0), metrics, source, access=control)
+
+    async def status(self, path: str, secret: str | None) -> int:
+        headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
+        return (await self.server._answer_allowed(_Connection(), Request("GET", path, {}, headers))).status  # type: ignore[arg-type]
+
+
+class _Connection:
+    host = "127.0.0.1"
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_pages_of_the_server_need_the_role_read_for_all_queues(path: str) -> None:
+    port = StatusPort()
+    good = 404 if path == "/nothing" else 200
+    expected = {"read": good, "operate": good, "admin": good}
+    for name, secret in port.secrets.items():
+        assert await port.status(path, secret) == expected.get(name, 403), name
+    assert await port.status(path, None) == 401
+    assert await port.status(path, "pinlater_guessed") == 401
+
+
+@pytest.mark.parametrize("path", sorted(CHECKS))
+async def test_health_checks_need_no_token(path: str) -> None:
+    port = StatusPort()
+    assert await port.status(path, None) == 200

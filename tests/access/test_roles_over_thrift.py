@@ -1,0 +1,181 @@
+"""Each role against each method of the protocol, over a socket, as the table says."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
+from pinlater.server.thrift.guard import QUEUES as QUEUES_OF
+from pinlater.server.thrift.handlers import HANDLERS
+from pinlater.wire.codec import Decoder, Reply, encode_call
+from pinlater.wire.generated import ttypes as types
+from pinlater.wire.methods import METHODS_BY_NAME
+from tests.access.conftest import GuardedServer
+
+DENIALS = {"ACCESS_DENIED", "TOKEN_REQUIRED", "TOKEN_INVALID"}
+NAME = "mail_new:s1:p1:1"
+
+
+def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
+    """Arguments of a call on the queue that does little."""
+    job = f"{queue}:s1:p1:1"
+    ack = types.PinLaterJobAckRequest(queue, jobsSucceeded=[types.PinLaterJobAckInfo(job)])
+    checkpoints = types.PinLaterCheckpointJobsRequest(queue, [types.PinLaterCheckpointJobRequest(job)])
+    count = types.PinLaterGetJobCountRequest(queue, types.PinLaterJobState.PENDING)
+    of_queue = {"queueName": queue}
+    of_jobs = {"queueName": queue, "jobDescriptors": [job]}
+    requests: dict[str, Any] = {
+        "enqueueJobs": types.PinLaterEnqueueRequest(queue, [types.PinLaterJob(b"body")]),
+        "dequeueJobs": types.PinLaterDequeueRequest(queue, 1),
+        "ackDequeuedJobs": ack,
+        "ackJobs": ack,
+        "checkpointJobs": checkpoints,
+        "checkpointJobsFenced": checkpoints,
+        "lookupJobs": types.PinLaterLookupJobRequest([job]),
+        "getJobCount": count,
+        "countJobs": count,
+        "scanJobs": types.PinLaterScanJobsRequest(queue, types.PinLaterJobState.PENDING),
+        "retryFailedJobs": types.PinLaterRetryFailedJobsRequest(queue),
+        "deleteJobs": types.PinLaterDeleteJobsRequest(queue, types.PinLaterJobState.FAILED),
+        "heartbeatClaims": types.ClaimsRequest(queue, [types.ClaimRef(job, "token")]),
+        "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
+        "runJobs": types.RunJobsRequest(queue, [job]),
+    }
+    others: dict[str, dict[str, Any]] = {
+        "createQueue": {"name": queue},
+        "deleteQueue": {"name": queue, "password": ""},
+        "getQueueNames": {},
+        "getServerInfo": {},
+        "getCluster": {},
+        "getWaitingDequeues": {},
+        "cancelJobs": of_jobs,
+        "deleteJobsByDescriptor": of_jobs,
+        "configureQueue": {**of_queue, "config": types.QueueConfig()},
+        "getQueueConfig": of_queue,
+        "getSettingsInForce": of_queue,
+        "pauseQueue": of_queue,
+        "resumeQueue": of_queue,
+        "getQueueStats": {"queueNames": [queue]},
+    }
+    return {"request": requests[method]} if method in requests else others[method]
+
+
+NAME_A_QUEUE = [name for name in METHOD_ROLES if QUEUES_OF[name](SimpleNamespace(**arguments(name)))]
+
+
+class TokenSender:
+    """A connection that sends a token with each call."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, server: GuardedServer) -> TokenSender:
+        return cls(*await asyncio.open_connection("127.0.0.1", server.server.port))
+
+    async def call(self, method: str, token: str | None, **arguments: Any) -> Reply:
+        context = types.RequestContext("tests", authToken=token)
+        self._writer.write(encode_call(method, 1, context=context, **arguments))
+        async with asyncio.timeout(30):
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            return Decoder().reply(await self._reader.readexactly(size))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def denial(caller: TokenSender, method: str, token: str | None, **given: Any) -> str:
+    """The detail of the refusal; '' if the call was let through, whatever became of it."""
+    reply = await caller.call(method, token, **(given or arguments(method)))
+    assert reply.application_error is None, reply
+    detail = "" if reply.exception is None else reply.exception.detail
+    return detail if detail in DENIALS else ""
+
+
+def test_the_table_has_every_method_of_the_protocol_and_no_other() -> None:
+    assert set(METHOD_ROLES) == set(METHODS_BY_NAME) == set(HANDLERS) == set(QUEUES_OF)
+
+
+@pytest.mark.parametrize("method", METHOD_ROLES)
+async def test_each_role_may_call_what_the_table_says_and_nothing_else(guarded: GuardedServer, method: str) -> None:
+    needed = METHOD_ROLES[method]
+    for role in Role:
+        token = guarded.token(role)
+        caller = await TokenSender.connect(guarded)
+        may = not needed or bool(needed & INCLUDED[role])
+        assert await denial(caller, method, token) == ("" if may else "ACCESS_DENIED"), role
+        caller.close()
+
+
+@pytest.mark.parametrize("method", METHOD_ROLES)
+async def test_without_a_token_only_what_every_caller_may_do_is_answered(guarded: GuardedServer, method: str) -> None:
+    caller = await TokenSender.connect(guarded)
+    expected = "TOKEN_REQUIRED" if METHOD_ROLES[method] else ""
+    assert await denial(caller, method, None) == expected
+    caller.close()
+
+
+@pytest.mark.parametrize("method", METHOD_ROLES)
+async def test_an_unknown_token_is_refused_whatever_the_method(guarded: GuardedServer, method: str) -> None:
+    caller = await TokenSender.connect(guarded)
+    assert await denial(caller, method, "pinlater_guessed") == "TOKEN_INVALID"
+    caller.close()
+
+
+@pytest.mark.parametrize("method", NAME_A_QUEUE)
+async def test_a_token_for_other_queues_is_refused(guarded: GuardedServer, method: str) -> None:
+    """Of every method that names a queue or a job."""
+    token = guarded.token(Role.ADMIN, queues=["mail*"])
+    caller = await TokenSender.connect(guarded)
+    assert await denial(caller, method, token, **arguments(method, "other")) == "ACCESS_DENIED"
+    assert await denial(caller, method, token, **arguments(method, "mail_old")) == ""
+    caller.close()
+
+
+@pytest.mark.parametrize("role", list(Role))
+async def test_a_lookup_with_bodies_and_a_dry_run_need_the_roles_of_their_own_rows(
+    guarded: GuardedServer, role: Role
+) -> None:
+    token = guarded.token(role)
+    lookup = types.PinLaterLookupJobRequest([NAME], includeBody=True)
+    dry_run = types.PinLaterDequeueRequest("mail_new", 1, dryRun=True)
+    for method, variant, request in (
+        ("lookupJobs", "lookupJobs with bodies", lookup),
+        ("dequeueJobs", "dequeueJobs as a dry run", dry_run),
+    ):
+        caller = await TokenSender.connect(guarded)
+        expected = "" if VARIANT_ROLES[variant] & INCLUDED[role] else "ACCESS_DENIED"
+        assert await denial(caller, method, token, request=request) == expected
+        caller.close()
+
+
+async def test_acks_in_a_dry_run_need_the_role_work(guarded: GuardedServer) -> None:
+    """They end attempts, whatever the dequeue itself does."""
+    token = guarded.token(Role.READ)
+    acks = types.PinLaterJobAckRequest("mail_new", jobsSucceeded=[types.PinLaterJobAckInfo(NAME)])
+    request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks, dryRun=True)
+    caller = await TokenSender.connect(guarded)
+    assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
+    caller.close()
+
+
+async def test_acks_for_another_queue_in_a_dequeue_need_that_queue(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.WORK, queues=["mail*"])
+    acks = types.PinLaterJobAckRequest("other", jobsSucceeded=[types.PinLaterJobAckInfo("other:s1:p1:1")])
+    request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks)
+    caller = await TokenSender.connect(guarded)
+    assert await denial(caller, "dequeueJobs", token, request=request) == "ACCESS_DENIED"
+    caller.close()
+
+
+async def test_one_job_of_another_queue_refuses_the_whole_lookup(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.READ, queues=["mail*"])
+    request = types.PinLaterLookupJobRequest([NAME, "other:s1:p1:1"])
+    caller = await TokenSender.connect(guarded)
+    assert await denial(caller, "lookupJobs", token, request=request) == "ACCESS_DENIED"
+    caller.close()

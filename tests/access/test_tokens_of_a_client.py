@@ -1,0 +1,237 @@
+"""Tokens while calls go on: filters of lists, expiry, revocation on open connections, default roles, slow refusals, and the clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pinlater.client import AsyncClient, Client
+from pinlater.client._token import token_source
+from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, TokenRequired
+from pinlater.domain.access import Role
+from pinlater.server.access.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
+from pinlater.wire.codec import DecodedCall
+from pinlater.wire.generated import ttypes as types
+from pinlater.wire.methods import METHODS_BY_NAME
+from tests.access.conftest import QUEUES, GuardedServer
+from tests.access.test_roles_over_thrift import TokenSender, arguments, denial
+
+Start = Callable[..., Awaitable[GuardedServer]]
+
+
+async def test_lists_show_the_queues_of_the_token_only(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.READ, queues=["mail*"])
+    async with AsyncClient(guarded.address, token=token) as client:
+        assert await client.queue_names() == ["mail_new", "mail_old"]
+        assert {stats.queue for stats in await client.queue_stats()} == {"mail_new", "mail_old"}
+        with pytest.raises(AccessDenied, match=r"is not for queue 'other', only for mail\*"):
+            await client.queue_stats("mail_new", "other")
+        assert await client.waiting_dequeues() == []
+
+
+async def test_waiting_dequeues_of_other_queues_are_not_shown(guarded: GuardedServer) -> None:
+    answer = [types.WaitingDequeues("mail_new", "a", 1), types.WaitingDequeues("other", "b", 1)]
+
+    async def handle(_service: object, _call: object) -> list[types.WaitingDequeues]:
+        return answer
+
+    token = guarded.token(Role.READ, queues=["mail*"])
+    guard = guarded.server.answering._guard
+    assert guard is not None
+    arguments_of = types.RequestContext("tests", authToken=token)
+    call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(context=arguments_of))
+    shown = await guard.admit(call, handle)(guarded.core.service, call.arguments)
+    assert [row.queueName for row in shown] == ["mail_new"]
+
+
+async def test_refusals_name_the_role_and_the_token_and_never_the_secret(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.READ, name="dashboards")
+    async with AsyncClient(guarded.address, token=token) as client:
+        with pytest.raises(AccessDenied) as caught:
+            await client.enqueue("mail_new", [b"body"])
+    assert caught.value.message == "enqueueJobs needs the role produce; token dashboards has read"
+    assert not caught.value.retryable
+    assert type(caught.value) is AccessDenied
+
+
+async def test_a_token_that_expires_is_refused_on_open_connections(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.READ, name="short", expires_at_ms=guarded.clock.now_ms() + 60_000)
+    async with AsyncClient(guarded.address, token=token) as client:
+        assert await client.queue_names() == sorted(QUEUES)
+        guarded.clock.advance(ms=59_999)
+        assert await client.queue_names() == sorted(QUEUES)
+        guarded.clock.advance(ms=1)
+        with pytest.raises(TokenInvalid, match="Token short has expired"):
+            await client.queue_names()
+
+
+async def test_a_revoked_token_is_refused_on_open_connections(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.READ, name="old")
+    caller = await TokenSender.connect(guarded)
+    assert await denial(caller, "getQueueNames", token) == ""
+    guarded.revoke("old")
+    assert await denial(caller, "getQueueNames", token) == "TOKEN_INVALID"
+    caller.close()
+
+
+async def test_an_old_client_keeps_the_default_roles(start: Start) -> None:
+    """It sends no token, and does not know the field."""
+    server = await start(Role.PRODUCE, Role.WORK)
+    old = types.RequestContext("tests", authToken=None)
+    caller = await TokenSender.connect(server)
+    assert old.authToken is None
+    for method in ("enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "checkpointJobs", "lookupJobs", "createQueue"):
+        assert await denial(caller, method, None) == "", method
+    for method in ("scanJobs", "retryFailedJobs", "deleteJobs", "getQueueNames"):
+        assert await denial(caller, method, None) == "TOKEN_REQUIRED", method
+    caller.close()
+
+
+async def test_a_good_token_never_has_less_than_it_says_because_of_default_roles(start: Start) -> None:
+    server = await start(Role.READ)
+    caller = await TokenSender.connect(server)
+    assert await denial(caller, "getQueueNames", server.token(Role.WORK)) == "ACCESS_DENIED"
+    assert await denial(caller, "getQueueNames", "") == ""
+    caller.close()
+
+
+async def test_an_admin_deletes_a_queue_without_a_password_and_others_need_it(guarded: GuardedServer) -> None:
+    async with AsyncClient(guarded.address, token=guarded.token(Role.OPERATE)) as operator:
+        with pytest.raises(AccessDenied, match="needs the role admin"):
+            await operator.delete_queue("other", "")
+        with pytest.raises(PasswordInvalid):
+            await operator.delete_queue("other", "wrong")
+    async with AsyncClient(guarded.address, token=guarded.token(Role.ADMIN)) as admin:
+        await admin.delete_queue("other", "")
+        assert await admin.queue_names() == ["mail_new", "mail_old"]
+    async with AsyncClient(guarded.address, token=guarded.token(Role.ADMIN, queues=["mail*"])) as admin:
+        with pytest.raises(AccessDenied, match="is not for queue 'other'"):
+            await admin.delete_queue("other", "")
+
+
+async def test_refusals_are_counted_by_method_and_reason(guarded: GuardedServer) -> None:
+    caller = await TokenSender.connect(guarded)
+    await denial(caller, "scanJobs", None)
+    await denial(caller, "scanJobs", "pinlater_guessed")
+    await denial(caller, "scanJobs", guarded.token(Role.WORK))
+    caller.close()
+    errors = guarded.core.metrics.method("scanJobs").errors
+    assert dict(errors) == {"TOKEN_REQUIRED": 1, "TOKEN_INVALID": 1, "ACCESS_DENIED": 1}
+
+
+async def test_many_refusals_of_an_address_are_one_line_in_the_log(
+    guarded: GuardedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caller = await TokenSender.connect(guarded)
+    secret = "pinlater_a_guess"
+    with caplog.at_level(logging.WARNING, "pinlater.server.thrift.guard"):
+        for _ in range(3):
+            assert await denial(caller, "scanJobs", secret) == "TOKEN_INVALID"
+    caller.close()
+    assert len(caplog.records) == 1
+    assert secret not in caplog.text
+
+
+async def test_good_calls_of_a_slowed_address_are_answered_at_once(guarded: GuardedServer) -> None:
+    """Its refusals wait; the connection beside them does not."""
+    for _ in range(20):
+        guarded.control.refusals.one("127.0.0.1")
+    slow, good = await TokenSender.connect(guarded), await TokenSender.connect(guarded)
+    refused = asyncio.create_task(denial(slow, "scanJobs", "pinlater_guessed"))
+    token = guarded.token(Role.READ)
+    assert await denial(good, "getQueueNames", token) == ""
+    assert not refused.done()
+    assert await refused == "TOKEN_INVALID"
+    slow.close()
+    good.close()
+
+
+def test_refusals_get_slower_up_to_a_bound_and_are_forgotten() -> None:
+    now_s = 0.0
+    refusals = Refusals(lambda: now_s)
+    delays = [refusals.one("a").delay_s for _ in range(20)]
+    assert delays[:5] == [0, 0, 0, 0.1, 0.2]
+    assert delays[-1] == DELAY_S_MAX
+    assert refusals.one("b").delay_s == 0
+    now_s = 61.0
+    assert refusals.one("a").delay_s == 0
+
+
+def test_the_memory_of_refusals_is_bounded() -> None:
+    refusals = Refusals(lambda: 0.0)
+    for number in range(3 * ADDRESSES_MAX):
+        refusals.one(f"host-{number}")
+    assert len(refusals) == ADDRESSES_MAX
+
+
+async def test_a_token_comes_from_the_argument_a_file_or_the_environment(
+    guarded: GuardedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, file = guarded.token(Role.READ), tmp_path / "token"
+    file.write_text(f"{token}\n")
+    for given in (token, file):
+        async with AsyncClient(guarded.address, token=given) as client:
+            assert await client.queue_names() == sorted(QUEUES)
+    monkeypatch.setenv("PINLATER_TOKEN_FILE", str(file))
+    async with AsyncClient(guarded.address) as client:
+        assert await client.queue_names() == sorted(QUEUES)
+    monkeypatch.setenv("PINLATER_TOKEN", "pinlater_another")
+    async with AsyncClient(guarded.address) as client:
+        with pytest.raises(TokenInvalid):
+            await client.queue_names()
+    async with AsyncClient(guarded.address, token="") as client:
+        with pytest.raises(TokenRequired):
+            await client.queue_names()
+
+
+async def test_the_sync_client_sends_its_token_also_with_long_polls(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.WORK, Role.PRODUCE)
+
+    def work() -> int:
+        with Client(guarded.address, token=token) as client:
+            client.enqueue("mail_new", [b"body"])
+            return len(client.dequeue("mail_new", wait_ms=1_000).jobs)
+
+    assert await asyncio.to_thread(work) == 1
+
+
+def test_a_token_file_is_read_again_and_a_bad_one_keeps_the_last_token(tmp_path: Path) -> None:
+    now_s, file = 0.0, tmp_path / "token"
+    file.write_text("first")
+    token = token_source(file, lambda: now_s)
+    file.write_text("second")
+    assert token() == "first"
+    now_s = 1.0
+    assert token() == "second"
+    file.unlink()
+    now_s = 2.0
+    assert token() == "second"
+
+
+@pytest.mark.parametrize("given", ["two words", "lines\nin it", "gr\u00fcn", "x" * 5_000])
+def test_a_token_that_can_be_none_is_refused_without_being_shown(given: str) -> None:
+    with pytest.raises(ValueError, match="is no token") as caught:
+        AsyncClient("h", token=given)
+    assert given not in str(caught.value)
+
+
+async def test_a_refused_call_is_not_tried_again(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.WORK)
+    async with AsyncClient(guarded.address, token=token, retries=3) as client:
+        with pytest.raises(AccessDenied):
+            await client.queue_names()
+    assert guarded.core.metrics.method("getQueueNames").requests == 1
+
+
+async def test_the_last_use_of_a_token_is_known(guarded: GuardedServer) -> None:
+    token = guarded.token(Role.READ)
+    caller = await TokenSender.connect(guarded)
+    await caller.call("getQueueNames", token, **arguments("getQueueNames"))
+    caller.close()
+    assert list(guarded.control.take_used().values()) == [guarded.clock.now_ms()]
+    assert guarded.control.take_used() == {}

@@ -1,0 +1,109 @@
+"""`pinlater token`, and servers that want tokens or may not start without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pinlater.cli import exits
+from pinlater.domain.access import digest_of
+from pinlater.server.access.last_use import note_last_uses
+from tests.cli.conftest import Pinlater, start_server
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+def test_a_token_is_created_listed_and_revoked(offline: Pinlater, file: Path) -> None:
+    made = offline.ok(
+        "token", "create", "billing", "--role", "produce", "--role", "work", "--queue", "bill*", "--expires", "90d",
+        "--tokens", str(file), "--json",
+    ).json  # fmt: skip
+    note_last_uses(file, {digest_of(made["token"]): 5}, {digest_of(made["token"])})
+    (listed,) = offline.ok("token", "list", "--tokens", str(file), "--json").json["tokens"]
+    assert listed == {name: value for name, value in made.items() if name != "token"} | {"last_used_at_ms": 5}
+    assert (listed["roles"], listed["queues"], listed["expired"]) == (["produce", "work"], ["bill*"], False)
+    assert listed["expires_at_ms"] - listed["created_at_ms"] == 90 * 86_400_000
+    offline.ok("token", "revoke", "billing", "--tokens", str(file))
+    assert offline.ok("token", "list", "--tokens", str(file), "--json").json == {"tokens": []}
+
+
+def test_the_secret_alone_is_on_standard_output_and_not_in_the_file(offline: Pinlater, file: Path) -> None:
+    """So that `> FILE` makes a file for `--token-file`."""
+    done = offline.ok("token", "create", "reader", "--role", "read", "--tokens", str(file))
+    secret = done.out.strip()
+    assert secret.startswith("pinlater_")
+    assert secret not in done.err
+    assert secret not in file.read_text()
+    assert digest_of(secret) in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["create", "a"], exits.USAGE, "--role"),
+        (["create", "a", "--role", "root"], exits.USAGE, "root"),
+        (["create", "two words", "--role", "read"], exits.USAGE, "no name of a token"),
+        (["create", "a", "--role", "read", "--queue", "mail?"], exits.USAGE, "no pattern of queues"),
+        (["create", "a", "--role", "read", "--expires", "soon"], exits.USAGE, "is not a duration"),
+        (["create", "taken", "--role", "read"], exits.REFUSED, "has a token taken already"),
+        (["revoke", "absent"], exits.REFUSED, "has no token absent"),
+    ],
+)
+def test_what_cannot_be_done_says_why(
+    offline: Pinlater, file: Path, arguments: list[str], code: int, text: str
+) -> None:
+    offline.ok("token", "create", "taken", "--role", "read", "--tokens", str(file))
+    before = file.read_text()
+    done = offline("token", *arguments, "--tokens", str(file))
+    assert (done.code, text in done.err) == (code, True), done.err
+    assert file.read_text() == before
+
+
+def test_the_settings_name_the_file(offline: Pinlater, file: Path, tmp_path: Path) -> None:
+    """Also one that does not exist yet, and settings whose server needs it."""
+    config = tmp_path / "pinlater.toml"
+    config.write_text('host = "0.0.0.0"\n[access]\ntokens_file = "tokens.json"\n')
+    offline.ok("token", "create", "a", "--role", "read", "--config", str(config))
+    assert '"a"' in file.read_text()
+    assert offline("token", "list").code == exits.USAGE
+
+
+def test_a_server_whose_file_of_tokens_is_missing_does_not_start(offline: Pinlater, file: Path) -> None:
+    done = offline("serve", "--store", "memory:", "--tokens", str(file))
+    assert done.code == exits.SETTINGS
+    assert "pinlater token create" in done.err
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "jobs.example"])
+def test_a_server_beyond_loopback_does_not_start_without_tokens(offline: Pinlater, host: str) -> None:
+    done = offline("serve", "--store", "memory:", "--host", host)
+    assert (done.code, done.err.count("\n")) == (exits.SETTINGS, 1)
+    assert "--insecure" in done.err
+    assert "--tokens" in done.err
+
+
+def test_commands_send_the_token_of_their_file(
+    offline: Pinlater, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = {}
+    for role in ("admin", "read"):
+        files[role] = tmp_path / f"{role}.token"
+        files[role].write_text(offline.ok("token", "create", role, "--role", role, "--tokens", str(file)).out)
+    address, process = start_server(tmp_path, "--tokens", str(file))
+    try:
+        pinlater = Pinlater(monkeypatch, capfd, address)
+        done = pinlater("queue", "list")
+        assert (done.code, "PINLATER_TOKEN" in done.err) == (exits.REFUSED, True)
+        monkeypatch.setenv("PINLATER_TOKEN_FILE", str(files["admin"]))
+        pinlater.ok("queue", "create", "mail")
+        done = pinlater("queue", "pause", "mail", "--token-file", str(files["read"]))
+        assert (done.code, "needs the role operate; token read has read" in done.err) == (exits.REFUSED, True)
+        monkeypatch.setenv("PINLATER_TOKEN_FILE", str(files["admin"]))
+        pinlater.ok("queue", "delete", "mail", "--no-password")
+    finally:
+        process.terminate()
+        process.wait()
