@@ -31,13 +31,8 @@ def access_control_is_missing() -> bool:
     return not any("auth" in key or "access" in key for key in keys())
 
 
-def dashboard_is_missing() -> bool:
-    return not list((REPOSITORY / "src/pinlater").rglob("*dashboard*"))
-
-
 STILL_MISSING: dict[str, Callable[[], bool]] = {
     "access control": access_control_is_missing,
-    "dashboard": dashboard_is_missing,
 }
 
 
