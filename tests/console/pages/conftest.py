@@ -6,12 +6,12 @@ import pytest
 
 from pinlater.client import Ack, AsyncClient
 from pinlater.console.app import Console
-from tests.console.pages.visitor import Visitor
+from tests.console.pages.visitor import PageVisitor
 
 
 @pytest.fixture
-def visitor(console: Console) -> Visitor:
-    return Visitor(console.app)
+def visitor(console: Console) -> PageVisitor:
+    return PageVisitor(console.app)
 
 
 async def stored(client: AsyncClient, body: bytes = b"x", queue: str = "mail") -> str:

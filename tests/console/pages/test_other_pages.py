@@ -5,11 +5,11 @@ from __future__ import annotations
 from pinlater.client import AsyncClient
 from pinlater.version import __version__
 from tests.console.pages.conftest import failed_job, stored
-from tests.console.pages.visitor import Visitor
+from tests.console.pages.visitor import PageVisitor
 
 
 async def test_failed_jobs_are_shown_with_their_errors_and_retried_from_there(
-    visitor: Visitor, client: AsyncClient
+    visitor: PageVisitor, client: AsyncClient
 ) -> None:
     assert "No failed jobs" in (await visitor.page("/failed")).text
     name = await failed_job(client, "no route to host\nTraceback")
@@ -22,7 +22,7 @@ async def test_failed_jobs_are_shown_with_their_errors_and_retried_from_there(
     assert answer.headers["location"].startswith("/failed?filter=ma&done=")
 
 
-async def test_workers_are_shown_with_what_they_hold(visitor: Visitor, client: AsyncClient) -> None:
+async def test_workers_are_shown_with_what_they_hold(visitor: PageVisitor, client: AsyncClient) -> None:
     assert "No worker" in (await visitor.page("/workers")).text
     name = await stored(client)
     await client.dequeue("mail", 1)
@@ -31,7 +31,7 @@ async def test_workers_are_shown_with_what_they_hold(visitor: Visitor, client: A
     assert {"/queues/mail?tab=running", f"/jobs/{name}"} <= set(page.links)
 
 
-async def test_servers_and_shards_are_shown(visitor: Visitor) -> None:
+async def test_servers_and_shards_are_shown(visitor: PageVisitor) -> None:
     page = await visitor.page("/servers")
     assert __version__ in page.text
     assert "answers" in page.text

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pinlater.client import AsyncClient
 from pinlater.console.pages.overview import ROWS, OverviewQuery, overview_of
 from pinlater.console.pages.queue_figures import QueueFigures
 from tests.console.pages.conftest import failed_job, stored
-from tests.console.pages.visitor import Visitor
+from tests.console.pages.visitor import PageVisitor
 
 
-def figures(name: str = "mail", **given: object) -> QueueFigures:
+def figures(name: str = "mail", **given: Any) -> QueueFigures:
     idle = {
         "paused": False,
         **dict.fromkeys(("due", "scheduled", "running", "succeeded", "failed", "waiting_dequeues"), 0),
-        **dict.fromkeys(("rate_in", "rate_out", "rate_failed", "rate_claimed"), 0.0),
+        **dict.fromkeys(("rate_in", "rate_out", "rate_failed", "rate_retried", "rate_claimed"), 0.0),
         "oldest_waiting_ms": None,
         "incomplete": False,
     }
-    return QueueFigures(name=name, **{**idle, **given})  # type: ignore[arg-type]
+    return QueueFigures(name=name, **{**idle, **given})
 
 
-async def test_the_overview_shows_each_queue_with_its_depth(visitor: Visitor, client: AsyncClient) -> None:
+async def test_the_overview_shows_each_queue_with_its_depth(visitor: PageVisitor, client: AsyncClient) -> None:
     await client.create_queue("orders")
     for _ in range(3):
         await stored(client)
@@ -34,7 +36,7 @@ async def test_the_overview_shows_each_queue_with_its_depth(visitor: Visitor, cl
     assert answer.index("/queues/mail") < answer.index("/queues/orders")  # it has jobs and no worker
 
 
-async def test_without_queues_the_overview_says_how_to_create_one(visitor: Visitor, client: AsyncClient) -> None:
+async def test_without_queues_the_overview_says_how_to_create_one(visitor: PageVisitor, client: AsyncClient) -> None:
     await client.delete_queue("mail", "open sesame")
     assert "pinlater queue create" in (await visitor.page("/")).text
 
@@ -48,11 +50,12 @@ async def test_without_queues_the_overview_says_how_to_create_one(visitor: Visit
         ({"due": 5, "running": 1, "oldest_waiting_ms": 61_000}, ["Behind"]),
         ({"rate_out": 10.0, "rate_failed": 2.0}, ["Failing"]),
         ({"rate_out": 10.0, "rate_failed": 1.9}, []),
+        ({"rate_out": 8.0, "rate_retried": 2.0}, ["Failing"]),
         ({"due": 5, "paused": True, "oldest_waiting_ms": 61_000}, ["Paused"]),
         ({"incomplete": True, "due": 1}, ["No worker", "Incomplete"]),
     ],
 )
-def test_what_needs_attention_follows_from_the_figures(given: dict[str, object], words: list[str]) -> None:
+def test_what_needs_attention_follows_from_the_figures(given: dict[str, Any], words: list[str]) -> None:
     assert [concern.word for concern in figures(**given).concerns] == words
 
 
@@ -87,7 +90,7 @@ def test_a_backlog_is_drained_by_what_goes_out_more_than_in() -> None:
     assert figures(due=100, rate_in=15.0, rate_out=5.0).drained_in_ms is None
 
 
-async def test_find_goes_to_a_job_a_queue_or_a_filter(visitor: Visitor) -> None:
+async def test_find_goes_to_a_job_a_queue_or_a_filter(visitor: PageVisitor) -> None:
     for text, path in {
         "mail": "/queues/mail",
         "mail:s1:p1:7": "/jobs/mail:s1:p1:7",
@@ -99,7 +102,7 @@ async def test_find_goes_to_a_job_a_queue_or_a_filter(visitor: Visitor) -> None:
         assert (answer.status, answer.headers["location"]) == (303, path)
 
 
-async def test_a_choice_that_does_not_exist_is_an_error_that_names_it(visitor: Visitor) -> None:
+async def test_a_choice_that_does_not_exist_is_an_error_that_names_it(visitor: PageVisitor) -> None:
     page = await visitor.page("/?sort=color", 400)
     assert "sort" in page.text
     assert "INVALID_ARGUMENT" in page.text

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pinlater.client import AsyncClient, Job
 from pinlater.domain.clock import ManualClock
 from tests.console.pages.conftest import failed_job, stored
-from tests.console.pages.visitor import PageReader, Visitor
+from tests.console.pages.visitor import PageReader, PageVisitor
 
 PAGE = "/queues/mail"
 
 
-async def test_jobs_are_shown_by_state(visitor: Visitor, client: AsyncClient, clock: ManualClock) -> None:
+async def test_jobs_are_shown_by_state(visitor: PageVisitor, client: AsyncClient, clock: ManualClock) -> None:
     due = await stored(client)
     later = (await client.enqueue("mail", [Job(b"y", run_after_ms=clock.now_ms() + 60_000)])).descriptors[0]
     await client.enqueue("mail", [b"z"])
@@ -23,7 +23,7 @@ async def test_jobs_are_shown_by_state(visitor: Visitor, client: AsyncClient, cl
     assert "No succeeded jobs" in (await visitor.page(f"{PAGE}?tab=succeeded")).text
 
 
-async def test_jobs_come_in_pages(visitor: Visitor, client: AsyncClient) -> None:
+async def test_jobs_come_in_pages(visitor: PageVisitor, client: AsyncClient) -> None:
     names = set((await client.enqueue("mail", [b"x"] * 120)).descriptors)
     path, seen = PAGE, []
     while path:
@@ -34,7 +34,7 @@ async def test_jobs_come_in_pages(visitor: Visitor, client: AsyncClient) -> None
     assert set(seen) == names
 
 
-async def test_jobs_are_filtered_by_priority_and_body(visitor: Visitor, client: AsyncClient) -> None:
+async def test_jobs_are_filtered_by_priority_and_body(visitor: PageVisitor, client: AsyncClient) -> None:
     await client.enqueue("mail", [Job(b"ada"), Job(b"grace", priority=2)])
     assert len(_jobs(await visitor.page(f"{PAGE}?priority=2&body="))) == 1
     assert len(_jobs(await visitor.page(f"{PAGE}?priority=&body=a.a"))) == 1
@@ -46,11 +46,11 @@ def _jobs(page: PageReader) -> list[str]:
     return [link for link in page.links if link.startswith("/jobs/")]
 
 
-async def test_a_missing_queue_is_a_page_that_says_so(visitor: Visitor) -> None:
+async def test_a_missing_queue_is_a_page_that_says_so(visitor: PageVisitor) -> None:
     assert "QUEUE_NOT_FOUND" in (await visitor.page("/queues/none", 404)).text
 
 
-async def test_a_queue_is_paused_and_resumed(visitor: Visitor, client: AsyncClient) -> None:
+async def test_a_queue_is_paused_and_resumed(visitor: PageVisitor, client: AsyncClient) -> None:
     assert "mail is paused" in await visitor.does(f"{PAGE}/pause")
     assert (await client.queue_config("mail")).paused
     assert f"{PAGE}/resume" in (await visitor.page(PAGE)).targets
@@ -58,7 +58,7 @@ async def test_a_queue_is_paused_and_resumed(visitor: Visitor, client: AsyncClie
     assert not (await client.queue_config("mail")).paused
 
 
-async def test_settings_are_changed_and_only_those_that_were_edited(visitor: Visitor, client: AsyncClient) -> None:
+async def test_settings_are_changed_and_only_those_that_were_edited(visitor: PageVisitor, client: AsyncClient) -> None:
     await client.configure_queue("mail", (await client.queue_config("mail")).config._replace(max_backlog=7))
     told = await visitor.does(
         f"{PAGE}/settings",
@@ -74,7 +74,7 @@ async def test_settings_are_changed_and_only_those_that_were_edited(visitor: Vis
     assert await visitor.does(f"{PAGE}/settings") == "No setting was changed."
 
 
-async def test_a_wrong_setting_is_refused_with_its_reason(visitor: Visitor, client: AsyncClient) -> None:
+async def test_a_wrong_setting_is_refused_with_its_reason(visitor: PageVisitor, client: AsyncClient) -> None:
     before = (await client.queue_config("mail")).config
     for fields, text in (
         ({"claim_timeout_ms": "soon"}, "Claim timeout: 'soon' is not a duration"),
@@ -87,7 +87,9 @@ async def test_a_wrong_setting_is_refused_with_its_reason(visitor: Visitor, clie
     assert (await client.queue_config("mail")).config == before
 
 
-async def test_at_most_the_announced_number_of_failed_jobs_is_retried(visitor: Visitor, client: AsyncClient) -> None:
+async def test_at_most_the_announced_number_of_failed_jobs_is_retried(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
     for _ in range(3):
         await failed_job(client)
     assert "Return 3 failed jobs" in (await visitor.page(PAGE)).text

@@ -46,7 +46,7 @@ class PageReader(HTMLParser):
         self.text += data
 
 
-class Visitor(Caller):
+class PageVisitor(Caller):
     """A person with a browser. Each page is checked: its policy, its type, and that it holds nothing to run."""
 
     def _checked(self, method: str, path: str, answer: Answer) -> Answer:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.console.endpoints.jobs import scan_jobs
 from pinlater.console.endpoints.queues import get_stats
-from pinlater.console.pages.job_row import JobRow, rows_of
+from pinlater.console.pages.listed_job import ListedJob, rows_of
 from pinlater.console.pages.page import PageCall, PageView, with_fields
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.shapes.fields import RequestShape
@@ -29,7 +29,7 @@ class FailedQueue(NamedTuple):
     """A queue with its newest failed jobs."""
 
     queue: QueueFigures
-    jobs: Sequence[JobRow]
+    jobs: Sequence[ListedJob]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

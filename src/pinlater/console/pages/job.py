@@ -12,7 +12,7 @@ from pinlater.console.endpoints.jobs import get_job
 from pinlater.console.endpoints.queues import get_queue_stats
 from pinlater.console.pages.bodies import BodyView, Way, body_view
 from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, relative, shown
-from pinlater.console.pages.job_row import TASK_HEADER, worker_of
+from pinlater.console.pages.listed_job import TASK_HEADER, worker_of
 from pinlater.console.pages.page import PageCall, PageView, job_path
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.shapes.fields import RequestShape
@@ -76,7 +76,7 @@ async def show(call: PageCall) -> JobView:
         queue=queue,
         task=job.headers.get(TASK_HEADER, ""),
         now=sentence(job, figures, call.now_ms),
-        actions=_ACTIONS[job.state],
+        actions=_actions(job, call.now_ms),
         moments=sorted(moments(job, characters), key=lambda one: one.at_ms),
         error=shown(job.error_text, characters),
         status=shown(job.custom_status, characters),
@@ -87,12 +87,15 @@ async def show(call: PageCall) -> JobView:
     )
 
 
-_ACTIONS = {
-    "pending": ("run", "cancel", "delete"),
-    "in_progress": ("cancel", "delete"),
-    "succeeded": ("delete",),
-    "failed": ("retry", "delete"),
-}
+def _actions(job: JobItem, now_ms: int) -> Sequence[str]:
+    match job.state:
+        case "pending":
+            return ("run", "cancel", "delete") if (job.run_after_ms or 0) > now_ms else ("cancel", "delete")
+        case "in_progress":
+            return ("cancel", "delete")
+        case "failed":
+            return ("retry", "delete")
+    return ("delete",)
 
 
 def _bytes(job: JobItem) -> bytes:

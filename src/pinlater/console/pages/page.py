@@ -44,7 +44,7 @@ class Goto(NamedTuple):
     message: str = ""
 
 
-class Page(NamedTuple):
+class SitePage(NamedTuple):
     """`section`: the entry of the navigation."""
 
     path: str

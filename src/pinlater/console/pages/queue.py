@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from pinlater.console.endpoints.jobs import scan_jobs
 from pinlater.console.endpoints.queues import get_queue_stats, get_settings
-from pinlater.console.pages.job_row import JobRow, age_column, rows_of
+from pinlater.console.pages.listed_job import ListedJob, age_column, rows_of
 from pinlater.console.pages.page import PageCall, PageView, queue_path
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.pages.setting_fields import SettingField, fields_shown
@@ -55,7 +55,7 @@ class QueueView(PageView):
     settings: Sequence[SettingField]
     max_jobs_per_second: float | None
     numbers: Mapping[str, int]
-    jobs: Sequence[JobRow]
+    jobs: Sequence[ListedJob]
     time_column: str
     next_page: str
     incomplete: bool

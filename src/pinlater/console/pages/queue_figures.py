@@ -29,7 +29,10 @@ class BarPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute, at the server that answered."""
+    """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute, at the server that answered.
+
+    `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue.
+    """
 
     name: str
     paused: bool
@@ -41,6 +44,7 @@ class QueueFigures:
     rate_in: float
     rate_out: float
     rate_failed: float
+    rate_retried: float
     rate_claimed: float
     oldest_waiting_ms: int | None
     waiting_dequeues: int
@@ -48,8 +52,9 @@ class QueueFigures:
 
     @property
     def failure_share(self) -> float | None:
-        """Of the jobs that ended in the last minute; None if none did."""
-        return self.rate_failed / self.rate_out if self.rate_out else None
+        """Of the attempts that ended in the last minute; None if none did."""
+        ended = self.rate_out + self.rate_retried
+        return (self.rate_failed + self.rate_retried) / ended if ended else None
 
     @property
     def drained_in_ms(self) -> float | None:
@@ -101,6 +106,7 @@ def figures_of(stats: StatsItem) -> QueueFigures:
         rate_in=stats.rates.enqueued,
         rate_out=stats.rates.succeeded + stats.rates.failed,
         rate_failed=stats.rates.failed,
+        rate_retried=stats.rates.retried,
         rate_claimed=stats.rates.claimed,
         oldest_waiting_ms=stats.oldest_waiting_ms,
         waiting_dequeues=stats.waiting_dequeues,
@@ -114,7 +120,7 @@ def _concerns(queue: QueueFigures) -> list[Concern]:
     if queue.due and idle and not queue.paused:
         found.append(Concern(1, "No worker", "Jobs are due, and no worker takes any."))
     if (queue.failure_share or 0) >= _FAILING_SHARE:
-        found.append(Concern(2, "Failing", "A fifth or more of the jobs that ended in the last minute failed."))
+        found.append(Concern(2, "Failing", "A fifth or more of the attempts that ended in the last minute failed."))
     if not queue.paused and (queue.oldest_waiting_ms or 0) >= _BEHIND_MS and not (idle and queue.due):
         found.append(Concern(3, "Behind", "The oldest due job has waited for more than a minute."))
     if queue.paused:

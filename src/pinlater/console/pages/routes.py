@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pinlater.console.pages import actions, failed, job, overview, queue, servers, workers
-from pinlater.console.pages.page import Action, Page
+from pinlater.console.pages.page import Action, SitePage
 
 # Path by name, in the order of the navigation.
 SECTIONS: Mapping[str, str] = {"Overview": "/", "Failed": "/failed", "Workers": "/workers", "Servers": "/servers"}
 
-PAGES: Sequence[Page] = (
-    Page("/", "overview.html", "Overview", overview.show),
-    Page("/find", "overview.html", "Overview", overview.find),
-    Page("/queues/{queue}", "queue.html", "Overview", queue.show),
-    Page("/jobs/{descriptor}", "job.html", "", job.show),
-    Page("/failed", "failed.html", "Failed", failed.show),
-    Page("/workers", "workers.html", "Workers", workers.show),
-    Page("/servers", "servers.html", "Servers", servers.show),
+PAGES: Sequence[SitePage] = (
+    SitePage("/", "overview.html", "Overview", overview.show),
+    SitePage("/find", "overview.html", "Overview", overview.find),
+    SitePage("/queues/{queue}", "queue.html", "Overview", queue.show),
+    SitePage("/jobs/{descriptor}", "job.html", "", job.show),
+    SitePage("/failed", "failed.html", "Failed", failed.show),
+    SitePage("/workers", "workers.html", "Workers", workers.show),
+    SitePage("/servers", "servers.html", "Servers", servers.show),
 )
 ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/pause", actions.pause),

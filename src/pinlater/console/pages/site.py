@@ -17,7 +17,7 @@ from pinlater.console import problems
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.notices import Notices
-from pinlater.console.pages.page import Action, Goto, Page, PageCall, with_fields
+from pinlater.console.pages.page import Action, Goto, PageCall, SitePage, with_fields
 from pinlater.console.pages.rendering import environment, rendered, static_files
 from pinlater.console.pages.routes import ACTIONS, PAGES, SECTIONS
 from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
@@ -72,7 +72,7 @@ class Site:
         """A page that says what went wrong."""
         return self._answer("error.html", self._navigation(request, ""), problem.status, problem=problem)
 
-    def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _page(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             given = {name: value for name, value in request.query_params.items() if value and name != DONE}
             shown = await page.show(self._call(request, given))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pinlater.console.endpoints.jobs import scan_jobs
 from pinlater.console.endpoints.queues import get_stats
 from pinlater.console.endpoints.servers import get_waiting_dequeues
-from pinlater.console.pages.job_row import worker_of
+from pinlater.console.pages.listed_job import worker_of
 from pinlater.console.pages.page import PageCall, PageView
 from pinlater.console.pages.queue_figures import figures_of
 from pinlater.console.shapes.jobs import JobItem, ScanQuery

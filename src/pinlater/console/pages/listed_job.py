@@ -11,7 +11,7 @@ from pinlater.console.shapes.jobs import JobItem
 TASK_HEADER = "pinlater-task"
 
 
-class JobRow(NamedTuple):
+class ListedJob(NamedTuple):
     """`text`: the last line of the error, or the progress, or the custom status. `attempt`: the number that has been spent.
     `at_ms`: the time that matters most in the state of the job."""
 
@@ -23,10 +23,10 @@ class JobRow(NamedTuple):
     at_ms: int
 
 
-def rows_of(jobs: Iterable[JobItem]) -> list[JobRow]:
+def rows_of(jobs: Iterable[JobItem]) -> list[ListedJob]:
     """In the same order."""
     return [
-        JobRow(
+        ListedJob(
             job,
             job.headers.get(TASK_HEADER, ""),
             error_line(job) or one_line(job.progress or job.custom_status),
