@@ -20,6 +20,7 @@ FORBIDDEN_FOR_CLIENTS = (
     "redis",
     "starlette",
     "uvicorn",
+    "jinja2",
     "pinlater.console",
     "pinlater.server.main.app",
     "pinlater.server.config",

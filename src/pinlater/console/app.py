@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from itertools import groupby
 from operator import attrgetter
@@ -19,11 +19,13 @@ from starlette.routing import Route
 
 from pinlater.client import AsyncClient
 from pinlater.client.errors import PinLaterError
-from pinlater.console import problems
+from pinlater.console import costs, problems
 from pinlater.console.browser_guard import BrowserGuard
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
 from pinlater.console.openapi import document
+from pinlater.console.pages.api import Api
+from pinlater.console.pages.site import Site, wants_page
 from pinlater.console.poll_limit import PollLimit
 from pinlater.console.problems import RequestRefused, no_memory
 from pinlater.console.reading import BYTES, JSON, bearer_of, body_of, content_of, decoded, header_of, query_of
@@ -33,7 +35,6 @@ from pinlater.domain.byte_budget import ByteBudget
 T = TypeVar("T")
 _BYTES_MAX = 256 * 1024 * 1024
 OPENAPI_PATH = "/v1/openapi.json"
-_GONE = 499  # the status for a caller that does not read the answer
 
 
 class Console:
@@ -51,9 +52,10 @@ class Console:
         self.budget = ByteBudget(_BYTES_MAX)
         self.poll_limit = PollLimit()
         self._stopping = False
+        self._site = Site(Api(client, self._api_call, self.budget), now_ms, self.budget)
         starlette = Starlette(
-            routes=[*self._routes(), Route(OPENAPI_PATH, _openapi)],
-            exception_handlers={HTTPException: _not_routed, Exception: _failed},
+            routes=[*self._routes(), Route(OPENAPI_PATH, _openapi), *self._site.routes()],
+            exception_handlers={HTTPException: self._not_routed, Exception: _failed},
             lifespan=self._lifespan,
         )
         starlette.router.redirect_slashes = False  # another path is a 404 as in the document
@@ -91,7 +93,7 @@ class Console:
                 content = endpoint.body is Content
                 body = content_of(request, data) if content else decoded(request, data, endpoint.body)
                 call = self._call(request, client, header, query, body)
-                with self._reserved(endpoint, call):
+                with costs.reserved(self.budget, endpoint, call):
                     result = await self._result(endpoint, request, call)
                     response = _response(endpoint, result, self.budget)
                 if response.fits or not endpoint.changes_nothing:
@@ -104,33 +106,15 @@ class Console:
         except PinLaterError as error:
             return problems.response_of(problems.problem_of(error))
         except ClientDisconnect:
-            return Response(status_code=_GONE)
+            return Response(status_code=problems.GONE)
 
     def _call(self, request: Request, client: AsyncClient, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
         names = request.path_params
-        return ApiCall(
-            client,
-            self._now_ms,
-            lambda: self._stopping,
-            self.poll_limit,
-            queue=names.get("queue", ""),
-            descriptor=names.get("descriptor", ""),
-            header=header,
-            query=query,
-            body=body,
-        )
+        queue, descriptor = names.get("queue", ""), names.get("descriptor", "")
+        return self._api_call(client, queue=queue, descriptor=descriptor, header=header, query=query, body=body)
 
-    @contextmanager
-    def _reserved(self, endpoint: Endpoint[Any, Any, Any], call: ApiCall[Any, Any]) -> Iterator[None]:
-        """Holds the memory that the call may need. Raises RequestRefused if there is not enough."""
-        wanted = 0 if endpoint.cost is None else endpoint.cost(call)
-        held = self.budget.reserve_scan(wanted) if wanted else 0
-        if wanted and not held:
-            raise no_memory("the answer")
-        try:
-            yield
-        finally:
-            self.budget.free_scan(held)
+    def _api_call(self, client: AsyncClient, **request: Any) -> ApiCall[Any, Any]:
+        return ApiCall(client, self._now_ms, lambda: self._stopping, self.poll_limit, **request)
 
     async def _result(self, endpoint: Endpoint[Any, Any, T], request: Request, call: ApiCall[Any, Any]) -> T:
         if endpoint.give_back is None:
@@ -146,6 +130,13 @@ class Console:
             raise ClientDisconnect
         finally:
             await _cancel(acting, gone)
+
+    async def _not_routed(self, request: Request, error: Exception) -> Response:
+        """No endpoint and no page has the path, or none on it has the method."""
+        problem = problems.problem_of_status(getattr(error, "status_code", HTTPStatus.NOT_FOUND))
+        response = self._site.error_of(request, problem) if wants_page(request) else problems.response_of(problem)
+        response.headers.update(getattr(error, "headers", None) or {})
+        return response
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:
@@ -170,14 +161,6 @@ def _response(endpoint: Endpoint[Any, Any, Any], result: Any, budget: ByteBudget
         return response
     data = b"" if result is None else json.encode(result)
     return CountedResponse(budget, data, endpoint.status, None if result is None else JSON)
-
-
-async def _not_routed(_request: Request, error: Exception) -> Response:
-    """No endpoint has the path, or none on it has the method."""
-    status = getattr(error, "status_code", HTTPStatus.NOT_FOUND)
-    response = problems.response_of(problems.problem_of_status(status))
-    response.headers.update(getattr(error, "headers", None) or {})
-    return response
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:

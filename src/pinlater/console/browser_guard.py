@@ -3,7 +3,8 @@
 A browser on the same machine reaches loopback, and there is no access control: without this, any page that an operator opens could
 enqueue, delete and read jobs. Two checks are enough. The `Host` of a request must be a name of this machine, or a site whose name
 resolves to loopback would be of the same origin. And the `Origin`, which browsers send with every request that changes something, must be
-that host. Headers of each answer tell a browser to treat it as data.
+that host. A link of another site to a page of the dashboard is allowed: it changes nothing, and the other site can't read or frame it.
+Headers of each answer tell a browser to treat it as data, unless the answer is a page, which has a policy of its own.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 _SAME_SITE = ("same-origin", "none")
+_CHANGES_NOTHING = ("GET", "HEAD")
 
 
 class BrowserGuard:
@@ -41,29 +43,51 @@ class BrowserGuard:
 
         async def send_as_data(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)  # a page has a policy of its own
             await send(message)
 
         app: ASGIApp = self._app
         try:
-            check_sender(Headers(scope=scope), self._hosts)
+            headers = Headers(scope=scope)
+            check_host(headers, self._hosts)
+            if scope["path"].startswith("/v1/"):
+                check_sender(headers)
+            else:
+                check_page_sender(scope["method"], headers)
         except RequestRefused as error:
             app = response_of(error.problem)
         await app(scope, receive, send_as_data)
 
 
-def check_sender(headers: Headers, hosts: Collection[str] | None) -> None:
-    """Raises RequestRefused for a request that another site's page made, or that names a host which is not ours."""
+def check_host(headers: Headers, hosts: Collection[str] | None) -> None:
+    """Raises RequestRefused for a request that names a host which is not ours."""
     host = headers.get("host", "")
     if hosts is not None and _name_of(f"//{host}") not in hosts:
         raise refused(
             HTTPStatus.MISDIRECTED_REQUEST, "HOST_REFUSED", f"This console is not {host[:200]!r}", field="Host"
         )
+
+
+def check_sender(headers: Headers) -> None:
+    """Raises RequestRefused for a request that another site's page made."""
     origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host:
+    if origin is not None and origin.partition("://")[2] != headers.get("host", ""):
         raise _of_another_site("Origin")
     if headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         raise _of_another_site("Sec-Fetch-Site")
+
+
+def check_page_sender(method: str, headers: Headers) -> None:
+    """As `check_sender`, for the pages of the dashboard: another site may link to a page, and a form must prove where it comes from."""
+    if method in _CHANGES_NOTHING:
+        if not (headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"):
+            check_sender(headers)
+        return
+    check_sender(headers)
+    if "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
+        raise _of_another_site("Origin")
 
 
 def _of_another_site(header: str) -> RequestRefused:

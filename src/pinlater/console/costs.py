@@ -6,10 +6,14 @@ larger than an answer of a server.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from pinlater.console.endpoint import ApiCall
+from pinlater.console.endpoint import ApiCall, Endpoint
+from pinlater.console.problems import no_memory
 from pinlater.console.shapes.jobs import LookupRequest, ScanQuery
+from pinlater.domain.byte_budget import ByteBudget
 from pinlater.wire.limits import FRAME_BYTES_MAX
 
 JOB_BYTES = 4 * 1024  # of a job without its body
@@ -24,6 +28,19 @@ def lookup(call: ApiCall[Any, LookupRequest]) -> int:
 def scan(call: ApiCall[ScanQuery, Any]) -> int:
     """Of a page of jobs."""
     return _shown(call.query.limit, bodies=call.query.bodies)
+
+
+@contextmanager
+def reserved(budget: ByteBudget, endpoint: Endpoint[Any, Any, Any], call: ApiCall[Any, Any]) -> Iterator[None]:
+    """Holds the memory that the call may need. Raises RequestRefused if there is not enough."""
+    wanted = 0 if endpoint.cost is None else endpoint.cost(call)
+    held = budget.reserve_scan(wanted) if wanted else 0
+    if wanted and not held:
+        raise no_memory("the answer")
+    try:
+        yield
+    finally:
+        budget.free_scan(held)
 
 
 def _shown(jobs: int, *, bodies: bool) -> int:

@@ -13,6 +13,7 @@ from pinlater.console.shapes.problem import Problem
 from pinlater.domain.errors import UnknownMethod
 
 MEDIA_TYPE = "application/problem+json"
+GONE = 499  # the status for a caller that does not read the answer
 _RETRY_LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _RETRY_AFTER_S = 1  # where the server gives no time
 

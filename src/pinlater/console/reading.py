@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar, get_origin, get_type_hints
@@ -127,10 +127,15 @@ def query_of(request: Request, shape: type[RequestShape]) -> Any:
             raise invalid(name, f"The parameter {name!r} was given twice")
         else:
             given[name] = value
+    return fields_of(given, shape, "query")
+
+
+def fields_of(given: Mapping[str, Any], shape: type[T], whole: str) -> T:
+    """The fields of a query or a form, whose values are texts, as the shape says. `whole`: what an error names that is about no field."""
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise _wrong_field(error, "query") from None
+        raise _wrong_field(error, whole) from None
 
 
 def header_of(request: Request, header: HeaderParameter | None) -> str:

@@ -1,4 +1,4 @@
-"""`pinlater console`: the HTTP API."""
+"""`pinlater console`: the dashboard and the HTTP API."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def console(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     control_channel: ChannelToServer = None,
 ) -> None:
-    """Serve the HTTP API below /v1 until SIGTERM or SIGINT, then finish what is in flight. It calls the servers as any client does.
+    """Serve the dashboard, and the HTTP API below /v1. SIGTERM or SIGINT ends it after the requests in flight.
+
+    It calls the servers as any client does.
 
     Example: pinlater console --server db1:9010,db2:9010 --port 9998
     """

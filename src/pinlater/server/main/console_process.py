@@ -22,7 +22,7 @@ from pinlater.supervision.restarts import Next, next_start
 
 logger = logging.getLogger(__name__)
 
-_MODULES = ("starlette", "uvicorn")  # of the extra
+_MODULES = ("starlette", "uvicorn", "jinja2")  # of the extra
 _ANSWER_S = 3.0
 _FAILED_STARTS_MAX = 4
 # How long the console may take to end once the server has stopped.

@@ -1,0 +1,124 @@
+"""What forms do: each calls an endpoint and says what came of it, in numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from pinlater.console.endpoint import ApiCall
+from pinlater.console.endpoints.jobs import cancel_jobs, delete_jobs_by_descriptor, retry_failed_jobs, run_jobs_now
+from pinlater.console.endpoints.queues import change_settings, pause_queue, resume_queue
+from pinlater.console.pages.page import Goto, PageCall, job_path, queue_path
+from pinlater.console.pages.setting_fields import LABELS, changed_fields, settings_of
+from pinlater.console.problems import refused
+from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
+from pinlater.console.shapes.fields import Attempts, RequestShape
+from pinlater.console.shapes.jobs import DescriptorsRequest, RetryFailedRequest, RunNowRequest
+
+_OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*", re.ASCII)
+_NOT_DONE: Mapping[str, str] = {
+    "already_final": "it has ended already",
+    "stale_claim": "its state changed meanwhile",
+    "not_found": "there is no such job any more",
+}
+
+
+class BackForm(RequestShape, frozen=True, kw_only=True):
+    """`back`: the page to show afterwards."""
+
+    back: str = ""
+
+
+class RetryForm(BackForm, frozen=True, kw_only=True):
+    """`attempts`: of each job."""
+
+    attempts: Attempts = 1
+
+
+class RetryFailedForm(RetryForm, frozen=True, kw_only=True):
+    """`number`: the jobs that the page announced; no more are retried."""
+
+    number: Annotated[int, Meta(ge=1, le=100_000)]
+
+
+async def pause(call: PageCall) -> Goto:
+    """Stops dequeues."""
+    await call.api.ask(pause_queue, queue=call.queue)
+    return Goto(_back(call, queue_path(call.queue)), f"{call.queue} is paused. Enqueues and acks continue.")
+
+
+async def resume(call: PageCall) -> Goto:
+    """Allows dequeues again."""
+    await call.api.ask(resume_queue, queue=call.queue)
+    return Goto(_back(call, queue_path(call.queue)), f"{call.queue} is resumed.")
+
+
+async def change(call: PageCall) -> Goto:
+    """Changes the settings whose fields were changed."""
+    changed = changed_fields(call.fields)
+    if not changed:
+        return Goto(queue_path(call.queue), "No setting was changed.")
+    await call.api.ask(change_settings, queue=call.queue, body=settings_of(changed))
+    told = "; ".join(f"{LABELS[name]}: {value or 'the default of the server'}" for name, value in changed.items())
+    return Goto(queue_path(call.queue), f"Changed {len(changed)} of {len(LABELS)} settings. {told}.")
+
+
+async def retry_failed(call: PageCall) -> Goto:
+    """Returns failed jobs of a queue, at most the number that the page announced."""
+    form = call.read(RetryFailedForm)
+    wanted = RetryFailedRequest(limit=form.number, attempts=form.attempts)
+    done = await call.api.ask(retry_failed_jobs, queue=call.queue, body=wanted)
+    told = f"Retried {done.jobs:,} of {form.number:,} failed jobs of {call.queue}."
+    return Goto(_back(call, queue_path(call.queue, tab="failed")), told)
+
+
+async def run(call: PageCall) -> Goto:
+    """Makes a waiting job due, or returns a failed one to its queue."""
+    form = call.read(RetryForm)
+    wanted = RunNowRequest(descriptors=[call.descriptor], attempts=form.attempts)
+    await _of_one(call, run_jobs_now, wanted)
+    return Goto(_back(call, job_path(call.descriptor)), f"1 job is due now: {call.descriptor}.")
+
+
+async def cancel(call: PageCall) -> Goto:
+    """Ends a job that has not ended."""
+    await _of_one(call, cancel_jobs, DescriptorsRequest(descriptors=[call.descriptor]))
+    return Goto(_back(call, job_path(call.descriptor)), f"1 job is cancelled: {call.descriptor}.")
+
+
+async def delete(call: PageCall) -> Goto:
+    """Deletes a job in any state."""
+    queue = _queue_of(call.descriptor)
+    wanted = DescriptorsRequest(descriptors=[call.descriptor])
+    done = await call.api.ask(delete_jobs_by_descriptor, queue=queue, body=wanted)
+    text = f"1 job is deleted: {call.descriptor}." if done.jobs else f"There was no job {call.descriptor} to delete."
+    return Goto(_back(call, queue_path(queue)), text)
+
+
+async def _of_one(
+    call: PageCall, act: Callable[[ApiCall[Any, Any]], Coroutine[Any, Any, ResultsAnswer]], body: RequestShape
+) -> None:
+    """Calls an endpoint for the job of the path. Raises RequestRefused if the job did not change."""
+    [result] = (await call.api.ask(act, queue=_queue_of(call.descriptor), body=body)).results
+    if result.outcome != "applied":
+        raise refused(HTTPStatus.CONFLICT, result.outcome.upper(), f"{call.descriptor} did not change: {_why(result)}.")
+
+
+def _why(result: ResultItem) -> str:
+    if result.error is not None:
+        return result.error.detail.rstrip(".")
+    return _NOT_DONE[result.outcome]
+
+
+def _queue_of(descriptor: str) -> str:
+    return descriptor.partition(":")[0]
+
+
+def _back(call: PageCall, otherwise: str) -> str:
+    """The page that the form names, if it is one of this console."""
+    path = call.fields.get("back", "")
+    return path if _OWN_PATH.fullmatch(path) else otherwise

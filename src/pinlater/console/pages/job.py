@@ -1,0 +1,157 @@
+"""A job: what it waits for, its attempts in time, its body and headers."""
+
+from __future__ import annotations
+
+import shlex
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pinlater.console.endpoints.jobs import get_job
+from pinlater.console.endpoints.queues import get_queue_stats
+from pinlater.console.pages.bodies import BodyView, Way, body_view
+from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, relative, shown
+from pinlater.console.pages.listed_job import TASK_HEADER, worker_of
+from pinlater.console.pages.page import PageCall, PageView, job_path
+from pinlater.console.pages.queue_figures import QueueFigures, figures_of
+from pinlater.console.shapes.fields import RequestShape
+from pinlater.console.shapes.jobs import BodiesQuery, JobItem
+
+_WHOLE_CHARACTERS = 2_000_000
+
+
+class JobPageQuery(RequestShape, frozen=True, kw_only=True):
+    """`view`: of the body; the best one without it. `whole`: shows texts that are cut otherwise."""
+
+    view: Way | None = None
+    whole: bool = False
+
+
+class JobMoment(NamedTuple):
+    """Something that happened to a job, or will. `kind`: for its colour. `error`: why an attempt failed."""
+
+    at_ms: int
+    kind: str
+    text: str
+    error: ShownText | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView(PageView):
+    """`now`: one sentence about the present. `actions`: names of what is possible. `commands`: for a shell."""
+
+    query: JobPageQuery
+    job: JobItem
+    queue: str
+    task: str
+    now: str
+    actions: Sequence[str]
+    moments: Sequence[JobMoment]
+    error: ShownText
+    status: ShownText
+    progress: ShownText
+    headers: Sequence[tuple[str, ShownText]]
+    body: BodyView
+    commands: Mapping[str, str]
+
+    def path(self, **changes: object) -> str:
+        """The same page with changes."""
+        kept = {"view": self.query.view, "whole": "true" if self.query.whole else ""}
+        return job_path(self.job.descriptor, **{**kept, **changes})
+
+
+async def show(call: PageCall) -> JobView:
+    """Two calls: the job, and the counters of its queue for what the job waits for."""
+    query = call.read(JobPageQuery)
+    job = await call.api.ask(get_job, descriptor=call.descriptor, query=BodiesQuery(bodies=True))
+    queue = job.descriptor.partition(":")[0]
+    figures = figures_of(await call.api.ask(get_queue_stats, queue=queue))
+    characters = _WHOLE_CHARACTERS if query.whole else TEXT_CHARACTERS
+    return JobView(
+        title=job.descriptor,
+        polls=job.state in ("pending", "in_progress") and not query.whole,
+        query=query,
+        job=job,
+        queue=queue,
+        task=job.headers.get(TASK_HEADER, ""),
+        now=sentence(job, figures, call.now_ms),
+        actions=_actions(job, call.now_ms),
+        moments=sorted(moments(job, characters), key=lambda one: one.at_ms),
+        error=shown(job.error_text, characters),
+        status=shown(job.custom_status, characters),
+        progress=shown(job.progress, characters),
+        headers=[(name, shown(value, characters)) for name, value in job.headers.items()],
+        body=body_view(_bytes(job), query.view, whole=query.whole),
+        commands=commands(job),
+    )
+
+
+def _actions(job: JobItem, now_ms: int) -> Sequence[str]:
+    match job.state:
+        case "pending":
+            return ("run", "cancel", "delete") if (job.run_after_ms or 0) > now_ms else ("cancel", "delete")
+        case "in_progress":
+            return ("cancel", "delete")
+        case "failed":
+            return ("retry", "delete")
+    return ("delete",)
+
+
+def _bytes(job: JobItem) -> bytes:
+    return b64decode(job.body_base64) if job.body_base64 is not None else (job.body or "").encode()
+
+
+def sentence(job: JobItem, queue: QueueFigures, now_ms: int) -> str:
+    """What the job waits for, or how it ended."""
+    match job.state:
+        case "succeeded":
+            return "It succeeded."
+        case "failed":
+            return "It failed and does not run again by itself."
+        case "in_progress":
+            return f"{worker_of(job.claim_descriptor) or 'A worker'} runs it; the claim ends {_when(job.claim_deadline_at_ms, now_ms)}."
+    if queue.paused:
+        return "It waits: the queue is paused."
+    if job.run_after_ms and job.run_after_ms > now_ms:
+        return f"It waits until it is due, {_when(job.run_after_ms, now_ms)}."
+    if not (queue.waiting_dequeues or queue.running or queue.rate_claimed):
+        return "It is due and waits: no worker takes jobs of this queue."
+    return "It is due and waits for its turn."
+
+
+def _when(at_ms: int | None, now_ms: int) -> str:
+    return "at an unknown time" if at_ms is None else relative(at_ms, now_ms)
+
+
+def moments(job: JobItem, characters: int) -> Iterator[JobMoment]:
+    """What is known to have happened, and what will."""
+    yield JobMoment(job.created_at_ms, "start", "Enqueued")
+    for attempt in job.attempts:
+        worker = worker_of(attempt.claimed_by) or "a worker"
+        yield JobMoment(attempt.claimed_at_ms, "running", f"Attempt {attempt.number} claimed by {worker}")
+        text = ": ".join(part for part in (attempt.error_type, attempt.error_text) if part)
+        error = shown(text, characters) if text else None
+        ended = f"Attempt {attempt.number} {attempt.outcome.replace('_', ' ')}"
+        yield JobMoment(attempt.ended_at_ms, "failed" if attempt.outcome != "succeeded" else "succeeded", ended, error)
+    if job.state == "pending" and job.run_after_ms:
+        yield JobMoment(job.run_after_ms, "scheduled", "Due")
+    if job.state == "in_progress" and job.claim_deadline_at_ms:
+        if job.updated_at_ms:
+            yield JobMoment(job.updated_at_ms, "running", f"Claimed or renewed by {worker_of(job.claim_descriptor)}")
+        yield JobMoment(job.claim_deadline_at_ms, "scheduled", "The claim ends")
+    if job.finished_at_ms:
+        yield JobMoment(job.finished_at_ms, job.state, job.state.capitalize())
+    if job.expires_at_ms and not job.finished_at_ms:
+        yield JobMoment(job.expires_at_ms, "scheduled", "Expires if it still waits")
+
+
+def commands(job: JobItem) -> dict[str, str]:
+    """For a shell, by what they do."""
+    name = shlex.quote(job.descriptor)
+    found = {"Look up": f"pinlater lookup {name} --body"}
+    if job.state in ("pending", "failed"):
+        found["Run now"] = f"pinlater run-now {name}"
+    if job.state in ("pending", "in_progress"):
+        found["Cancel"] = f"pinlater cancel {name}"
+    return found

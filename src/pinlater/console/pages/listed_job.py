@@ -1,0 +1,64 @@
+"""A job as a row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pinlater.console.pages.formats import one_line
+from pinlater.console.shapes.jobs import JobItem
+
+TASK_HEADER = "pinlater-task"
+
+
+class ListedJob(NamedTuple):
+    """`text`: the last line of the error, or the progress, or the custom status. `attempt`: the number that has been spent.
+    `at_ms`: the time that matters most in the state of the job."""
+
+    job: JobItem
+    task: str
+    text: str
+    attempt: int
+    worker: str
+    at_ms: int
+
+
+def rows_of(jobs: Iterable[JobItem]) -> list[ListedJob]:
+    """In the same order."""
+    return [
+        ListedJob(
+            job,
+            job.headers.get(TASK_HEADER, ""),
+            error_line(job) or one_line(job.progress or job.custom_status),
+            job.attempts_allowed - job.attempts_remaining,
+            worker_of(job.claim_descriptor),
+            time_of(job),
+        )
+        for job in jobs
+    ]
+
+
+def error_line(job: JobItem) -> str:
+    """The type of the error and the line that says most: the first line, which workers put before the traceback."""
+    return ": ".join(part for part in (one_line(job.error_type), one_line(job.error_text)) if part)
+
+
+def worker_of(claim_descriptor: str | None) -> str:
+    """The source in `host:port:serverStartMillis:source:counter`, which may hold colons itself; the whole if it has another form."""
+    parts = (claim_descriptor or "").split(":", 3)
+    return parts[3].rpartition(":")[0] if len(parts) == 4 and ":" in parts[3] else claim_descriptor or ""
+
+
+def age_column(state: str) -> str:
+    """What the time of a job in this state means."""
+    return {"pending": "Due", "in_progress": "Claim ends", "succeeded": "Finished", "failed": "Failed"}[state]
+
+
+def time_of(job: JobItem) -> int:
+    """The time that matters most in the state of the job."""
+    match job.state:
+        case "pending":
+            return job.run_after_ms or job.created_at_ms
+        case "in_progress":
+            return job.claim_deadline_at_ms or job.updated_at_ms or job.created_at_ms
+    return job.finished_at_ms or job.updated_at_ms or job.created_at_ms

@@ -1,0 +1,121 @@
+"""The overview: all queues with their depth and rates, those that need attention first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pinlater.console.endpoints.queues import get_stats, list_queues
+from pinlater.console.pages.page import Goto, PageCall, PageView, job_path, queue_path, with_fields
+from pinlater.console.pages.queue_figures import QueueFigures, figures_of
+from pinlater.console.shapes.fields import RequestShape
+from pinlater.console.shapes.queues import StatsQuery
+
+ROWS = 50
+Sort = Literal["attention", "name", "due", "running", "scheduled", "failed", "in", "out", "failing", "oldest"]
+Show = Literal["all", "attention", "paused", "failed", "busy"]
+
+_SORTS: Mapping[Sort, Callable[[QueueFigures], Any]] = {
+    "attention": lambda queue: (queue.urgency, queue.name),
+    "name": lambda queue: queue.name,
+    "due": lambda queue: (-queue.due, queue.name),
+    "running": lambda queue: (-queue.running, queue.name),
+    "scheduled": lambda queue: (-queue.scheduled, queue.name),
+    "failed": lambda queue: (-queue.failed, queue.name),
+    "in": lambda queue: (-queue.rate_in, queue.name),
+    "out": lambda queue: (-queue.rate_out, queue.name),
+    "failing": lambda queue: (-(queue.failure_share or 0), queue.name),
+    "oldest": lambda queue: (-(queue.oldest_waiting_ms or 0), queue.name),
+}
+_SHOWN: Mapping[Show, Callable[[QueueFigures], bool]] = {
+    "all": lambda queue: True,
+    "attention": lambda queue: bool(queue.concerns),
+    "paused": lambda queue: queue.paused,
+    "failed": lambda queue: bool(queue.failed),
+    "busy": lambda queue: bool(queue.due or queue.running or queue.rate_in),
+}
+
+
+class OverviewQuery(RequestShape, frozen=True, kw_only=True):
+    """Which queues. `filter`: a part of their names."""
+
+    filter: str = ""
+    sort: Sort = "attention"
+    show: Show = "all"
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewView(PageView):
+    """`queues`: of this page; `found`: of all pages; `total`: without a filter. `numbers`: how many queues each choice shows."""
+
+    query: OverviewQuery
+    queues: Sequence[QueueFigures]
+    found: int
+    total: int
+    page: int
+    pages: int
+    numbers: Mapping[str, int]
+    due: int
+    running: int
+    scheduled: int
+    failed: int
+    rate_in: float
+    rate_out: float
+
+    def path(self, **changes: object) -> str:
+        """The same choice with changes; a change begins at the first page."""
+        query = self.query
+        kept = {
+            "filter": query.filter,
+            "sort": "" if query.sort == "attention" else query.sort,
+            "show": "" if query.show == "all" else query.show,
+        }
+        return with_fields("/", **{**kept, **changes})
+
+
+async def show(call: PageCall) -> OverviewView:
+    """All queues of one answer, filtered, sorted and cut to a page here."""
+    answer = await call.api.ask(get_stats, query=StatsQuery())
+    return overview_of([figures_of(stats) for stats in answer.queues], call.read(OverviewQuery))
+
+
+def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery) -> OverviewView:
+    """The page that the query asks for, or the last one."""
+    word = query.filter.lower()
+    named = [queue for queue in queues if word in queue.name.lower()]
+    found = sorted(filter(_SHOWN[query.show], named), key=_SORTS[query.sort])
+    pages = max(1, -(-len(found) // ROWS))
+    page = min(max(1, query.page), pages)
+    return OverviewView(
+        title="Overview",
+        query=query,
+        queues=found[(page - 1) * ROWS : page * ROWS],
+        found=len(found),
+        total=len(queues),
+        page=page,
+        pages=pages,
+        numbers={name: sum(map(chosen, named)) for name, chosen in _SHOWN.items()},
+        due=sum(queue.due for queue in named),
+        running=sum(queue.running for queue in named),
+        scheduled=sum(queue.scheduled for queue in named),
+        failed=sum(queue.failed for queue in named),
+        rate_in=sum(queue.rate_in for queue in named),
+        rate_out=sum(queue.rate_out for queue in named),
+    )
+
+
+class FindQuery(RequestShape, frozen=True, kw_only=True):
+    """The text of the field in the head of each page: a job, a queue, or a part of a queue's name."""
+
+    text: str = ""
+
+
+async def find(call: PageCall) -> Goto:
+    """The page that a text names: of a job, of a queue, or the overview of the queues with the text in their names."""
+    text = call.read(FindQuery).text.strip()
+    if ":" in text:
+        return Goto(job_path(text))
+    names = {queue.name for queue in (await call.api.ask(list_queues)).queues}
+    return Goto(queue_path(text) if text in names else with_fields("/", filter=text))

@@ -1,0 +1,76 @@
+"""What pages and actions are: values between `routes` and the modules of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+from pinlater.console.pages.api import Api
+from pinlater.console.reading import fields_of
+from pinlater.console.shapes.fields import RequestShape
+
+Fields = TypeVar("Fields", bound=RequestShape)
+
+
+@dataclass(frozen=True, slots=True)
+class PageCall:
+    """A request for a page, or of a form. `fields`: of the query or the form, without empty ones. `queue` and `descriptor`: of the path."""
+
+    api: Api
+    now_ms: int
+    queue: str
+    descriptor: str
+    fields: Mapping[str, str]
+
+    def read(self, shape: type[Fields]) -> Fields:
+        """The fields as the shape says. Raises RequestRefused."""
+        return fields_of(self.fields, shape, "form")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageView:
+    """What a template shows. `polls`: whether a browser asks for the page again every two seconds."""
+
+    title: str
+    polls: bool = True
+
+
+class Goto(NamedTuple):
+    """The page to show instead. `message`: what an action did, for people."""
+
+    path: str
+    message: str = ""
+
+
+class SitePage(NamedTuple):
+    """`section`: the entry of the navigation."""
+
+    path: str
+    template: str
+    section: str
+    show: Callable[[PageCall], Awaitable[PageView | Goto]]
+
+
+class Action(NamedTuple):
+    """A form that changes something."""
+
+    path: str
+    act: Callable[[PageCall], Awaitable[Goto]]
+
+
+def queue_path(queue: str, **fields: object) -> str:
+    """The path of a queue's page."""
+    return with_fields(f"/queues/{quote(queue, safe='')}", **fields)
+
+
+def job_path(descriptor: str, **fields: object) -> str:
+    """The path of a job's page."""
+    return with_fields(f"/jobs/{quote(descriptor, safe=':')}", **fields)
+
+
+def with_fields(path: str, **fields: object) -> str:
+    """A path with a query of the fields that are not empty."""
+    given = {name: value for name, value in fields.items() if value not in (None, "", False)}
+    return f"{path}?{urlencode(given)}" if given else path

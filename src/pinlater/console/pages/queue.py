@@ -1,0 +1,104 @@
+"""A queue: its figures, its settings, and its jobs by state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pinlater.console.endpoints.jobs import scan_jobs
+from pinlater.console.endpoints.queues import get_queue_stats, get_settings
+from pinlater.console.pages.listed_job import ListedJob, age_column, rows_of
+from pinlater.console.pages.page import PageCall, PageView, queue_path
+from pinlater.console.pages.queue_figures import QueueFigures, figures_of
+from pinlater.console.pages.setting_fields import SettingField, fields_shown
+from pinlater.console.shapes.fields import OfPriority, RequestShape, State
+from pinlater.console.shapes.jobs import ScanQuery
+from pinlater.console.shapes.queues import CountsItem
+
+ROWS = 50
+Tab = Literal["due", "scheduled", "running", "failed", "succeeded"]
+
+
+class _Jobs(NamedTuple):
+    """How the API names the jobs of a tab."""
+
+    state: State
+    future: bool = False
+
+
+_TABS: Mapping[Tab, _Jobs] = {
+    "due": _Jobs("pending"),
+    "scheduled": _Jobs("pending", True),
+    "running": _Jobs("in_progress"),
+    "failed": _Jobs("failed"),
+    "succeeded": _Jobs("succeeded"),
+}
+
+
+class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
+    """Which jobs of the queue. `body`: a regular expression. `after`: the continuation of the page before."""
+
+    tab: Tab = "due"
+    priority: OfPriority = None
+    body: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView(PageView):
+    """`numbers`: jobs by tab. `next_page`: the continuation; empty at the end."""
+
+    query: QueuePageQuery
+    queue: QueueFigures
+    priorities: Sequence[CountsItem]
+    settings: Sequence[SettingField]
+    max_jobs_per_second: float | None
+    numbers: Mapping[str, int]
+    jobs: Sequence[ListedJob]
+    time_column: str
+    next_page: str
+    incomplete: bool
+
+    def path(self, **changes: object) -> str:
+        """The same choice of jobs with changes; a change begins at the first page."""
+        kept = {"tab": self.query.tab, "priority": self.query.priority, "body": self.query.body}
+        return queue_path(self.queue.name, **{**kept, **changes})
+
+
+async def show(call: PageCall) -> QueueView:
+    """Four calls: counters, two for the settings, and one page of jobs. A page that searches bodies does not ask again by itself."""
+    query = call.read(QueuePageQuery)
+    jobs = _TABS[query.tab]
+    stats = await call.api.ask(get_queue_stats, queue=call.queue)
+    settings = await call.api.ask(get_settings, queue=call.queue)
+    wanted = ScanQuery(
+        state=jobs.state,
+        future=jobs.future,
+        priority=query.priority,
+        regex=query.body,
+        limit=ROWS,
+        continuation=query.after,
+    )
+    page = await call.api.ask(scan_jobs, queue=call.queue, query=wanted)
+    queue = figures_of(stats)
+    return QueueView(
+        title=call.queue,
+        polls=not query.body and not query.after,
+        query=query,
+        queue=queue,
+        priorities=[one for one in stats.priorities if one.enqueued_total or one.pending],
+        settings=fields_shown(settings),
+        max_jobs_per_second=settings.in_force.max_jobs_per_second,
+        numbers={
+            "due": queue.due,
+            "scheduled": queue.scheduled,
+            "running": queue.running,
+            "failed": queue.failed,
+            "succeeded": queue.succeeded,
+        },
+        jobs=rows_of(page.jobs),
+        time_column=age_column(jobs.state),
+        next_page=page.continuation or "",
+        incomplete=page.incomplete or stats.incomplete,
+    )

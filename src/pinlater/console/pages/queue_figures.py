@@ -1,0 +1,131 @@
+"""Figures of a queue for people, from the counters that the API answers, and what an operator should look at first. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pinlater.console.shapes.queues import StatsItem
+
+_BEHIND_MS = 60_000
+_FAILING_SHARE = 0.2
+
+
+class Concern(NamedTuple):
+    """Something to look at. `rank`: 1 is the most urgent. `word`: one or two words; `text`: a sentence."""
+
+    rank: int
+    word: str
+    text: str
+
+
+class BarPart(NamedTuple):
+    """A part of the bar that shows in which states the unfinished and failed jobs are; in percent."""
+
+    state: str
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute, at the server that answered.
+
+    `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue.
+    """
+
+    name: str
+    paused: bool
+    due: int
+    scheduled: int
+    running: int
+    succeeded: int
+    failed: int
+    rate_in: float
+    rate_out: float
+    rate_failed: float
+    rate_retried: float
+    rate_claimed: float
+    oldest_waiting_ms: int | None
+    waiting_dequeues: int
+    incomplete: bool
+
+    @property
+    def failure_share(self) -> float | None:
+        """Of the attempts that ended in the last minute; None if none did."""
+        ended = self.rate_out + self.rate_retried
+        return (self.rate_failed + self.rate_retried) / ended if ended else None
+
+    @property
+    def drained_in_ms(self) -> float | None:
+        """When no job is due any more, at the present rates; None if that is never."""
+        faster = self.rate_out - self.rate_in
+        return 1000 * self.due / faster if self.due and faster > 0 and not self.paused else None
+
+    @property
+    def depth(self) -> int:
+        """Jobs that are not finished."""
+        return self.due + self.scheduled + self.running
+
+    @property
+    def bar(self) -> list[BarPart]:
+        """The parts that are not empty, from left to right."""
+        parts = {"due": self.due, "scheduled": self.scheduled, "running": self.running, "failed": self.failed}
+        whole = sum(parts.values())
+        made, start = [], 0.0
+        for state, jobs in parts.items():
+            if jobs:
+                made.append(BarPart(state, round(start, 2), round(100 * jobs / whole, 2)))
+                start += 100 * jobs / whole
+        return made
+
+    @property
+    def concerns(self) -> list[Concern]:
+        """The most urgent first."""
+        return sorted(_concerns(self))
+
+    @property
+    def urgency(self) -> tuple[float, int, int]:
+        """The order of queues by what needs attention, the most urgent first."""
+        rank = min((concern.rank for concern in self.concerns), default=9)
+        return rank, -(self.oldest_waiting_ms or 0), -self.depth
+
+
+def figures_of(stats: StatsItem) -> QueueFigures:
+    """The counts of all priorities together."""
+    counts = stats.priorities
+    scheduled = sum(one.future for one in counts)
+    return QueueFigures(
+        name=stats.queue,
+        paused=stats.paused,
+        due=max(0, sum(one.pending for one in counts) - scheduled),
+        scheduled=scheduled,
+        running=sum(one.in_progress for one in counts),
+        succeeded=sum(one.succeeded for one in counts),
+        failed=sum(one.failed for one in counts),
+        rate_in=stats.rates.enqueued,
+        rate_out=stats.rates.succeeded + stats.rates.failed,
+        rate_failed=stats.rates.failed,
+        rate_retried=stats.rates.retried,
+        rate_claimed=stats.rates.claimed,
+        oldest_waiting_ms=stats.oldest_waiting_ms,
+        waiting_dequeues=stats.waiting_dequeues,
+        incomplete=stats.incomplete,
+    )
+
+
+def _concerns(queue: QueueFigures) -> list[Concern]:
+    found = []
+    idle = not (queue.running or queue.waiting_dequeues or queue.rate_claimed)
+    if queue.due and idle and not queue.paused:
+        found.append(Concern(1, "No worker", "Jobs are due, and no worker takes any."))
+    if (queue.failure_share or 0) >= _FAILING_SHARE:
+        found.append(Concern(2, "Failing", "A fifth or more of the attempts that ended in the last minute failed."))
+    if not queue.paused and (queue.oldest_waiting_ms or 0) >= _BEHIND_MS and not (idle and queue.due):
+        found.append(Concern(3, "Behind", "The oldest due job has waited for more than a minute."))
+    if queue.paused:
+        text = "Dequeues are stopped, and jobs are due." if queue.due else "Dequeues are stopped."
+        found.append(Concern(4 if queue.due else 6, "Paused", text))
+    if queue.incomplete:
+        found.append(Concern(5, "Incomplete", "A shard is unreachable; its jobs are not counted."))
+    return found

@@ -1,0 +1,69 @@
+"""Templates and static files. Everything that a template prints is escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from pinlater.console.pages import formats
+from pinlater.console.pages.page import job_path, queue_path, with_fields
+
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class StaticFile(NamedTuple):
+    """`version`: changes with the content."""
+
+    content: bytes
+    media_type: str
+    version: str
+
+
+def static_files() -> dict[str, StaticFile]:
+    """All static files by name."""
+    found = {}
+    for path in files("pinlater.console.pages").joinpath("static").iterdir():
+        media_type = MEDIA_TYPES.get(path.name.rpartition(".")[2])
+        if media_type:
+            content = path.read_bytes()
+            found[path.name] = StaticFile(content, media_type, hashlib.sha256(content).hexdigest()[:12])
+    return found
+
+
+def environment(static: dict[str, StaticFile]) -> Environment:
+    """The templates with what they share: formats as filters, paths as functions."""
+    made = Environment(
+        loader=PackageLoader("pinlater.console.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(
+        number=formats.number,
+        rate=formats.rate,
+        share=formats.share,
+        span=formats.span,
+        moment=formats.moment,
+        visible=formats.visible,
+        shown=formats.shown,
+        one_line=formats.one_line,
+        last_line=formats.last_line,
+    )
+    made.globals.update(
+        relative=formats.relative,
+        queue_path=queue_path,
+        job_path=job_path,
+        with_fields=with_fields,
+        static=lambda name: f"/static/{name}?v={static[name].version}",
+    )
+    return made
+
+
+def rendered(templates: Environment, template: str, **values: Any) -> bytes:
+    """A page as bytes."""
+    return templates.get_template(template).render(**values).encode()

@@ -1,0 +1,30 @@
+"""The table of pages and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pinlater.console.pages import actions, failed, job, overview, queue, servers, workers
+from pinlater.console.pages.page import Action, SitePage
+
+# Path by name, in the order of the navigation.
+SECTIONS: Mapping[str, str] = {"Overview": "/", "Failed": "/failed", "Workers": "/workers", "Servers": "/servers"}
+
+PAGES: Sequence[SitePage] = (
+    SitePage("/", "overview.html", "Overview", overview.show),
+    SitePage("/find", "overview.html", "Overview", overview.find),
+    SitePage("/queues/{queue}", "queue.html", "Overview", queue.show),
+    SitePage("/jobs/{descriptor}", "job.html", "", job.show),
+    SitePage("/failed", "failed.html", "Failed", failed.show),
+    SitePage("/workers", "workers.html", "Workers", workers.show),
+    SitePage("/servers", "servers.html", "Servers", servers.show),
+)
+ACTIONS: Sequence[Action] = (
+    Action("/queues/{queue}/pause", actions.pause),
+    Action("/queues/{queue}/resume", actions.resume),
+    Action("/queues/{queue}/settings", actions.change),
+    Action("/queues/{queue}/retry-failed", actions.retry_failed),
+    Action("/jobs/{descriptor}/run", actions.run),
+    Action("/jobs/{descriptor}/cancel", actions.cancel),
+    Action("/jobs/{descriptor}/delete", actions.delete),
+)

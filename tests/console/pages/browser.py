@@ -1,0 +1,126 @@
+"""Chromium before a console with jobs of every kind, for the tests of one file at a time: pages are real, requests go over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from playwright.async_api import Browser, Page, async_playwright
+
+from pinlater.client import Ack, AsyncClient, Job
+from pinlater.console.app import Console
+from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.console.run import ConsoleServer, listening
+from pinlater.domain.clock import SystemClock
+from pinlater.server.storage.memory import MemoryShard
+from tests.assembly import listen, open_core
+
+PROGRAM = shutil.which("chromium") or "/usr/bin/chromium"
+OPTIONS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+Scheme = Literal["light", "dark"]
+ERROR = 'Connection closed\nTraceback (most recent call last):\n  File "mailer.py", line 12, in send\n'
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u202eevil"
+
+
+@dataclass
+class BrowsedConsole:
+    """A console with its browser. `client`: of a worker. `failed`, `hostile`: descriptors of jobs."""
+
+    url: str
+    client: AsyncClient
+    browser: Browser
+    failed: str = ""
+    hostile: str = ""
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """One of each kind of page."""
+        jobs = (f"/jobs/{self.failed}", f"/jobs/{self.hostile}?view=hex")
+        return (
+            "/",
+            "/queues/mail",
+            "/queues/mail?tab=failed",
+            *jobs,
+            "/failed",
+            "/workers",
+            "/servers",
+            "/queues/none",
+        )
+
+    @asynccontextmanager
+    async def tab(
+        self, path: str, width: int = 1280, scheme: Scheme = "light", *, script: bool = True
+    ) -> AsyncIterator[Page]:
+        """A tab that shows a page. Fails if the page logs an error or asks another host."""
+        context = await self.browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=script
+        )
+        problems: list[str] = []
+        page = await context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: None if request.url.startswith(self.url) else problems.append(request.url))
+        await page.goto(self.url + path)
+        yield page
+        await context.close()
+        assert [problem for problem in problems if "the server responded with a status of 4" not in problem] == []
+
+    async def save_picture(self, page: Page, folder: Path, width: int, scheme: Scheme) -> None:
+        """A screenshot of the whole page."""
+        name = page.url.removeprefix(self.url).replace(self.failed, "failed").replace(self.hostile, "hostile")
+        name = re.sub(r"\W+", "-", name).strip("-") or "overview"
+        await page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True)
+
+
+@asynccontextmanager
+async def browsed_console() -> AsyncIterator[BrowsedConsole]:
+    """A memory store, a server, a console and a browser, in this event loop but for the browser."""
+    clock = SystemClock()
+    core = await open_core(MemoryShard(), clock=clock)
+    server = await listen(core)
+    address, listener = f"127.0.0.1:{server.port}", listening("127.0.0.1", 0)
+    console = ConsoleServer(Console(AsyncClient(address, wait_for_servers=False), clock.now_ms, LOOPBACK_NAMES))
+    serving = asyncio.create_task(console._serve([listener]))  # without its handlers of signals
+    async with AsyncClient(address, source="web-1") as client, async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=OPTIONS)
+        browsed = BrowsedConsole(f"http://127.0.0.1:{listener.getsockname()[1]}", client, browser)
+        browsed.failed, browsed.hostile = await filled(client)
+        yield browsed
+        await browser.close()
+    console.should_exit = True
+    await serving
+    await server.drain(0)
+    await core.close()
+
+
+async def filled(client: AsyncClient) -> tuple[str, str]:
+    """Stores jobs in every state. The descriptors of a failed job, and of one with hostile texts."""
+    for queue in ("mail", "images", "idle"):
+        await client.create_queue(queue)
+    body = json.dumps({"to": "ada@example.org", "tags": ["a", "b"], "retries": 3, "draft": False}).encode()
+    await client.enqueue("mail", [Job(body, headers={"pinlater-task": "send"}, priority=1 + n % 2) for n in range(60)])
+    await client.enqueue("mail", [Job(body, run_after_ms=SystemClock().now_ms() + 3_600_000)])
+    claimed = (await client.dequeue("mail", 6)).jobs
+    acks = [Ack(job.descriptor, succeeded=True, token=job.token) for job in claimed[:2]]
+    acks += [_failure(job.descriptor, job.token) for job in claimed[2:5]]
+    await client.ack("mail", acks)
+    hostile = Job(HOSTILE.encode(), headers={"x": HOSTILE, "long": "y" * 9_000}, custom_status=HOSTILE, priority=1)
+    stored = await client.enqueue("images", [hostile])
+    return claimed[2].descriptor, stored.descriptors[0]
+
+
+def _failure(descriptor: str, token: str) -> Ack:
+    return Ack(
+        descriptor, succeeded=False, token=token, final=True, error_type="smtplib.SMTPException", error_text=ERROR
+    )

@@ -1,0 +1,160 @@
+"""The pages in Chromium: at two widths, in both colour schemes, with and without JavaScript."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+
+from pinlater.client import Ack
+from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(
+        not Path(PROGRAM).exists() and "CI" not in os.environ, reason="needs Chromium (scripts/test-packages)"
+    ),
+]
+PICTURES = Path(os.environ.get("PINLATER_PICTURES", "var/pictures"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browsed() -> AsyncIterator[BrowsedConsole]:
+    async with browsed_console() as browsed:
+        yield browsed
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_no_page_has_a_serious_defect_of_access_or_scrolls_sideways(
+    browsed: BrowsedConsole, width: int, scheme: Scheme
+) -> None:
+    found = []
+    async with browsed.tab("/", width, scheme) as page:
+        for path in browsed.paths:
+            await page.goto(browsed.url + path)
+            result = await Axe().run(page)
+            found += [
+                (path, one["id"], one["nodes"][0]["html"][:200], one["nodes"][0].get("failureSummary"))
+                for one in result.response["violations"]
+                if one["impact"] in ("serious", "critical", "moderate")
+            ]
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            await browsed.save_picture(page, PICTURES, width, scheme)
+    assert found == []
+
+
+async def test_hostile_texts_run_nothing(browsed: BrowsedConsole) -> None:
+    for path in (f"/jobs/{browsed.hostile}?view=text", f"/jobs/{browsed.hostile}", "/queues/images"):
+        async with browsed.tab(path) as page:
+            await expect(page.locator("main")).to_contain_text("<script>document.title")
+            assert "owned" not in await page.title()
+
+
+async def test_the_policy_stops_inline_scripts_and_frames(browsed: BrowsedConsole) -> None:
+    page = await browsed.browser.new_page()
+    await page.goto(browsed.url)
+    blocked = await page.evaluate(
+        """async () => {
+             const seen = [];
+             document.addEventListener("securitypolicyviolation", (event) => seen.push(event.effectiveDirective));
+             const script = document.createElement("script"), frame = document.createElement("iframe");
+             script.textContent = "document.title = 'owned'";
+             frame.src = "/failed";
+             document.body.append(script, frame);
+             while (seen.length < 2) await new Promise((done) => setTimeout(done, 20));
+             return seen;
+           }"""
+    )
+    assert set(blocked) == {"script-src-elem", "frame-src"}
+    assert await page.title() == "Overview · PinLater"
+    await page.close()
+
+
+async def test_a_newcomer_finds_a_failed_job_and_retries_it(browsed: BrowsedConsole) -> None:
+    async with browsed.tab("/") as page:
+        await page.get_by_role("link", name="Failed", exact=True).first.click()
+        row = page.locator("[data-row]").first
+        await expect(row).to_contain_text("smtplib.SMTPException: Connection closed")
+        await row.get_by_role("button", name="Retry").click()
+        await expect(page.get_by_role("status")).to_contain_text("1 job is due now")
+        assert "done=" not in page.url
+
+
+async def test_a_question_states_the_number_before_all_are_retried(browsed: BrowsedConsole) -> None:
+    await _fail_two(browsed)
+    async with browsed.tab("/queues/idle") as page:
+        await page.locator("summary", has_text="Retry 2 failed").click()
+        await expect(page.locator(".question")).to_contain_text("Return 2 failed jobs to the queue")
+        await page.get_by_role("button", name="Retry 2 failed").click()
+        await expect(page.get_by_role("status")).to_have_text("Retried 2 of 2 failed jobs of idle.")
+
+
+async def _fail_two(browsed: BrowsedConsole) -> None:
+    await browsed.client.enqueue("idle", [b"x", b"y"])
+    jobs = (await browsed.client.dequeue("idle", 2)).jobs
+    await browsed.client.ack(
+        "idle", [Ack(job.descriptor, succeeded=False, token=job.token, final=True) for job in jobs]
+    )
+
+
+async def test_a_page_updates_itself_and_keeps_what_is_open(browsed: BrowsedConsole) -> None:
+    async with browsed.tab("/queues/images") as page:
+        await page.locator("summary", has_text="Settings").click()
+        await page.get_by_label("Claim timeout").fill("9m")
+        await browsed.client.pause_queue("images")
+        await expect(page.get_by_role("button", name="Resume")).to_be_visible()
+        assert await page.get_by_label("Claim timeout").input_value() == "9m"
+        await page.get_by_role("button", name="Save settings").click()
+        await expect(page.get_by_role("status")).to_contain_text("Changed 1 of 7 settings. Claim timeout: 9m.")
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.get_by_role("status")).to_have_text("images is resumed.")
+
+
+async def test_a_hidden_tab_asks_for_nothing(browsed: BrowsedConsole) -> None:
+    async with browsed.tab("/") as page:
+        await page.evaluate(
+            """() => { Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
+                       document.dispatchEvent(new Event("visibilitychange")); }"""
+        )
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.wait_for_timeout(2_500)
+        assert asked == []
+        async with page.expect_request("**/"):
+            await page.evaluate(
+                """() => { delete document.hidden; document.dispatchEvent(new Event("visibilitychange")); }"""
+            )
+
+
+async def test_rows_and_the_filter_are_reached_by_keys(browsed: BrowsedConsole) -> None:
+    async with browsed.tab("/?sort=name") as page:
+        await page.keyboard.press("/")
+        await expect(page.get_by_label("Filter queues by name")).to_be_focused()
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("j")
+        await page.keyboard.press("j")
+        await page.keyboard.press("k")
+        await expect(page.get_by_role("link", name="idle")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="idle")).to_be_visible()
+
+
+async def test_the_choice_of_a_colour_scheme_is_kept(browsed: BrowsedConsole) -> None:
+    async with browsed.tab("/") as page:
+        await page.get_by_role("button", name="Dark").click()
+        await page.goto(f"{browsed.url}/failed")
+        await expect(page.locator("body")).to_have_css("background-color", "rgb(19, 22, 25)")
+
+
+async def test_without_javascript_actions_and_questions_work(browsed: BrowsedConsole) -> None:
+    name = (await browsed.client.enqueue("idle", [b"z"])).descriptors[0]
+    async with browsed.tab(f"/jobs/{name}", 390, script=False) as page:
+        await page.locator("summary", has_text="Delete").click()
+        await page.get_by_role("button", name="Delete").click()
+        await expect(page.get_by_role("status")).to_have_text(f"1 job is deleted: {name}.")

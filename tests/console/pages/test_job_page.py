@@ -1,0 +1,104 @@
+"""A job's page: what is known of it, and what can be done with it."""
+
+from __future__ import annotations
+
+from pinlater.client import AsyncClient, Job
+from pinlater.console.pages.bodies import body_view
+from pinlater.domain.clock import ManualClock
+from tests.console.pages.conftest import failed_job, stored
+from tests.console.pages.visitor import PageVisitor
+
+
+async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, client: AsyncClient) -> None:
+    job = Job(b'{"to": ["ada"], "n": 1}', headers={"tenant": "a"}, custom_status="half", attempts_allowed=4)
+    name = (await client.enqueue("mail", [job])).descriptors[0]
+    page = await visitor.page(f"/jobs/{name}")
+    for text in (
+        "tenant",
+        "half",
+        "0 of 4 used",
+        '"ada"',
+        "Enqueued",
+        f"pinlater lookup {name}",
+        "no worker takes jobs",
+    ):
+        assert text in page.text
+    assert page.targets == [f"/jobs/{name}/cancel", f"/jobs/{name}/delete"]
+    assert "000000  7b 22 74" in (await visitor.page(f"/jobs/{name}?view=hex")).text
+    assert '{"to": ["ada"], "n": 1}' in (await visitor.page(f"/jobs/{name}?view=text")).text
+
+
+async def test_the_time_line_shows_attempts_and_their_errors(visitor: PageVisitor, client: AsyncClient) -> None:
+    page = await visitor.page(f"/jobs/{await failed_job(client, 'boom')}")
+    for text in ("Attempt 1 claimed by console", "Attempt 1 failed", "ValueError: boom", "It failed"):
+        assert text in page.text
+
+
+async def test_the_page_says_what_a_job_waits_for(
+    visitor: PageVisitor, client: AsyncClient, clock: ManualClock
+) -> None:
+    name = (await client.enqueue("mail", [Job(b"x", run_after_ms=clock.now_ms() + 300_000)])).descriptors[0]
+    page = await visitor.page(f"/jobs/{name}")
+    assert "It waits until it is due, in 5 min." in page.text
+    assert page.targets[0] == f"/jobs/{name}/run"
+    await client.pause_queue("mail")
+    assert "the queue is paused" in (await visitor.page(f"/jobs/{name}")).text
+    await client.resume_queue("mail")
+    await client.run_jobs("mail", [name])
+    await client.dequeue("mail", 1)
+    assert "console runs it; the claim ends in" in (await visitor.page(f"/jobs/{name}")).text
+
+
+async def test_a_failed_job_is_retried(visitor: PageVisitor, client: AsyncClient) -> None:
+    name = await failed_job(client)
+    assert await visitor.does(f"/jobs/{name}/run") == f"1 job is due now: {name}."
+    assert (await client.lookup([name]))[name].state.name == "PENDING"
+
+
+async def test_a_job_is_cancelled_and_deleted(visitor: PageVisitor, client: AsyncClient) -> None:
+    name = await stored(client)
+    assert await visitor.does(f"/jobs/{name}/cancel") == f"1 job is cancelled: {name}."
+    assert await visitor.does(f"/jobs/{name}/delete") == f"1 job is deleted: {name}."
+    assert await visitor.does(f"/jobs/{name}/delete") == f"There was no job {name} to delete."
+    assert await client.lookup([name]) == {}
+
+
+async def test_an_action_that_changes_nothing_is_an_error_with_its_reason(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    name = await failed_job(client)
+    answer = await visitor.submit(f"/jobs/{name}/cancel")
+    assert answer.status == 409
+    assert "did not change: it has ended already" in answer.body.decode()
+
+
+async def test_a_missing_job_and_a_wrong_name_are_pages_that_say_so(visitor: PageVisitor) -> None:
+    assert "JOB_NOT_FOUND" in (await visitor.page("/jobs/mail:s1:p1:7", 404)).text
+    assert "DESCRIPTOR" in (await visitor.page("/jobs/what", 400)).text
+
+
+async def test_a_large_text_is_cut_with_a_way_to_the_whole(visitor: PageVisitor, client: AsyncClient) -> None:
+    name = (await client.enqueue("mail", [Job(b"a" * 90_000, headers={"x": "b" * 6000})])).descriptors[0]
+    page = await visitor.page(f"/jobs/{name}")
+    assert "a" * 16_384 in page.text
+    assert "a" * 16_385 not in page.text
+    assert f"/jobs/{name}?whole=true" in page.links
+    whole = await visitor.page(f"/jobs/{name}?whole=true")
+    assert "a" * 90_000 in whole.text
+    assert "b" * 6000 in whole.text
+
+
+def test_a_body_is_shown_in_the_best_way_that_is_possible() -> None:
+    assert body_view(b"null", None, whole=False).way == "json"
+    assert body_view(b"{", None, whole=False).ways == ["text", "hex"]
+    assert body_view(b"\xff", "json", whole=False).way == "hex"
+    assert body_view(b"a\0", None, whole=False).way == "hex"
+
+
+def test_a_deep_or_wide_tree_is_bounded() -> None:
+    for body in (b"[" * 900 + b"]" * 900, b"[" * 200_000, b"[" + b"1," * 100_000 + b"1]", b"9" * 10_000):
+        view = body_view(body, None, whole=False)
+        assert len(repr(view)) < 400_000
+    wide = body_view(b"[" + b"1," * 100_000 + b"1]", None, whole=False).tree
+    assert wide is not None
+    assert wide.children[-1].text == "98,502 more, see the text"

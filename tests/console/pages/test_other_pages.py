@@ -1,0 +1,37 @@
+"""Failed jobs of all queues, workers, servers."""
+
+from __future__ import annotations
+
+from pinlater.client import AsyncClient
+from pinlater.version import __version__
+from tests.console.pages.conftest import failed_job, stored
+from tests.console.pages.visitor import PageVisitor
+
+
+async def test_failed_jobs_are_shown_with_their_errors_and_retried_from_there(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    assert "No failed jobs" in (await visitor.page("/failed")).text
+    name = await failed_job(client, "no route to host\nTraceback")
+    page = await visitor.page("/failed")
+    assert "1 in 1 queue" in page.text
+    assert "ValueError: no route to host" in page.text
+    assert "Return 1 failed jobs of mail" in page.text
+    assert {f"/jobs/{name}/run", "/queues/mail/retry-failed"} == set(page.targets)
+    answer = await visitor.submit(f"/jobs/{name}/run", {"back": "/failed?filter=ma"})
+    assert answer.headers["location"].startswith("/failed?filter=ma&done=")
+
+
+async def test_workers_are_shown_with_what_they_hold(visitor: PageVisitor, client: AsyncClient) -> None:
+    assert "No worker" in (await visitor.page("/workers")).text
+    name = await stored(client)
+    await client.dequeue("mail", 1)
+    page = await visitor.page("/workers")
+    assert "console" in page.text
+    assert {"/queues/mail?tab=running", f"/jobs/{name}"} <= set(page.links)
+
+
+async def test_servers_and_shards_are_shown(visitor: PageVisitor) -> None:
+    page = await visitor.page("/servers")
+    assert __version__ in page.text
+    assert "answers" in page.text

@@ -1,0 +1,108 @@
+"""The overview and the find field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient
+from pinlater.console.pages.overview import ROWS, OverviewQuery, overview_of
+from pinlater.console.pages.queue_figures import QueueFigures
+from tests.console.pages.conftest import failed_job, stored
+from tests.console.pages.visitor import PageVisitor
+
+
+def figures(name: str = "mail", **given: Any) -> QueueFigures:
+    idle = {
+        "paused": False,
+        **dict.fromkeys(("due", "scheduled", "running", "succeeded", "failed", "waiting_dequeues"), 0),
+        **dict.fromkeys(("rate_in", "rate_out", "rate_failed", "rate_retried", "rate_claimed"), 0.0),
+        "oldest_waiting_ms": None,
+        "incomplete": False,
+    }
+    return QueueFigures(name=name, **{**idle, **given})
+
+
+async def test_the_overview_shows_each_queue_with_its_depth(visitor: PageVisitor, client: AsyncClient) -> None:
+    await client.create_queue("orders")
+    for _ in range(3):
+        await stored(client)
+    await failed_job(client)
+    page = await visitor.page("/")
+    assert {"/queues/mail", "/queues/orders", "/queues/mail?tab=failed"} <= set(page.links)
+    answer = (await visitor.get("/")).body.decode()
+    assert 'aria-label="3 due, 0 scheduled, 0 running, 1 failed"' in answer
+    assert answer.index("/queues/mail") < answer.index("/queues/orders")  # it has jobs and no worker
+
+
+async def test_without_queues_the_overview_says_how_to_create_one(visitor: PageVisitor, client: AsyncClient) -> None:
+    await client.delete_queue("mail", "open sesame")
+    assert "pinlater queue create" in (await visitor.page("/")).text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, []),
+        ({"due": 5}, ["No worker"]),
+        ({"due": 5, "waiting_dequeues": 1}, []),
+        ({"due": 5, "running": 1, "oldest_waiting_ms": 61_000}, ["Behind"]),
+        ({"rate_out": 10.0, "rate_failed": 2.0}, ["Failing"]),
+        ({"rate_out": 10.0, "rate_failed": 1.9}, []),
+        ({"rate_out": 8.0, "rate_retried": 2.0}, ["Failing"]),
+        ({"due": 5, "paused": True, "oldest_waiting_ms": 61_000}, ["Paused"]),
+        ({"incomplete": True, "due": 1}, ["No worker", "Incomplete"]),
+    ],
+)
+def test_what_needs_attention_follows_from_the_figures(given: dict[str, Any], words: list[str]) -> None:
+    assert [concern.word for concern in figures(**given).concerns] == words
+
+
+def test_the_most_urgent_queue_comes_first() -> None:
+    queues = [
+        figures("calm", due=100, running=1),
+        figures("paused", paused=True, due=1),
+        figures("stuck", due=1),
+        figures("failing", rate_out=1.0, rate_failed=1.0),
+    ]
+    assert [queue.name for queue in overview_of(queues, OverviewQuery()).queues] == [
+        "stuck",
+        "failing",
+        "paused",
+        "calm",
+    ]
+    assert overview_of(queues, OverviewQuery(sort="due")).queues[0].name == "calm"
+    assert [queue.name for queue in overview_of(queues, OverviewQuery(show="paused")).queues] == ["paused"]
+
+
+def test_two_thousand_queues_come_in_pages() -> None:
+    queues = [figures(f"queue_{number:04}") for number in range(2000)]
+    view = overview_of(queues, OverviewQuery(sort="name", page=40))
+    assert (len(view.queues), view.pages, view.queues[-1].name) == (ROWS, 40, "queue_1999")
+    assert overview_of(queues, OverviewQuery(page=10**9)).page == 40
+    assert overview_of(queues, OverviewQuery(page=-1)).page == 1
+    assert [queue.name for queue in overview_of(queues, OverviewQuery(filter="_0017")).queues] == ["queue_0017"]
+
+
+def test_a_backlog_is_drained_by_what_goes_out_more_than_in() -> None:
+    assert figures(due=100, rate_in=5.0, rate_out=15.0).drained_in_ms == 10_000
+    assert figures(due=100, rate_in=15.0, rate_out=5.0).drained_in_ms is None
+
+
+async def test_find_goes_to_a_job_a_queue_or_a_filter(visitor: PageVisitor) -> None:
+    for text, path in {
+        "mail": "/queues/mail",
+        "mail:s1:p1:7": "/jobs/mail:s1:p1:7",
+        "ma": "/?filter=ma",
+        "": "/",
+        "//evil.example:1": "/jobs/%2F%2Fevil.example:1",
+    }.items():
+        answer = await visitor.get(f"/find?text={text}", accept="text/html")
+        assert (answer.status, answer.headers["location"]) == (303, path)
+
+
+async def test_a_choice_that_does_not_exist_is_an_error_that_names_it(visitor: PageVisitor) -> None:
+    page = await visitor.page("/?sort=color", 400)
+    assert "sort" in page.text
+    assert "INVALID_ARGUMENT" in page.text
