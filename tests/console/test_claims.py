@@ -123,7 +123,6 @@ async def test_jobs_that_come_as_the_caller_disconnects_are_released(caller: Cal
     await caller.send("POST", JOBS, b"x")
     gone = asyncio.Event()
     gone.set()
-    # Both are true at once in some runs; in others the dequeue is cancelled, and the server takes the job back.
     assert (await caller.interrupted("POST", f"{JOBS}/dequeue", b"{}", gone=gone)).status == 499
     async with asyncio.timeout(10):
         while not (await caller.ok("POST", f"{JOBS}/dequeue"))["jobs"]:

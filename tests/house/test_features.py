@@ -28,7 +28,7 @@ PHRASE = re.compile(
 
 
 def encryption_is_missing() -> bool:
-    return not any("tls" in key or "certificate" in key for key in keys())
+    return not any(key.startswith("thrift.tls") for key in keys())
 
 
 STILL_MISSING: dict[str, Callable[[], bool]] = {

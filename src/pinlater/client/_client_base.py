@@ -186,10 +186,12 @@ class AsyncClientBase(ClientBase):
     def with_token(self, token: str) -> Self:
         """The same client for a caller with another token, '' for none. Raises ValueError for what can't be a token.
 
-        Each of its calls has a connection for itself, so that a server that is slow to refuse it delays no other caller.
+        Each of its calls has a connection for itself, so that a server that is slow to refuse it delays no other caller. `hang_up` ends its
+        own long polls; that of this client ends them, too.
         """
         other = copy(self)
         other._token = token_source(token, self._clock.monotonic)  # noqa: SLF001 - its own class
+        other._polls = LongPolls(among=self._polls)  # noqa: SLF001 - its own class
         other._alone = True  # noqa: SLF001 - its own class
         return other
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -84,18 +84,25 @@ class _Sending(NamedTuple):
 
 
 class LongPolls:
-    """The long polls of one user of a client. Hanging up on them ends no other user's."""
+    """The long polls of one user of a client. Hanging up on them ends no other user's, but those that are `among` them."""
 
-    def __init__(self) -> None:
+    def __init__(self, among: LongPolls | None = None) -> None:
+        self._among = among
         self._under_way: dict[Link, ClientCall[Any]] = {}
-        self.hung_up = False
+        self._hung_up = False
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether a poll that fails is not made again."""
+        return self._hung_up or (self._among is not None and self._among.hung_up)
 
     @contextmanager
     def one(self, connection: Link, call: ClientCall[Any]) -> Iterator[None]:
         """While it is under way."""
         self._under_way[connection] = call
         try:
-            yield
+            with nullcontext() if self._among is None else self._among.one(connection, call):
+                yield
         finally:
             del self._under_way[connection]
 
@@ -104,7 +111,7 @@ class LongPolls:
 
         Later ones are not made again once they have failed.
         """
-        self.hung_up = True
+        self._hung_up = True
         for connection in list(self._under_way):
             connection.hang_up()
 

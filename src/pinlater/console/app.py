@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from itertools import groupby
 from operator import attrgetter
@@ -125,8 +125,9 @@ class Console:
             await asyncio.wait({acting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not gone.done():
                 return acting.result()
-            if acting.done() and acting.exception() is None:
-                await endpoint.give_back(call, acting.result())
+            call.client.hang_up()
+            with suppress(PinLaterError):
+                await endpoint.give_back(call, await acting)
             raise ClientDisconnect
         finally:
             await _cancel(acting, gone)

@@ -52,8 +52,8 @@ class HeaderParameter(NamedTuple):
 class Endpoint(Generic[Query, Body, Answer]):
     """`act` carries out a request; its docstring is the description. `calls`: the methods of `AsyncClient` that it uses.
 
-    A `body` or `answer` of `Content` is the body of a job. An answer of `NoneType` is none. If the caller disconnects, a call with
-    `give_back` is cancelled; `give_back` undoes one that was ready at that moment, or whose answer the console has no memory for.
+    A `body` or `answer` of `Content` is the body of a job. An answer of `NoneType` is none. If the caller disconnects, a long poll with
+    `give_back` ends with what the server has answered. `give_back` undoes that, or an answer that the console has no memory for.
     `cost`: the bytes that the console reserves before the call.
     """
 

@@ -20,9 +20,7 @@ _BY_FUNCTION = {endpoint.act: endpoint for endpoint in ENDPOINTS}
 class Api:
     """Calls the functions of endpoints with the rights of `client`. `make_call`: an `ApiCall` with what all requests share."""
 
-    def __init__(
-        self, client: AsyncClient, make_call: Callable[..., ApiCall[Any, Any]], budget: ByteBudget
-    ) -> None:
+    def __init__(self, client: AsyncClient, make_call: Callable[..., ApiCall[Any, Any]], budget: ByteBudget) -> None:
         self._client = client
         self._make_call = make_call
         self._budget = budget

@@ -110,7 +110,7 @@ async function onClick(event) {
 }
 
 function offerSchemes() {
-  const button = document.querySelector("[data-scheme]");
+  const button = document.querySelector("button[data-scheme]");
   const show = () => { button.textContent = scheme.isDark() ? "Light" : "Dark"; };
   button.hidden = false;
   button.addEventListener("click", () => {
