@@ -8,16 +8,18 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
 from bench.servers import PinLaterServer
 from pinlater.server.telemetry.loop_lag import BOUNDS_MS
 from pinlater.wire.codec import Decoder, Reply, encode_call
 from pinlater.wire.generated import ttypes as types
 
+P = ParamSpec("P")
 DEADLINE_S = 60.0
 STALL_S = 2.0
 CONTEXT = types.RequestContext("hostile", "request")
@@ -179,9 +181,29 @@ def _work() -> float:
     return time.thread_time() - began_s
 
 
+class LongTurn(AssertionError):
+    """A turn of a server's event loop took too long."""
+
+
+def up_to_thrice(test: Callable[P, None]) -> Callable[P, None]:
+    """Does a test again after a `LongTurn`, since a host that gives its processors to others counts that as CPU time, too.
+
+    What the server takes long for, it takes long for each time.
+    """
+
+    @wraps(test)
+    def judged(*args: P.args, **options: P.kwargs) -> None:
+        for _ in range(2):
+            with suppress(LongTurn):
+                return test(*args, **options)
+        return test(*args, **options)
+
+    return judged
+
+
 @contextmanager
 def no_long_turn(server: PinLaterServer, name: str = "") -> Iterator[None]:
-    """Fails where a turn of the server's event loop took more CPU time inside the block than `allowed_turn_ms`.
+    """Raises LongTurn if a turn of the server's event loop took more CPU time inside the block than `allowed_turn_ms`.
 
     CPU time of the loop's thread and not time on the wall: the machine may be busy with other tests. Start the server with
     `--set telemetry.loop_lag_interval_ms=5`, since what a turn took before the timer was due is not seen.
@@ -192,6 +214,7 @@ def no_long_turn(server: PinLaterServer, name: str = "") -> Iterator[None]:
     after = samples(server, "pinlater_loop_turn_cpu_over")
     longest_s = samples(server, "pinlater_loop_turn_cpu_seconds_max")[""]
     more = after[str(allowed)] - before[str(allowed)]
-    assert not more, (
-        f"{name} {more:.0f} turns of the event loop took more than {allowed} ms, up to {longest_s * 1000:.0f} ms"
-    )
+    if more:
+        raise LongTurn(
+            f"{name} {more:.0f} turns of the event loop took more than {allowed} ms, up to {longest_s * 1000:.0f} ms"
+        )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.servers import PinLaterServer, ServerFailed
-from tests.hostile.callers import DEADLINE_S, no_long_turn
+from tests.hostile.callers import DEADLINE_S, no_long_turn, up_to_thrice
 
 pytestmark = pytest.mark.crash
 
@@ -39,6 +39,7 @@ def test_a_server_that_may_open_too_few_files_for_health_checks_does_not_start(t
         limited.start()
 
 
+@up_to_thrice
 def test_pipelined_http_requests_take_turns_with_everything_else(server: PinLaterServer) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=DEADLINE_S) as client, no_long_turn(server):

@@ -14,7 +14,7 @@ import pytest
 from bench.servers import PinLaterServer, pinlater_server
 from pinlater.server.thrift.large_frames import SMALL_BYTES
 from pinlater.wire.generated import ttypes as types
-from tests.hostile.callers import HostileCaller, call, no_long_turn
+from tests.hostile.callers import HostileCaller, call, no_long_turn, up_to_thrice
 
 pytestmark = pytest.mark.crash
 
@@ -118,6 +118,7 @@ LARGE = [
 
 
 @pytest.mark.parametrize("request_of", LARGE, ids=lambda each: each.__name__)
+@up_to_thrice
 def test_a_request_at_its_bounds_blocks_the_loop_for_no_longer_than_50_ms(
     server: PinLaterServer, request_of: Callable[[HostileCaller, list[str]], object]
 ) -> None:
@@ -144,6 +145,7 @@ def acks(claims: list[types.ClaimRef], *, succeeded: bool, per_item_errors: bool
 
 
 @pytest.mark.timeout(300)
+@up_to_thrice
 def test_requests_that_name_most_jobs_block_the_loop_for_no_longer_than_50_ms(server: PinLaterServer) -> None:
     """Every operation on jobs by name, each of fifty thousand of them, all of which it applies to."""
     with HostileCaller(server) as caller:
@@ -200,6 +202,7 @@ def test_a_request_that_blocks_the_loop_for_longer_is_seen(tmp_path: Path) -> No
             assert caller.call("getServerInfo").exception is None
 
 
+@up_to_thrice
 def test_frames_that_are_just_small_enough_for_the_event_loop_take_turns_with_everything_else(
     server: PinLaterServer,
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bench.servers import PinLaterServer, serve
 from pinlater.wire.generated import ttypes as types
 from tests.databases.redis_users import url_of
-from tests.hostile.callers import HostileCaller, no_long_turn
+from tests.hostile.callers import HostileCaller, no_long_turn, up_to_thrice
 from tests.hostile.test_loop import DESCRIPTORS_MAX, JOBS_MAX, LARGE, acks, claimed, filled
 
 pytestmark = pytest.mark.crash
@@ -40,6 +40,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PinLaterS
 
 
 @pytest.mark.timeout(300)
+@up_to_thrice
 def test_requests_at_their_bounds_block_the_loop_of_a_server_on_a_database_for_no_longer_than_50_ms(
     server: PinLaterServer,
 ) -> None:
