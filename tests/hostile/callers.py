@@ -167,10 +167,14 @@ LONG_TURN_MS = 50
 _WORK_S = 0.015
 
 
-def allowed_turn_ms() -> int:
+def allowed_turn_ms(slowness: float) -> int:
     """Twice 50 ms, since other tests that run at the same time take away caches and memory, and more on a slower machine."""
-    slowness = max(1.0, min(_work() for _ in range(5)) / _WORK_S)
-    return next(bound for bound in BOUNDS_MS if bound >= 2 * LONG_TURN_MS * slowness)
+    return next(bound for bound in BOUNDS_MS if bound >= 2 * LONG_TURN_MS * slowness or bound is BOUNDS_MS[-1])
+
+
+def _slowness() -> float:
+    """The longest of a few tries, since hosts that are shared are slow for parts of a second."""
+    return max(1.0, max(_work() for _ in range(5)) / _WORK_S)
 
 
 def _work() -> float:
@@ -208,11 +212,12 @@ def no_long_turn(server: PinLaterServer, name: str = "") -> Iterator[None]:
     CPU time of the loop's thread and not time on the wall: the machine may be busy with other tests. Start the server with
     `--set telemetry.loop_lag_interval_ms=5`, since what a turn took before the timer was due is not seen.
     """
-    allowed = allowed_turn_ms()
+    slowness = _slowness()
     before = samples(server, "pinlater_loop_turn_cpu_over")
     yield
     after = samples(server, "pinlater_loop_turn_cpu_over")
     longest_s = samples(server, "pinlater_loop_turn_cpu_seconds_max")[""]
+    allowed = allowed_turn_ms(max(slowness, _slowness()))
     more = after[str(allowed)] - before[str(allowed)]
     if more:
         raise LongTurn(
