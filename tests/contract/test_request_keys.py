@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinlater.domain.errors import PinLaterError, QueueFull, RequestKeyConflict
-from pinlater.server.storage.values import Inserted, InsertRequest, RequestRef
+from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.contract.desk import QUEUE, Desk, unique
 
 TWO_MINUTES_MS = 120_000
@@ -135,29 +135,3 @@ async def test_any_text_can_be_a_key(desk: Desk, key: str) -> None:
 async def test_a_keyed_request_without_jobs_is_known_too(desk: Desk) -> None:
     assert list(stored(await desk.request(keyed(desk, jobs=0))).ids) == []
     assert isinstance(await desk.request(keyed(desk, fingerprint=b"x")), RequestKeyConflict)
-
-
-async def test_a_request_that_is_called_off_is_not_stored_later(desk: Desk) -> None:
-    """A request of no jobs takes its key: the one with jobs is answered with none, and so is a look for it."""
-    called_off = stored(await desk.request(keyed(desk, jobs=0)))
-    late = stored(await desk.request(keyed(desk)))
-
-    assert (list(called_off.ids), called_off.repeated) == ([], False)
-    assert (list(late.ids), late.repeated) == ([], True)
-    [found] = await desk.shard.find_requests([RequestRef(QUEUE, "r", b"f")], desk.now)
-    assert isinstance(found, Inserted)
-    assert (list(found.ids), found.repeated) == ([], True)
-    assert (await desk.counts()).pending == 0
-
-
-async def test_a_request_that_is_stored_can_not_be_called_off(desk: Desk) -> None:
-    first = stored(await desk.request(keyed(desk)))
-    called_off = stored(await desk.request(keyed(desk, jobs=0)))
-
-    assert (list(called_off.ids), called_off.repeated) == (list(first.ids), True)
-
-
-async def test_a_queue_at_its_bound_lets_a_request_be_called_off(desk: Desk) -> None:
-    await desk.request(keyed(desk))
-    off = keyed(desk, key="other", jobs=0)._replace(max_backlog=1)
-    assert not stored(await desk.request(off)).repeated

@@ -4,7 +4,6 @@ use again."""
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -164,22 +163,6 @@ async def a_server_is_killed(stage: Stage) -> None:
     await stage.lasts(5)
 
 
-async def all_servers_stand_still(stage: Stage) -> None:
-    """SIGSTOP of all at once: shorter than a call may take, and longer than that and than the leases of their slots."""
-    for seconds in (3.0, 13.0):
-        for _ in range(stage.times(4)):
-            await asyncio.sleep(stage.dice.uniform(1.0, 2.0))
-            for server in stage.servers:
-                server.signal(signal.SIGSTOP)
-            try:
-                await asyncio.sleep(seconds)
-            finally:
-                for server in stage.dice.sample(stage.servers, len(stage.servers)):
-                    server.signal(signal.SIGCONT)
-            for shard in stage.places:
-                await stage.back(shard)
-
-
 ANYWHERE = (
     InjectedFault(a_database_is_killed),
     InjectedFault(a_database_stands_still),
@@ -189,6 +172,5 @@ ANYWHERE = (
     InjectedFault(a_shard_moves_to_another_host),
     InjectedFault(a_shard_is_drained_and_removed, errors=False),
     InjectedFault(a_server_is_killed, harmed=None),
-    InjectedFault(all_servers_stand_still, harmed=None, slots_lost=True),
 )
 """Of whatever store."""

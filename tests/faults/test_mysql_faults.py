@@ -42,11 +42,6 @@ async def test_one_of_three_servers_on_the_same_shards_is_killed(nothing_is_brok
     await nothing_is_broken_by("a_server_is_killed")
 
 
-async def test_all_servers_stand_still_at_once_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
-    """For longer than a call may take and than their leases. Clients have sent repeats to the other servers meanwhile."""
-    await nothing_is_broken_by("all_servers_stand_still")
-
-
 async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
     await stage.flows(["1", "2", "3"], jobs=10)
     _, broken = await judge(stage)

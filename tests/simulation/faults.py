@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tests.simulation import network, store
 from tests.simulation.cluster import Cluster, SimulatedServer
-from tests.simulation.loop import ProcessLoop
 from tests.simulation.network import NetworkTrouble
 from tests.simulation.store import CrashPoint, StoreTrouble
 from tests.simulation.workload import Process
@@ -132,23 +131,6 @@ class Faults:
                 loop.resume()
 
         return f"{server.name} stands still", begin, end
-
-    def all_servers_paused(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
-        """At once; they go on in any order. None of `kinds`, which the histories of known seeds are drawn from."""
-        servers = self._cluster.servers
-        order = self._random.sample(range(len(servers)), len(servers))
-        paused: list[ProcessLoop] = []
-
-        def begin() -> None:
-            paused.extend([server.loop for index in order if (server := servers[index]).loop is not None])
-            for loop in paused:
-                loop.pause()
-
-        def end() -> None:
-            for loop in paused:
-                loop.resume()
-
-        return "all servers stand still", begin, end
 
     def _crash_point(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
         server, shared = self._server(), self._random.choice(self._cluster.stores)

@@ -23,7 +23,7 @@ from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
-from tests.crash.history import check
+from tests.crash.history import Kind, check
 from tests.simulation.cluster import Cluster, SimulatedServer, settings_of
 from tests.simulation.faults import Faults
 from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
@@ -72,6 +72,7 @@ class SimulationResult(NamedTuple):
     operations: int
     lasted_s: float
     errors: Counter[str]
+    overtaken: int  # jobs stored twice by a repeat that overtook its first try: no promise, but worth a look
 
 
 class Scale(NamedTuple):
@@ -245,6 +246,7 @@ class SimulationRun:
         for process in (*self._producers, *self._workers[1:]):
             process.may_die = True
         self.broken: list[str] = []
+        self.overtaken = 0
 
     def _process(self, name: str, make: Callable[..., P]) -> P:
         return make(
@@ -271,7 +273,9 @@ class SimulationRun:
         errors = Counter[str]()
         for process in self.processes:
             errors.update(process.errors)
-        return SimulationResult(self.plan, self.broken, self.trace.told, self.trace.operations, lasted_s, errors)
+        return SimulationResult(
+            self.plan, self.broken, self.trace.told, self.trace.operations, lasted_s, errors, self.overtaken
+        )
 
     @property
     def processes(self) -> list[Process]:
@@ -458,11 +462,27 @@ class SimulationRun:
             copies.setdefault(job.body, []).append((name, job.id))
         # A body is one job of one request, so that two of one body are a request that was stored twice.
         twice = {body: places for body, places in copies.items() if len(places) > 1}
-        self.broken += [f"{each.kind.name} {each.descriptor} {each.text}" for each in found]
-        self.broken += [f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items()]
+        excused = {body for body, places in twice.items() if self._was_overtaken(places)}
+        self.overtaken = len(excused)
+        bodies = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": job.body for name, job in jobs}
+        self.broken += [
+            f"{each.kind.name} {each.descriptor} {each.text}"
+            for each in found
+            if not (each.kind is Kind.DOUBLED and bodies.get(each.descriptor) in excused)
+        ]
+        self.broken += [
+            f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused
+        ]
         doubled = [key for store in self.cluster.stores for key in store.doubled_keys]
         self.broken += [f"DUPLICATES two unfinished jobs had the unique key {key}" for key in doubled]
         self.broken += [f"COMPLAINT {text}" for text in self.timeline.complaints]
+
+    def _was_overtaken(self, places: Sequence[tuple[str, int]]) -> bool:
+        """Whether a repeat overtook its first try, which the guarantees page names: by way of another server, on another shard."""
+        stored_by = {store.name: store.stored_by for store in self.cluster.stores}
+        shards = [shard for shard, _ in places]
+        servers = [stored_by[shard][job_id] for shard, job_id in places]
+        return len(set(shards)) == len(places) == len(set(servers))
 
 
 def simulate(seed: int, scale: Scale = LARGE) -> SimulationResult:

@@ -149,6 +149,7 @@ class SharedStore:
     crash_points: list[CrashPoint] = field(default_factory=list)
     stores: Sequence[SharedStore] = ()  # of the cluster, this one among them
     doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
+    stored_by: dict[int, str] = field(default_factory=dict)  # job id → the process that stored it
     calls: int = 0
     called: Counter[str] = field(default_factory=Counter)  # calls by their method
     changed: int = 0
@@ -550,6 +551,9 @@ class Session:
             keys = {job.unique.key for request in requests for job in request.jobs if job.unique is not None}
             self.store.doubled_keys += [key for key in sorted(keys) if len(self.store.holders_of(key)) > 1]
             return answers
+
+        for request in requests:
+            self.store.stored_by.update(dict.fromkeys([job.id for job in request.jobs], self.server))
 
         return cast("Sequence[Any]", await self._call("insert_jobs", insert, [requests]))
 

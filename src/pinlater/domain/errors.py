@@ -338,7 +338,7 @@ class OutcomeUnknown(ShardConnectionFailed):
 
 
 class RequestTooOld(ShardConnectionFailed):
-    """The request lay in the server for so long, or came after its own repeat, so that it was not begun. Nothing of it was stored."""
+    """The request lay in the server for so long that it was not begun. Nothing of it was stored."""
 
     detail = "REQUEST_TOO_OLD"
     retry_after_ms = 1000

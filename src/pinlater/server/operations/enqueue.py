@@ -28,7 +28,7 @@ from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queues import YEAR_MS
-from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter, was_called_off
+from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -210,11 +210,9 @@ class Enqueue:
         )
 
     def _finish(self, queue: Queue, jobs: Sequence[Job], shard: str, inserted: Inserted) -> Enqueued:
-        """Descriptors and counts. Raises `RequestTooOld` for a first try that its repeat has called off on this shard."""
+        """Descriptors and counts."""
         name = queue.name
         ids, existing, repeated = inserted
-        if repeated and was_called_off(inserted, len(jobs)):
-            raise RequestTooOld("A repeat of this request came before it")
         metrics = self._metrics.queue(name)
         prefix = f"{name}:s{shard}:p"
         descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(ids, jobs, strict=True)]

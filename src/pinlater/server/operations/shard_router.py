@@ -1,17 +1,15 @@
 """An enqueue on several shards: which of them gets what, what goes elsewhere when one fails, and keys that are known already.
 
 - Plain jobs go together to a shard at random (by `Enqueue`); if it fails in a way that has surely stored nothing, to another one.
-- A request with a key goes to the first shard in use of the key's order, or to another one if that has surely stored nothing. A repeat
-  is looked for first, on every shard that can hold it. If none has it, the repeat calls the request off on all shards but one, and is
-  stored on that one (`_store_repeat`). So it never overtakes its first try, wherever that is under way: on another server, in the
-  transaction of one that stands still, on the way to an owner.
+- A request with a key goes to the first shard in use of the key's order. A repeat is looked for first, on every shard that can hold it.
 - A job with a unique key goes to the key's home and nowhere else, after other shards that may hold the key from before a change of the
   map have been asked. With a request key such jobs are stored one by one under keys of their own, so that a repeat finds each wherever
   it was put, and whatever else has been stored.
 
-A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness: if servers with different maps, or a
-change of the map, give two repeats different homes, both may be called off. Then the request is stored nowhere, and its caller gets
-an error.
+A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
+repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
+on the same shard the store recognises it; if this server has passed that shard by (full, stalled, away) and the other one does not,
+both store it.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from pinlater.domain.errors import (
     adding,
 )
 from pinlater.domain.queue import Queue
-from pinlater.domain.request_keys import BEGUN_WITHIN_MS
+from pinlater.server.operations.unsettled_requests import UnsettledRequests
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, RequestRef, UniqueRef
@@ -80,6 +78,7 @@ class ShardRouter:
         self._insert = insert
         self._finish = finish
         self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
+        self._unsettled = UnsettledRequests(clock.monotonic)
 
     async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
         """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
@@ -160,7 +159,7 @@ class ShardRouter:
                 for part, known in zip(wanted, answer, strict=True):
                     if isinstance(known, PinLaterError):
                         raise known
-                    if known is not None and not was_called_off(known, len(part.indices)):
+                    if known is not None:
                         found[part.key] = StoredPart(part, shard.name, known)
         if whole.key in found:
             return [found[whole.key]]
@@ -298,34 +297,8 @@ class ShardRouter:
                 raise shard_unreachable(part.home)
             inserted = await self._insert(home, queue, chosen, now_ms, part.key, _fingerprint_of(request))
             return StoredPart(part, home.name, inserted)
-        if request is not None and request.repeat and part.key is not None:
-            shard, inserted = await self._store_repeat(queue, chosen, now_ms, part.key, request.fingerprint)
-            return StoredPart(part, shard, inserted)
         done = await self._anywhere(queue, chosen, now_ms, part.key, request)
         return StoredPart(part, *done)
-
-    async def _store_repeat(
-        self, queue: Queue, jobs: Sequence[Job], now_ms: int, key: str, fingerprint: bytes
-    ) -> tuple[str, Inserted]:
-        """Jobs that no shard had: on the first shard of the key's order, once the request is called off on all others; as `_anywhere`.
-
-        That first shard recognises another try by itself; the others refuse one that comes later than this.
-        """
-        home = self._shards.for_request(key, repeat=True)
-        others = [shard for shard in self._shards.that_may_hold_requests() if shard is not home]
-        nothing = InsertRequest(queue.name, [], key, fingerprint, begin_by_ms=now_ms + BEGUN_WITHIN_MS)
-        answers = await asyncio.gather(*(_call_off(shard, nothing) for shard in others), return_exceptions=True)
-        failure: Unavailable | None = None
-        for shard, answer in zip(others, answers, strict=True):
-            if isinstance(answer, Unavailable):
-                failure = answer
-            elif isinstance(answer, BaseException):
-                raise answer
-            elif answer is not None and answer.repeated and not was_called_off(answer, len(jobs)):
-                return shard.name, answer
-        if failure is not None:
-            raise _cannot_say("whether this request was stored already", failure)
-        return home.name, await self._insert(home, queue, jobs, now_ms, key, fingerprint)
 
     async def _anywhere(
         self,
@@ -344,19 +317,46 @@ class ShardRouter:
         """
         shards = self._shards
         fingerprint = _fingerprint_of(request)
+        sent_to = None if key is None else self._unsettled.shard_of(queue.name, key)
+        if key is not None and sent_to is not None:
+            shard = self._shards.get(sent_to)
+            if shard is None or not shard.healthy:
+                raise shard_unreachable(sent_to)
+            return sent_to, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
+        repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]
         while True:
             try:
-                shard = shards.for_enqueue(queue.name, names) if key is None else shards.for_request(key, names)
+                shard = (
+                    shards.for_enqueue(queue.name, names)
+                    if key is None
+                    else shards.for_request(key, names, repeat=repeat)
+                )
             except PinLaterError as error:
                 raise failure or error from None
             try:
-                return shard.name, await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
+                if key is None:
+                    return shard.name, await self._insert(shard, queue, jobs, now_ms, None, fingerprint)
+                return shard.name, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
             except PinLaterError as error:
                 if not has_stored_nothing(error):
                     raise
                 failure = error
                 names.append(shard.name)
+
+    async def _store_keyed(
+        self, shard: ShardLanes, queue: Queue, jobs: Sequence[Job], now_ms: int, key: str, fingerprint: bytes
+    ) -> Inserted:
+        """On this shard. An unknown outcome is noted if another server was asked; for its own lanes `_has_unended` says more."""
+        forwarded = shard.lanes_of(queue.name) is not shard
+        try:
+            inserted = await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
+        except (OutcomeUnknown, asyncio.CancelledError):
+            if forwarded:
+                self._unsettled.note(queue.name, key, shard.name)
+            raise
+        self._unsettled.settle(queue.name, key)
+        return inserted
 
     def _answer(self, queue: Queue, jobs: Sequence[Job], stored: Sequence[StoredPart]) -> Enqueued:
         """The parts' answers in the order of the request."""
@@ -377,24 +377,6 @@ def has_stored_nothing(error: PinLaterError) -> bool:
     if isinstance(error, OutcomeUnknown | RequestTooOld):  # too old for every shard
         return False
     return isinstance(error, ShardConnectionFailed | StoreFull | QueueFull | QueueNotFound | TooManyWaiting | Draining)
-
-
-def was_called_off(inserted: Inserted, jobs: int) -> bool:
-    """Whether a shard refused a request of this number of jobs, or tells of it, because a later repeat has called it off there."""
-    return inserted.repeated and len(inserted.ids) < jobs
-
-
-async def _call_off(shard: ShardLanes, nothing: InsertRequest) -> Inserted | None:
-    """Keeps a request from being stored on this shard from now on: stores nothing under its key. What was stored under it before; None if
-    the shard does not know the queue, or is full: it stores no earlier try either.
-
-    With this server's own lanes: the owner may stand still."""
-    if not shard.healthy:
-        raise shard_unreachable(shard.name)
-    try:
-        return await shard.insert.submit(nothing)
-    except (QueueNotFound, StoreFull):
-        return None
 
 
 def _unended(shard: ShardLanes) -> ShardConnectionFailed:

@@ -83,11 +83,10 @@ class Shards:
     def for_request(self, key: str, tried: Collection[str] = (), *, repeat: bool = False) -> ShardLanes:
         """The first in a request key's rendezvous order that takes enqueues and is none of `tried`. Raises as `for_enqueue`.
 
-        A repeat goes there though it is slow: all servers send repeats to the same shard.
+        A repeat goes there though it is slow or full: what another server may have under way there is recognised there only.
         """
         candidates = self._enqueueable(tried)
-        best = [shard for shard in candidates if not shard.full] or candidates if repeat else self._best(candidates)
-        found = {shard.name: shard for shard in best}
+        found = {shard.name: shard for shard in (candidates if repeat else self._best(candidates))}
         return found[rendezvous_home(key, list(found))]
 
     def home_of(self, key: str) -> ShardLanes:

@@ -1,0 +1,45 @@
+"""Requests with a key that this server has sent to the owner of a queue without learning what became of them.
+
+Such a request may be stored yet, for example by an owner that stands still. The shard tells a repeat from a new request, and no other
+shard does. So a repeat goes to that shard and nowhere else, for as long as clients repeat requests.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from pinlater.domain.request_keys import REPEATED_WITHIN_MS
+
+# As many as a server has under way between servers at most; of more, the oldest are forgotten.
+_REQUESTS_MAX = 200_000
+
+
+class UnsettledRequests:
+    """Of one server. `monotonic`: in seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._sent_to: OrderedDict[tuple[str, str], tuple[str, float]] = (
+            OrderedDict()
+        )  # shard, until when; oldest first
+
+    def note(self, queue: str, key: str, shard: str) -> None:
+        """The request may have been stored on this shard, or may be yet."""
+        now_s = self._monotonic()
+        while self._sent_to:
+            oldest, (_, until_s) = next(iter(self._sent_to.items()))
+            if until_s > now_s and len(self._sent_to) < _REQUESTS_MAX:
+                break
+            del self._sent_to[oldest]
+        self._sent_to.pop((queue, key), None)
+        self._sent_to[queue, key] = shard, now_s + REPEATED_WITHIN_MS / 1000
+
+    def settle(self, queue: str, key: str) -> None:
+        """It is known by now what became of the request."""
+        self._sent_to.pop((queue, key), None)
+
+    def shard_of(self, queue: str, key: str) -> str | None:
+        """The shard that may have stored the request; None if there is none."""
+        shard, until_s = self._sent_to.get((queue, key), ("", 0.0))
+        return shard if shard and until_s > self._monotonic() else None
