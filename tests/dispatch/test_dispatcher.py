@@ -29,16 +29,16 @@ _MOMENTS = (*range(24), *(32 << doubling for doubling in range(10)))
 class DispatcherOnShard:
     """A dispatcher on one shard with the queue `q`."""
 
-    def __init__(self, shard: Shard, core: Core) -> None:
+    def __init__(self, shard: Shard, core: Core, clock: ManualClock) -> None:
         self.shard = shard
         self.dispatcher = core.dispatcher
         self.close = core.close
-        self._clock = core.clock
+        self.clock = clock
         [self._lanes] = core.shards
         self._tokens = count(1)
 
     async def put(self, jobs: int = 1, *, delay_ms: int = 0) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         new = [NewJob(job_id, b"x", 1, now_ms + delay_ms, 2) for job_id in self._lanes.ids.make(jobs)]
         await self._lanes.insert.submit(InsertRequest("q", new))
 
@@ -58,9 +58,10 @@ class DispatcherOnShard:
 
 
 async def _open(shard: Shard, limits: dict[str, float]) -> DispatcherOnShard:
-    core = await open_core(shard, clock=ManualClock(), file_limits=lambda: limits)
+    clock = ManualClock()
+    core = await open_core(shard, clock=clock, file_limits=lambda: limits)
     await core.service.queues.create_queue("q")
-    return DispatcherOnShard(shard, core)
+    return DispatcherOnShard(shard, core, clock)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -273,6 +274,22 @@ async def test_claims_at_the_same_moment_overdraw_a_limit_by_one_request_at_most
     assert 5 <= sum(map(_jobs, got)) <= 6
     stage.dispatcher.drain()
     await asyncio.gather(*tasks, return_exceptions=True)
+    await stage.close()
+
+
+async def test_dequeues_that_wait_share_a_limit_and_none_overdraws_it() -> None:
+    """However many jobs they ask for: one that took a hundred would keep the others waiting for 20 s."""
+    stage = await _open(MemoryShard(), {"q": 5.0})
+    await stage.put(100)
+    assert _jobs(await stage.claim(50, wait_ms=60_000)) == 5
+    waiting = [stage.claim(50, wait_ms=60_000) for _ in range(4)]
+    for answered in range(4):
+        await stage.waiting(4 - answered)
+        stage.clock.advance(ms=200)
+        done, _ = await asyncio.wait(
+            [task for task in waiting if not task.done()], timeout=30, return_when="FIRST_COMPLETED"
+        )
+        assert [_jobs(task.result()) for task in done] == [1]
     await stage.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.domain.rate_limit import TokenBucket, effective_rate
+from pinlater.domain.rate_limit import TokenBucket, lower_limit
 
 RATES = st.one_of(st.floats(0.01, 10_000), st.sampled_from([0.1, 1.0, 100.0]))
 STEPS = st.lists(st.tuples(st.floats(0, 20), st.integers(1, 1000)), max_size=60)
@@ -59,7 +59,7 @@ def test_a_new_rate_counts_from_its_own_moment() -> None:
     bucket = TokenBucket(1, now=0)
     bucket.charge(1, 0)
     bucket.set_rate(100, 0.5)
-    assert bucket.retry_after_ms(0.5) == 5
+    assert bucket.retry_after_ms(0.5) == 45  # until 5 tokens are there
     assert bucket.rate == 100
 
 
@@ -131,10 +131,25 @@ def test_a_queue_that_is_never_empty_gets_its_whole_rate(rate: float, requests: 
     assert now <= (requests - 1) / rate + requests * 0.001 + 0.01
 
 
-def test_the_lower_of_the_two_limits_holds_divided_by_the_servers() -> None:
-    assert effective_rate(None, None, 3) is None
-    assert effective_rate(10, None) == 10
-    assert effective_rate(10, 4, 2) == 2
-    assert effective_rate(0, 4) == 0
-    assert effective_rate(1, None, 10) == 0.1
-    assert effective_rate(1, None, 0) == 1
+def test_the_lower_of_the_two_limits_holds() -> None:
+    assert lower_limit(None, None) is None
+    assert lower_limit(10, None) == 10
+    assert lower_limit(10, 4) == 4
+    assert lower_limit(0, 4) == 0
+
+
+def test_without_an_overdraft_a_request_gets_whole_tokens() -> None:
+    bucket = TokenBucket(10, now=0)
+    assert bucket.whole(0) == 10
+    assert bucket.whole(0, 4) == 6
+    bucket.charge(10, 0)
+    assert bucket.whole(0.19) == 1
+    bucket.charge(20, 0.19)
+    assert bucket.whole(0.2) <= 0
+    assert TokenBucket(0, now=0).whole(10) == 0
+
+
+def test_under_a_high_limit_a_refused_request_waits_for_several_tokens() -> None:
+    bucket = TokenBucket(1_000, now=0)
+    bucket.charge(1_000, 0)
+    assert bucket.retry_after_ms(0) == 50

@@ -16,6 +16,7 @@ from pinlater.client import AsyncClient, Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.config.load import load
+from pinlater.server.dispatch import rate_limits
 from pinlater.server.main.app import App
 from tests.databases.mariadb import MariaDb
 
@@ -44,18 +45,41 @@ def rate(app: App) -> float:
     return app.core.dispatcher.limits._accounts["q"].bucket.rate
 
 
-async def test_a_limit_is_divided_by_the_servers_that_the_store_knows(start: Start) -> None:
+async def test_a_limit_is_divided_by_the_servers_that_are_asked_for_its_jobs(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = await start()
     await one.core.service.queues.create_queue("q")
     await one.core.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=10.0))
-    assert rate(one) == 10.0
     other = await start()
-    assert rate(other) == 5.0
     await one.cluster.look()
-    assert rate(one) == 5.0
+    for app in (one, other):
+        await until(lambda app=app: app.cluster.idle_for("q") == 1)  # type: ignore[misc]
+    assert (rate(one), rate(other)) == (10.0, 10.0)
+    async with AsyncClient(f"127.0.0.1:{one.thrift.port}") as client:
+        await client.dequeue("q", 1)
+        await until(lambda: rate(other) == 5.0)
+        assert rate(one) == 10.0
+        async with AsyncClient(f"127.0.0.1:{other.thrift.port}") as at_other:
+            polling = asyncio.create_task(at_other.dequeue("q", 1, wait_ms=60_000))
+            await until(lambda: (rate(one), rate(other)) == (5.0, 5.0))
+            monkeypatch.setattr(rate_limits, "DEQUEUED_WITHIN_S", 0.0)  # as if one was asked long ago
+            await until(lambda: rate(other) == 10.0)
+            assert rate(one) == 5.0
+            polling.cancel()
     info = one.server_info()["members"]
     assert isinstance(info, list)
     assert [member["slot"] for member in info] == [0, 1]
+
+
+async def test_a_limit_is_divided_by_the_servers_that_say_nothing_of_themselves(start: Start) -> None:
+    one = await start()
+    await one.core.service.queues.create_queue("q")
+    await one.core.service.queues.configure_queue("q", QueueConfig(max_jobs_per_second=10.0))
+    other = await start()
+    await other.cluster.end_calls(0)
+    await one.cluster.look()
+    await until(lambda: rate(one) == 5.0)
 
 
 async def test_a_server_that_stops_is_no_longer_counted(start: Start) -> None:

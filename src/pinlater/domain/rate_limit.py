@@ -2,7 +2,7 @@
 
 Time comes in with each call (monotonic seconds), so nothing here waits or asks a clock. What is handed out is charged afterwards,
 because how many jobs a claim finds isn't known before; one request may overdraw and the next ones pay. Over any time t, jobs handed
-out ≤ rate · t + burst + one request's overdraft.
+out ≤ rate · t + burst + one request's overdraft. A request that waits need not overdraw: `whole` says how much it may take.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import math
 # Added-up floats miss a whole token by this much at most; without it a caller would wake a moment too early, again and again.
 _SLACK = 1e-6
 _RETRY_MS_MAX = 24 * 3_600_000
+# Under a high limit a request that is refused is told to wait for the tokens of this time, not for one.
+_WORTHWHILE_S = 0.05
 
 
-def effective_rate(in_file: float | None, in_store: float | None, servers: int = 1) -> float | None:
-    """Jobs a second for this server: the lower of the two limits, divided by the live servers. None: no limit."""
+def lower_limit(in_file: float | None, in_store: float | None) -> float | None:
+    """Jobs a second, for all servers together; None if there is no limit."""
     limits = [limit for limit in (in_file, in_store) if limit is not None]
-    return min(limits) / max(1, servers) if limits else None
+    return min(limits) if limits else None
 
 
 class TokenBucket:
@@ -42,8 +44,12 @@ class TokenBucket:
 
     def available(self, now: float, spoken_for: int = 0) -> bool:
         """Whether a request may claim now, beside `spoken_for` tokens. It may then take more than is there."""
+        return self.whole(now, spoken_for) >= 1
+
+    def whole(self, now: float, spoken_for: int = 0) -> int:
+        """How many jobs may be handed out now without an overdraft, beside `spoken_for` tokens; 0 or less: none."""
         self._refill(now)
-        return self._rate > 0 and self._tokens - spoken_for >= 1 - _SLACK
+        return math.floor(self._tokens - spoken_for + _SLACK) if self._rate > 0 else 0
 
     def charge(self, jobs: int, now: float) -> None:
         """Takes off what was handed out; a negative number gives back what was released unspent."""
@@ -51,12 +57,15 @@ class TokenBucket:
         self._tokens = min(self.burst, self._tokens - jobs)
 
     def retry_after_ms(self, now: float) -> int | None:
-        """Milliseconds until `available`, 0 if it is; None if time won't help, because the rate is 0. A day at most."""
+        """Milliseconds until it is worth while to ask again, 0 if it is `available`; None if time won't help, because the rate is 0. A day
+        at most.
+        """
         if self.available(now):
             return 0
         if self._rate <= 0:
             return None
-        seconds = min((1 - self._tokens) / self._rate, _RETRY_MS_MAX / 1000)
+        wanted = max(1.0, self._rate * _WORTHWHILE_S)
+        seconds = min((wanted - self._tokens) / self._rate, _RETRY_MS_MAX / 1000)
         return max(1, math.ceil(seconds * 1000))
 
     def set_rate(self, rate: float, now: float) -> None:

@@ -102,7 +102,8 @@ class Dispatcher:
     def _pass_on(
         self, waiters: Waiters, request: ClaimRequest, claimed: list[FromShard], next_due_ms: int | None
     ) -> None:
-        if sum(len(part.jobs) for part in claimed) >= request.call.limit:
+        # Under a limit it may have been allowed less than it asked for.
+        if not self.limits.is_open(request.queue) or sum(len(part.jobs) for part in claimed) >= request.call.limit:
             waiters.wake(1)
         elif next_due_ms is not None:
             waiters.due_at(next_due_ms)
@@ -122,12 +123,13 @@ class Dispatcher:
     ) -> tuple[list[FromShard], int | None, Block | None]:
         if self.limits.is_open(request.queue):
             return *await self._claiming.claim(request, waiters, attempt), None
-        permit = await self.limits.admit(request.queue, request.call.limit)
+        permit = await self.limits.admit(request.queue, request.call.limit, may_overdraw=waiters is None)
         if permit is None:
             return *await self._claiming.claim(request, waiters, attempt), None
         if isinstance(permit, Block):
             return [], None, permit
         handed_out = 0
+        request = request._replace(call=request.call._replace(limit=permit.wanted))
         try:
             claimed, next_due_ms = await self._claiming.claim(request, waiters, attempt)
             handed_out = sum([len(part.jobs) for part in claimed])

@@ -1,7 +1,8 @@
-"""Which queues the dequeues of a server wait for: other servers don't wake it for any other.
+"""Which queues a server hands out jobs of, to dequeues that wait or under a limit: other servers wake it for no other queue, and do not
+divide the limits of other queues with it.
 
 The servers tell it each other as a filter of 256 bits, one for each hash of a queue's name. So ten thousand queues are told in 32 bytes.
-Two queues with one bit cost a wake in vain; no bit is missing while a dequeue waits.
+Two queues with one bit cost a wake in vain, or a share of a limit that is not used; no bit is missing while a dequeue waits.
 """
 
 from __future__ import annotations

@@ -1,19 +1,24 @@
-"""How fast each queue may be dequeued: the lower of the limit in the file and the one in the store, divided by the servers.
+"""How fast each queue may be dequeued: the lower of the limit in the file and the one in the store, divided by the servers that hand
+out jobs of the queue.
 
-Zero in either, or the pause switch, stops dequeues. Charged by jobs handed out: one request may overdraw and the next pays. How
-much a claim finds is known only after it, so what those under way may still take is held back for them: claims at the same moment
-overdraw by one request together, not by one each.
+Zero in either, or the pause switch, stops dequeues. Charged by jobs handed out. A dequeue that waits gets no more than the limit
+allows at that moment. One that does not wait may overdraw, and the next pays. How much a claim finds is known only after it, so what
+those under way may still take is held back for them: claims at the same moment overdraw by one request together, not by one each.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Queue
-from pinlater.domain.rate_limit import TokenBucket, effective_rate
+from pinlater.domain.rate_limit import TokenBucket, lower_limit
+
+# For how long after a dequeue a server keeps its share of the limit: a worker whose slots are all taken asks for no jobs.
+DEQUEUED_WITHIN_S = 10.0
 
 
 class Block(NamedTuple):
@@ -24,51 +29,66 @@ class Block(NamedTuple):
 
 
 class _Account:
-    """A limited queue's bucket, and how many jobs the claims under way may still take out of it."""
+    """A limited queue's bucket, and how many jobs the claims under way may still take out of it. `limit`: of all servers together."""
 
-    __slots__ = ("bucket", "door", "settled", "under_way")
+    __slots__ = ("bucket", "dequeued_s", "door", "limit", "settled", "under_way")
 
-    def __init__(self, bucket: TokenBucket) -> None:
+    def __init__(self, limit: float, bucket: TokenBucket) -> None:
+        self.limit = limit
         self.bucket = bucket
+        self.dequeued_s = -math.inf  # when a dequeue last asked
         self.under_way = 0
         self.door = asyncio.Lock()  # first come, first served; only its holder watches `settled`
         self.settled = asyncio.Event()
 
 
 class Permit:
-    """Leave to claim from a limited queue; must be settled, whatever comes of the claim."""
+    """Leave to claim from a limited queue; must be settled, whatever comes of the claim. `wanted`: up to how many jobs."""
 
-    __slots__ = ("_account", "_clock", "_wanted")
+    __slots__ = ("_account", "_clock", "wanted")
 
     def __init__(self, account: _Account, wanted: int, clock: Clock) -> None:
         account.under_way += wanted
         self._account = account
-        self._wanted = wanted
+        self.wanted = wanted
         self._clock = clock
 
     def settle(self, jobs: int) -> None:
         """Charges `jobs` handed-out jobs."""
         account = self._account
-        account.under_way -= self._wanted
+        account.under_way -= self.wanted
         account.bucket.charge(jobs, self._clock.monotonic())
         account.settled.set()
 
 
 class RateLimits:
-    """One token bucket for each limited queue; a queue without a limit costs a dictionary look-up."""
+    """One token bucket for each limited queue; a queue without a limit costs a dictionary look-up.
+
+    `servers(queue)`: how many servers share the queue's limit now.
+    """
 
     def __init__(
         self,
         clock: Clock,
         *,
         file_limits: Callable[[], Mapping[str, float]] = dict,
-        servers: Callable[[], int] = lambda: 1,
+        servers: Callable[[str], int] = lambda _: 1,
     ) -> None:
         self._clock = clock
         self._file_limits = file_limits
         self._servers = servers
         self._accounts: dict[str, _Account] = {}
         self._paused: set[str] = set()
+        self._begins: Callable[[str], None] = lambda _: None
+
+    def join_others(self, begins: Callable[[str], None]) -> None:
+        """Connects the other servers: `begins(queue)` tells them that this server hands out jobs of a limited queue."""
+        self._begins = begins
+
+    def dequeued_lately(self) -> Iterable[str]:
+        """The limited queues of which dequeues asked this server for jobs lately."""
+        since_s = self._clock.monotonic() - DEQUEUED_WITHIN_S
+        return [name for name, account in self._accounts.items() if account.dequeued_s >= since_s]
 
     def of_file(self, queue: str) -> float | None:
         """The queue's limit in the limits file, for all servers together."""
@@ -77,24 +97,29 @@ class RateLimits:
     def refresh(self, queues: Mapping[str, Queue]) -> None:
         """Takes over what the files and the store say now. Queues whose limit is unchanged keep their balance."""
         file_limits = self._file_limits()
-        servers = self._servers()
         self._paused = {queue.name for queue in queues.values() if queue.paused}
         accounts: dict[str, _Account] = {}
         for name, queue in queues.items():
-            rate = effective_rate(file_limits.get(name), queue.config.max_jobs_per_second, servers)
-            if rate is not None:
-                accounts[name] = self._account(name, rate)
+            limit = lower_limit(file_limits.get(name), queue.config.max_jobs_per_second)
+            if limit is not None:
+                accounts[name] = self._account(name, limit)
         before, self._accounts = self._accounts, accounts
         for account in before.values():
+            account.settled.set()
+
+    def share_again(self) -> None:
+        """Divides the limits anew: other servers hand out jobs of other queues than before."""
+        for name, account in self._accounts.items():
+            self._account(name, account.limit)
             account.settled.set()
 
     def add(self, queue: Queue) -> None:
         """Adds a queue that was just created."""
         if queue.paused:
             self._paused.add(queue.name)
-        rate = effective_rate(self._file_limits().get(queue.name), queue.config.max_jobs_per_second, self._servers())
-        if rate is not None:
-            self._accounts[queue.name] = self._account(queue.name, rate)
+        limit = lower_limit(self._file_limits().get(queue.name), queue.config.max_jobs_per_second)
+        if limit is not None:
+            self._accounts[queue.name] = self._account(queue.name, limit)
 
     def remove(self, queue: str) -> None:
         """Forgets a deleted queue."""
@@ -103,10 +128,12 @@ class RateLimits:
         if account is not None:
             account.settled.set()
 
-    def _account(self, queue: str, rate: float) -> _Account:
+    def _account(self, queue: str, limit: float) -> _Account:
+        rate = limit / max(1, self._servers(queue))
         account = self._accounts.get(queue)
         if account is None:
-            return _Account(TokenBucket(rate, self._clock.monotonic()))
+            return _Account(limit, TokenBucket(rate, self._clock.monotonic()))
+        account.limit = limit
         if account.bucket.rate != rate:
             account.bucket.set_rate(rate, self._clock.monotonic())
         return account
@@ -115,11 +142,16 @@ class RateLimits:
         """Whether the queue is neither limited nor paused, so that claims need no permit."""
         return queue not in self._accounts and queue not in self._paused
 
-    async def admit(self, queue: str, wanted: int) -> Permit | Block | None:
-        """Leave to claim up to `wanted` jobs, None if none is needed; waits only for claims under way that decide it."""
+    async def admit(self, queue: str, wanted: int, *, may_overdraw: bool) -> Permit | Block | None:
+        """Leave to claim up to `wanted` jobs, None if none is needed; waits only for claims under way that decide it.
+
+        Leave for fewer, if all of them would exceed the limit, unless the request `may_overdraw`.
+        """
         account = self._accounts.get(queue)
         if account is None:
             return self.block(queue)
+        account.dequeued_s = self._clock.monotonic()
+        self._begins(queue)
         async with account.door:
             while True:
                 block = self.block(queue)
@@ -127,8 +159,9 @@ class RateLimits:
                     return block
                 if self._accounts.get(queue) is not account:
                     return None
-                if account.bucket.available(self._clock.monotonic(), account.under_way):
-                    return Permit(account, wanted, self._clock)
+                whole = account.bucket.whole(self._clock.monotonic(), account.under_way)
+                if whole >= 1:
+                    return Permit(account, wanted if may_overdraw else min(wanted, whole), self._clock)
                 account.settled.clear()
                 await account.settled.wait()
 

@@ -170,7 +170,7 @@ class App:
             agree=self._clock_watch.agree,
             started_at_ms=self._started_at_ms,
             file_limits=lambda: self._files.limits,
-            servers=self._servers,
+            servers=self._servers_that_share,
         )
 
     def _assemble(self) -> None:
@@ -289,8 +289,12 @@ class App:
         return self.core.rates.counts if self._readiness.ready else ()
 
     def _servers(self) -> int:
-        """How many share a queue's limit: those that the store knows, or those of the file, taken to have as many processes each."""
+        """How many there are: those that the store knows, or those of the file, taken to have as many processes each."""
         return self._files.servers(self.members.servers)
+
+    def _servers_that_share(self, queue: str) -> int:
+        """How many share the queue's limit: all but the others that say that no dequeue asks them for its jobs."""
+        return max(1, self._servers() - self.cluster.idle_for(queue))
 
     # --- what files change ------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pinlater.domain.calls import ClusterStatus
@@ -24,9 +25,9 @@ from pinlater.server.cluster.forwarding.peer_listener import PeerListener
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.gauges import show_owners
 from pinlater.server.cluster.ownership.ownership import UNHEARD_S_MAX, Ownership
-from pinlater.server.cluster.peers import Peers
+from pinlater.server.cluster.peers import Address, Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
-from pinlater.server.dispatch.interest import Interest
+from pinlater.server.dispatch.interest import Interest, bit_of
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.operations.cluster_status import status_of
 from pinlater.server.operations.standstill import Standstill
@@ -66,7 +67,7 @@ class Cluster:
             shards.clock.monotonic,
             shards.settings.call_timeout_ms / 1000,
         )
-        self._interest = Interest(dispatcher.wakeups.count_by_queue, self._tell_waits)
+        self._interest = Interest(self._dequeued, self._tell_waits)
         self.queues_changed: Callable[[], None] = lambda: None
         self._queue_changes = 0
         self._interest_looked_s = -math.inf
@@ -89,10 +90,11 @@ class Cluster:
             address,
             self.ownership.owners,
             self._look_soon,
-            wakes.know_waits,
+            self._know_waits,
             lambda: self.queues_changed(),
         )
         self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
+        self._dispatcher.limits.join_others(self._interest.begins)
         await self._meet()
         return address
 
@@ -244,6 +246,20 @@ class Cluster:
         if now_s - self._interest_looked_s >= _INTEREST_S:
             self._interest_looked_s = now_s
             self._interest.look()
+
+    def _dequeued(self) -> Iterable[str]:
+        """The queues that other servers must know of: dequeues wait for their jobs here, or share their limits."""
+        return chain(self._dispatcher.wakeups.count_by_queue(), self._dispatcher.limits.dequeued_lately())
+
+    def _know_waits(self, peer: Address, bits: int | None) -> None:
+        if self.wakes is not None:
+            self.wakes.know_waits(peer, bits)
+        self._dispatcher.limits.share_again()
+
+    def idle_for(self, queue: str) -> int:
+        """How many other servers say that no dequeue there asks for jobs of this queue. Those that say nothing are not counted."""
+        links = () if self.forwarding is None else self.forwarding.connections.values()
+        return sum(link.waits is not None and not link.waits & bit_of(queue) for link in links)
 
     def _tell_waits(self) -> None:
         self.listener.tell_waits(self._interest.bits)

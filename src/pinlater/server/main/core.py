@@ -44,12 +44,12 @@ class Core:
         agree: Callable[[Shards], Awaitable[None]] | None = None,
         started_at_ms: int | None = None,
         file_limits: Callable[[], Mapping[str, float]] = dict,
-        servers: Callable[[], int] = lambda: 1,
+        servers: Callable[[str], int] = lambda _: 1,
     ) -> Self:
         """Opens the shards, and creates the parts on them. Raises `Unavailable` if no shard can be opened.
 
         `agree`: sets the clock by the open shards. `started_at_ms`: when the server began; not given, now. `file_limits`: jobs
-        per second by queue, as the limits file says. `servers`: how many servers share the limit of a queue.
+        per second by queue, as the limits file says. `servers(queue)`: how many servers share the limit of a queue.
         """
         shards = await open_shards(desired, clock, random, settings.sharding)
         try:
@@ -67,7 +67,7 @@ class Core:
         metrics: Metrics,
         started_at_ms: int | None,
         file_limits: Callable[[], Mapping[str, float]],
-        servers: Callable[[], int],
+        servers: Callable[[str], int],
     ) -> None:
         clock = shards.clock
         first = next(shard.unguarded for shard in shards if shard.opened)
