@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ LONG = EXAMPLES > 100
 EMBEDDED = {"memory", "sqlite"}
 
 
-def engines(kinds: Sequence[str]) -> list[ParameterSet]:
+def engines(kinds: Iterable[str]) -> list[ParameterSet]:
     """One version of each engine in `make test`; MySQL 8, which has the code of MariaDB, in `make test-all`."""
     return [
         pytest.param(kind, marks=[pytest.mark.thorough] if kind == "mysql8" else [])
