@@ -57,6 +57,7 @@ from pinlater.server.storage.values import (
     Owners,
     Page,
     PageRow,
+    Place,
     Purge,
     RequestRef,
     Requeue,
@@ -277,10 +278,16 @@ class RedisShard:
         return [queue for _, queue in found]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+        self,
+        name: str,
+        *,
+        config: QueueConfig | None = None,
+        paused: bool | None = None,
+        version: str = "",
+        by: str = "",
     ) -> None:
         with self._nothing_due.change([name]):
-            await queue_rows.configure(self._opened.other, self._opened.readers, name, config, paused, version)
+            await queue_rows.configure(self._opened.other, self._opened.readers, name, config, paused, version, by)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
@@ -444,6 +451,11 @@ class RedisShard:
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         return await self._with_queues(self._opened.other, [page.queue], lambda access: reading.scan(access, page))
+
+    async def count_ahead(self, place: Place) -> int | PinLaterError:
+        return await self._with_queues(
+            self._opened.other, [place.queue], lambda access: reading.count_ahead(access, place)
+        )
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         due_by_ms = self._due_by_ms
