@@ -55,6 +55,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "cancelJobs": of_jobs,
         "deleteJobsByDescriptor": of_jobs,
         "configureQueue": {**of_queue, "config": types.QueueConfig()},
+        "explainJob": {**of_queue, "jobDescriptor": job},
         "getQueueConfig": of_queue,
         "getSettingsInForce": of_queue,
         "pauseQueue": of_queue,

@@ -42,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "ack": JOBS,
     "cancel": JOBS,
     "lookup": JOBS,
+    "explain": JOBS,
     "count": JOBS,
     "scan": JOBS,
     "run-now": JOBS,

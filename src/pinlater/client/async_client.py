@@ -62,6 +62,10 @@ class AsyncClient(AsyncClientBase):
         """The dequeues that wait for jobs on the server that answers, by queue and source."""
         return await self._run(_calls.waiting_dequeues())
 
+    async def explain_job(self, queue: str, descriptor: str) -> values.JobExplanation:
+        """Why a job waits, as the server that answers knows it: `reasons()` of the answer tells it."""
+        return await self._run(_calls.explain_job(queue, descriptor))
+
     async def cluster(self) -> values.ClusterStatus:
         """Which servers share the shards, and which of them owns what, as the server that answers knows it."""
         return await self._run(_calls.cluster())

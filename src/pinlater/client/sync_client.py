@@ -62,6 +62,10 @@ class Client(SyncClientBase):
         """The dequeues that wait for jobs on the server that answers, by queue and source."""
         return self._run(_calls.waiting_dequeues())
 
+    def explain_job(self, queue: str, descriptor: str) -> values.JobExplanation:
+        """Why a job waits, as the server that answers knows it: `reasons()` of the answer tells it."""
+        return self._run(_calls.explain_job(queue, descriptor))
+
     def cluster(self) -> values.ClusterStatus:
         """Which servers share the shards, and which of them owns what, as the server that answers knows it."""
         return self._run(_calls.cluster())
