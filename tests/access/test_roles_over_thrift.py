@@ -180,3 +180,14 @@ async def test_one_job_of_another_queue_refuses_the_whole_lookup(guarded: Guarde
     caller = await TokenSender.connect(guarded)
     assert await denial(caller, "lookupJobs", token, request=request) == "ACCESS_DENIED"
     caller.close()
+
+
+async def test_a_pause_keeps_the_name_of_the_token(guarded: GuardedServer) -> None:
+    """A source is only what callers call themselves."""
+    token = guarded.token(Role.OPERATE, name="night-shift")
+    caller = await TokenSender.connect(guarded)
+    await caller.call("createQueue", token, name="mail_new")
+    await caller.call("pauseQueue", token, queueName="mail_new")
+    reply = await caller.call("explainJob", token, queueName="mail_new", jobDescriptor=NAME)
+    assert reply.value.queue.pausedBy == "tests (token night-shift)"
+    caller.close()

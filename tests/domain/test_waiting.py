@@ -37,7 +37,7 @@ HELD = Looked(JobState.IN_PROGRESS, claim_descriptor="h:1:2:w:1:3", claim_deadli
 
 # Job, jobs before it, queue, and what is said.
 CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[str, str]]]] = {
-    "paused by someone at a known time": (
+    "paused by a known caller at a known time": (
         Looked(),
         NONE,
         WORKED._replace(paused=True, paused_by="ops-7", paused_at_ms=NOW - MINUTE),
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         QueueFacts(last_dequeue_at_ms=NOW - 30_000),
         [("next", "It is due and comes first: the next request of a worker gets it.")],
     ),
-    "behind at least so many, and not due": (
+    "behind at least 10,000 jobs, and not due": (
         Looked(run_after_ms=NOW + 90_000),
         JobsAhead(10_000, at_least=True),
         WORKED,
@@ -173,7 +173,7 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         WORKED,
         [("failed", "It has failed, and does not run again by itself.")],
     ),
-    "out of reach": (
+    "unreachable": (
         None,
         None,
         WORKED._replace(paused=True),

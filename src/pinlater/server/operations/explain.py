@@ -21,11 +21,11 @@ from pinlater.server.storage.values import Place, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 AHEAD_MAX = 10_000
-"""Jobs that are counted on each shard before a job; a count that reaches it is said to be one of `at least` so many."""
+"""Jobs that are counted on each shard before a job. A count that reaches it is a lower bound (`JobsAhead.at_least`)."""
 
 
 class Explained(NamedTuple):
-    """`job`: None if there is none, or if its shard is out of reach."""
+    """`job`: None if there is none, or if its shard is unreachable."""
 
     descriptor: str
     now_ms: int

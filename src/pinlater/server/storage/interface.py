@@ -132,7 +132,7 @@ class JobStore(Protocol):
     async def count_ahead(self, place: Place) -> int | PinLaterError:
         """How many waiting jobs a claim hands out before it comes to that place, but at most `place.limit`.
 
-        Reads at most so many entries of an index, whatever else waits. Errors as values: QueueNotFound.
+        Reads at most `place.limit` entries of an index, whatever else waits. Errors as values: QueueNotFound.
         """
         ...
 
