@@ -94,6 +94,24 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
             ),
         ],
     ),
+    "limit that is lower than the claims were": (
+        Looked(),
+        JobsAhead(10),
+        WORKED._replace(max_jobs_per_second=0.5),
+        [
+            (
+                "rate_limit",
+                "The rate limit allows 0.5 jobs a second. In the last minute, 2 jobs a second were claimed.",
+            ),
+            ("behind", "10 jobs come before it. At 0.5 jobs a second, the rate limit, its turn comes in about 20s."),
+        ],
+    ),
+    "paused, so that no turn can be told": (
+        Looked(),
+        JobsAhead(2),
+        WORKED._replace(paused=True),
+        [("paused", "The queue is paused."), ("behind", "2 jobs come before it.")],
+    ),
     "limit that is far": (
         Looked(),
         NONE,
@@ -199,8 +217,9 @@ def test_a_draining_shard_is_said_last() -> None:
 
 def test_the_figures_say_what_the_text_says() -> None:
     queue = WORKED._replace(paused=True, paused_by="ops", paused_at_ms=NOW - 1)
-    paused, later, behind = reasons(NOW, Looked(run_after_ms=NOW + 9), JobsAhead(4), queue, SHARD)
+    [paused] = reasons(NOW, Looked(), NONE, queue, SHARD)
     assert paused.figures == {"paused_by": "ops", "paused_at_ms": NOW - 1}
+    later, behind = reasons(NOW, Looked(run_after_ms=NOW + 9), JobsAhead(4), WORKED, SHARD)
     assert later.figures == {"due_at_ms": NOW + 9, "due_in_ms": 9}
     assert behind.figures == {
         "jobs_ahead": 4,

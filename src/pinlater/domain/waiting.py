@@ -237,13 +237,18 @@ def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int) -> Reason:
     }
     many = counted(ahead.jobs, "job")
     text = f"{'At least ' if ahead.at_least else ''}{many} {'comes' if ahead.jobs == 1 else 'come'} before it."
-    if queue.claimed_per_second:
-        turn_in_ms = max(due_in_ms, round(1000 * ahead.jobs / queue.claimed_per_second))
+    rate_per_second, limit = queue.claimed_per_second, queue.max_jobs_per_second
+    stopped = queue.paused or limit == 0  # until an operator changes that, no time can be told
+    if rate_per_second and not stopped:
+        where = "as all servers claimed in the last minute"
+        if limit is not None and limit < rate_per_second:
+            rate_per_second, where = limit, "the rate limit"
+        turn_in_ms = max(due_in_ms, round(1000 * ahead.jobs / rate_per_second))
         figures["turn_in_ms"] = turn_in_ms
-        rate = f"At {_rate(queue.claimed_per_second)}, as all servers claimed in the last minute,"
+        rate = f"At {_rate(rate_per_second)}, {where},"
         comes = "its turn comes in more than" if ahead.at_least else "its turn comes in about"
         text = f"{text} {rate} {comes} {span(turn_in_ms)}."
-    else:
+    elif not stopped:
         text = f"{text} No job was claimed in the last minute, so no time can be told."
     if ahead.incomplete:
         text += " A shard is unreachable, and its jobs are not counted."
