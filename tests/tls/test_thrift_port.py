@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, Client, Tls
+from pinlater.client import Ack, AsyncClient, Client, JobState, Tls
+from pinlater.client._calls import dequeue
+from pinlater.client._thrift import encode_request
 from pinlater.client.errors import CallerError, PinLaterError, ServerUnreachable
 from pinlater.tls.settings import TlsSettings
 from tests.tls.certificates import DAY, SERVER, Authority, KeyPair
@@ -34,14 +36,14 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def refusal(server: TlsServer, tls: Tls | bool, kind: str) -> PinLaterError:
     """What a client's first call raises, of the async or the sync kind."""
-    with pytest.raises(PinLaterError) as raised:
-        if kind == "async":
-            async with client_of(server, tls) as client:
+    if kind == "async":
+        async with client_of(server, tls) as client:
+            with pytest.raises(PinLaterError) as raised:
                 await client.queue_names()
-        else:
-            sync = Client(server.address, tls=tls, retries=0, wait_for_servers=False, timeout_ms=5_000)
-            with sync:
-                await in_thread(sync.queue_names)
+    else:
+        sync = Client(server.address, tls=tls, retries=0, wait_for_servers=False, timeout_ms=5_000)
+        with sync, pytest.raises(PinLaterError) as raised:
+            await in_thread(sync.queue_names)
     return raised.value
 
 
@@ -54,7 +56,8 @@ async def test_jobs_go_through_an_encrypted_connection(server: TlsServer, trusti
         await client.enqueue(QUEUE, [body])
         [job] = (await client.dequeue(QUEUE, 1, wait_ms=1_000)).jobs
         assert job.body == body
-        assert (await client.ack(QUEUE, [Ack(job.descriptor, job.token, succeeded=True)])) is not None
+        await client.ack(QUEUE, [Ack(job.descriptor, token=job.token)])
+        assert await client.count(QUEUE, JobState.SUCCEEDED) == 1
 
 
 async def test_a_sync_client_uses_one_encrypted_connection_for_many_calls(server: TlsServer, trusting: Tls) -> None:
@@ -317,8 +320,8 @@ async def test_what_is_no_handshake_after_its_first_byte_is_cut(server: TlsServe
     with contextlib.suppress(ConnectionError):
         async with asyncio.timeout(5):
             await reader.read()
-    await until(lambda: server.server.connections == 0)
     writer.close()
+    await until(lambda: server.server.connections == 0)
 
 
 async def test_junk_after_the_handshake_closes_only_its_own_connection(
@@ -359,10 +362,7 @@ async def test_a_client_that_reads_no_answers_is_cut_and_its_jobs_go_back(
             await client.enqueue(QUEUE, [body])
 
         def claim_without_reading() -> ssl.SSLSocket:
-            from pinlater.client._calls import dequeue
-            from pinlater.client._thrift import encode_request
-
-            call = dequeue(QUEUE, 40)
+            call = dequeue(QUEUE, 40, wait_ms=0, acks=None, dry_run=False, coverage=1.0)
             context = ssl.create_default_context(cafile=str(authority.file))
             opened = socket.socket()
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
