@@ -11,6 +11,12 @@ from pinlater.tls.reasons import why_no_tls_client
 
 logger = logging.getLogger(__name__)
 
+# What a client is told that speaks HTTP to a port with HTTPS.
+HTTPS_WANTED = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+    b"This port speaks HTTPS only\n"
+)
+
 
 def listening_side(
     source: CertificateSource,

@@ -23,7 +23,7 @@ from pinlater.server.http.status import OneServer, Readiness, StatusPages, Statu
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.settings import QUEUE_SERIES_MAX
 from pinlater.tls.certificate import CertificateSource
-from pinlater.tls.listening import listening_side
+from pinlater.tls.listening import HTTPS_WANTED, listening_side
 from pinlater.tls.protocol import TlsProtocol
 
 __all__ = ["HttpServer", "OneServer", "Readiness", "StatusSource"]
@@ -32,10 +32,6 @@ log = logging.getLogger(__name__)
 
 # Kept free for health checks, beyond the bound on connections, and the pages that are answered there: cheap ones.
 PLACES_FOR_CHECKS = 16
-_HTTPS_WANTED = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
-    b"This port speaks HTTPS only\n"
-)
 CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
 
 
@@ -86,7 +82,7 @@ class HttpServer:
         if self._certificate is None:
             return await asyncio.start_server(self._accept, host, port)
         side = listening_side(
-            self._certificate, "HTTP", self._metrics.count, lenient=True, plain_answer=lambda _: _HTTPS_WANTED
+            self._certificate, "HTTP", self._metrics.count, lenient=True, plain_answer=lambda _: HTTPS_WANTED
         )
         loop = asyncio.get_running_loop()
 

@@ -123,7 +123,7 @@ class App:
         self._access_watch = access_watch(settings, self._files, self.clock)
         self._access = None if self._access_watch is None else self._access_watch.control
         self._certificate_watch = certificate_watch(settings)
-        self._certificate = None if self._certificate_watch is None else self._certificate_watch.source
+        self.certificate = None if self._certificate_watch is None else self._certificate_watch.source
         self._clock_watch = ClockWatch(self.clock, self.metrics)
         self._cut_off = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
@@ -133,7 +133,7 @@ class App:
             OneServer(self.metrics, self.readiness, self.server_info, self.queue_counts),
             queue_series_max=settings.telemetry.queue_series_max,
             access=self._access,
-            certificate=self._certificate,
+            certificate=self.certificate,
         )
 
     # --- life -------------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class App:
             self.core.shards,
             self.core.dispatcher,
             self.core.standstill,
-            self._certificate if self.settings.tls.between_servers else None,
+            self.certificate if self.settings.tls.between_servers else None,
         )
         if self._certificate_watch is not None:
             self._certificate_watch.show(metrics)
@@ -206,7 +206,7 @@ class App:
             join="max",
         )
         self.thrift = thrift_server(
-            self.core, shared_port=self._one_of_many, access=self._access, certificate=self._certificate
+            self.core, shared_port=self._one_of_many, access=self._access, certificate=self.certificate
         )
         self.periodic_work = PeriodicWork(
             self.core,

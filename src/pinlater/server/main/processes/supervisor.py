@@ -52,18 +52,19 @@ class ServerSupervisor:
         self._stopping = asyncio.Event()
         self._code = 0
         self._failure: str | None = None
-        self._console = ConsoleProcess(settings, self._stopping)
         self._processes = ProcessGroup(self._slots, self._stopping, lambda: settings.drain_timeout_s + _EXTRA_S)
         self._pages = Joined(self._slots, self._metrics, self._clock, self._state)
         self._access_watch = access_watch(settings, FileWatch(settings), self._clock)
         self._certificate_watch = certificate_watch(settings)
+        certificate = None if self._certificate_watch is None else self._certificate_watch.source
+        self._console = ConsoleProcess(settings, self._stopping, certificate=certificate)
         self._http = HttpServer(
             settings.http,
             self._metrics,
             self._pages,
             queue_series_max=settings.telemetry.queue_series_max,
             access=None if self._access_watch is None else self._access_watch.control,
-            certificate=None if self._certificate_watch is None else self._certificate_watch.source,
+            certificate=certificate,
         )
 
     async def run(self, *, stop_with_stdin: bool = False) -> int:
