@@ -41,15 +41,16 @@ class Authority:
         self,
         *names: str,
         lasts: dt.timedelta = 30 * DAY,
+        begins: dt.timedelta = -10 * DAY,
         uses: tuple[x509.ObjectIdentifier, ...] = (SERVER, CLIENT),
         into: KeyPair | None = None,
     ) -> KeyPair:
-        """A certificate for these names and addresses; without `into` in new files. `lasts`: from now; it may be negative."""
+        """A certificate for these names and addresses; without `into` in new files. `begins` and `lasts`: from now, or before."""
         self._made += 1
         stem = self._folder / f"{self._name}-{self._made}"
         files = into or KeyPair(stem.with_suffix(".pem"), stem.with_suffix(".key"))
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._builder(names[0] if names else "nameless", key.public_key(), lasts)
+        builder = self._builder(names[0] if names else "nameless", key.public_key(), lasts, begins)
         if names:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([_name(name) for name in names]), critical=False
@@ -66,7 +67,17 @@ class Authority:
         files.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         return files
 
-    def _builder(self, subject: str, key: ec.EllipticCurvePublicKey, lasts: dt.timedelta) -> x509.CertificateBuilder:
+    def locked(self, pair: KeyPair) -> KeyPair:
+        """The same with a passphrase on the key."""
+        key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
+        locked = pair.key.with_suffix(".locked")
+        secret = serialization.BestAvailableEncryption(b"passphrase")
+        locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
+        return pair._replace(key=locked)
+
+    def _builder(
+        self, subject: str, key: ec.EllipticCurvePublicKey, lasts: dt.timedelta, begins: dt.timedelta = -10 * DAY
+    ) -> x509.CertificateBuilder:
         now = dt.datetime.now(dt.UTC)
         return (
             x509.CertificateBuilder()
@@ -74,7 +85,7 @@ class Authority:
             .issuer_name(_common_name(self._name))
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - 10 * DAY)
+            .not_valid_before(now + begins)
             .not_valid_after(now + lasts)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
