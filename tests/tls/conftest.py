@@ -52,9 +52,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="session")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Another authority."""
-    return Authority(tmp_path_factory.mktemp("stranger"), "stranger")
+    return Authority(tmp_path_factory.mktemp("other"), "other")
 
 
 @pytest.fixture(scope="session")

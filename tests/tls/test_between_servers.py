@@ -93,10 +93,10 @@ async def test_a_server_that_does_not_know_the_secret_is_refused_over_tls(
 
 
 async def test_a_proof_passed_on_by_a_third_party_is_refused(
-    listen: Listen, certificate: CertificateSource, stranger: Authority
+    listen: Listen, certificate: CertificateSource, other_authority: Authority
 ) -> None:
     """It speaks TLS with both sides, and has a certificate of its own."""
-    owner, pair = await listen(certificate), stranger.sign(HOST)
+    owner, pair = await listen(certificate), other_authority.sign(HOST)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
     passed_on: list[bytes] = []

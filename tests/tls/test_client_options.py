@@ -110,7 +110,7 @@ def test_files_that_are_no_good_are_named_at_once(authority: Authority, tmp_path
 
 
 def test_files_that_change_are_read_again(
-    authority: Authority, stranger: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    authority: Authority, other_authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, file = ManualClock(), tmp_path / "authorities.pem"
     file.write_bytes(authority.file.read_bytes())
@@ -124,7 +124,7 @@ def test_files_that_change_are_read_again(
         clock.advance(seconds=2)
         assert source.side(address).context is first
     assert caplog.text.count("the last good files stay") == 1
-    file.write_bytes(stranger.file.read_bytes() + authority.file.read_bytes())
+    file.write_bytes(other_authority.file.read_bytes() + authority.file.read_bytes())
     clock.advance(seconds=2)
     second = source.side(address).context
     assert second is not first

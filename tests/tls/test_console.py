@@ -77,20 +77,20 @@ def test_a_silent_connection_counts_before_its_handshake(console: SecureConsole)
         deadline = time.monotonic() + 5
         counted = False
         while not counted and time.monotonic() < deadline:
-            counted = any(one.client == own for one in list(console.server.connections._open))  # noqa: SLF001
+            counted = any(one.client == own for one in list(console.server.connections._open))
             time.sleep(0.001)
         assert counted
 
 
 def test_a_new_certificate_is_taken_over(
-    console: SecureConsole, trusting: Tls, stranger: Authority, authority: Authority
+    console: SecureConsole, trusting: Tls, other_authority: Authority, authority: Authority
 ) -> None:
-    stranger.sign(HOST, into=console.files)
+    other_authority.sign(HOST, into=console.files)
     deadline = time.monotonic() + 10
     reached = False
     while not reached and time.monotonic() < deadline:
         try:
-            reached = console.status(Tls(ca_file=stranger.file)) == 200
+            reached = console.status(Tls(ca_file=other_authority.file)) == 200
         except OSError:
             time.sleep(0.05)
     assert reached

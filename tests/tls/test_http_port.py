@@ -97,9 +97,9 @@ async def test_without_a_client_certificate_only_health_checks_are_answered(
 
 
 async def test_a_client_certificate_of_another_authority_is_refused(
-    serve: Serve, mutual: TlsSettings, trusting: Tls, stranger: Authority
+    serve: Serve, mutual: TlsSettings, trusting: Tls, other_authority: Authority
 ) -> None:
-    server, pair = await serve(mutual), stranger.sign("client")
+    server, pair = await serve(mutual), other_authority.sign("client")
     with pytest.raises(OSError, match=r"(?i)unknown ca"):
         await status_of(server, "/health", replace(trusting, certificate_file=pair.certificate, key_file=pair.key))
 

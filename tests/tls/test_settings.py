@@ -158,11 +158,13 @@ def test_the_end_of_the_certificate_is_warned_of_once_a_day(
     assert len(caplog.records) == 2
 
 
-def test_authorities_of_clients_are_read_again_too(mutual: TlsSettings, stranger: Authority, tmp_path: Path) -> None:
+def test_authorities_of_clients_are_read_again_too(
+    mutual: TlsSettings, other_authority: Authority, tmp_path: Path
+) -> None:
     [authorities] = copied((mutual.client_ca_file or Path(),), tmp_path)
     source = CertificateSource(replace(mutual, client_ca_file=authorities), time.time)
     before = source.current
-    authorities.write_bytes(stranger.file.read_bytes())
+    authorities.write_bytes(other_authority.file.read_bytes())
     assert source.refresh()
     assert source.current.context is not before.context
     assert source.current.digest == before.digest

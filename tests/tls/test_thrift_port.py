@@ -95,8 +95,8 @@ async def test_nothing_readable_crosses_the_network(start: Start, tls: TlsSettin
 
 
 @both
-async def test_an_unknown_authority_is_named(server: TlsServer, stranger: Authority, kind: str) -> None:
-    error = await refusal(server, Tls(ca_file=stranger.file), kind)
+async def test_an_unknown_authority_is_named(server: TlsServer, other_authority: Authority, kind: str) -> None:
+    error = await refusal(server, Tls(ca_file=other_authority.file), kind)
     assert isinstance(error, ServerUnreachable)
     assert error.message == (
         f"Server {server.address} can't be reached with TLS: its certificate is from an authority that this client does not know"
@@ -179,9 +179,9 @@ async def test_a_client_without_a_certificate_is_refused_where_one_is_wanted(
 
 @both
 async def test_a_certificate_of_another_authority_is_refused(
-    start: Start, mutual: TlsSettings, trusting: Tls, stranger: Authority, kind: str
+    start: Start, mutual: TlsSettings, trusting: Tls, other_authority: Authority, kind: str
 ) -> None:
-    server, pair = await start(mutual), stranger.sign("client")
+    server, pair = await start(mutual), other_authority.sign("client")
     tls = replace(trusting, certificate_file=pair.certificate, key_file=pair.key)
     assert (
         "it refuses this client's certificate: its authority is unknown there"
@@ -226,15 +226,15 @@ def replace_certificate(server: TlsServer, authority: Authority, *names: str) ->
 
 
 async def test_new_connections_get_the_new_certificate_while_a_long_poll_waits_on_the_old_one(
-    renewable: TlsServer, trusting: Tls, stranger: Authority
+    renewable: TlsServer, trusting: Tls, other_authority: Authority
 ) -> None:
     async with client_of(renewable, trusting) as client:
         poll = asyncio.create_task(client.dequeue(QUEUE, 1, wait_ms=20_000))
         await until(lambda: renewable.server.answering.waiting == 1)
-        replace_certificate(renewable, stranger, HOST)
+        replace_certificate(renewable, other_authority, HOST)
         assert renewable.certificate is not None
         assert renewable.certificate.refresh()
-        async with client_of(renewable, Tls(ca_file=stranger.file)) as other:
+        async with client_of(renewable, Tls(ca_file=other_authority.file)) as other:
             await other.enqueue(QUEUE, [b"after the change"])
         assert [job.body for job in (await poll).jobs] == [b"after the change"]
     assert "does not know" in (await refusal(renewable, trusting, "async")).message

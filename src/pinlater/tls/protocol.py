@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 _CHUNK_BYTES = 256 * 1024
-_READ_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024  # the most that one record has
 _HANDSHAKE_RECORD = 0x16  # the first byte of a client that speaks TLS
 HANDSHAKE_S = 10.0
 _LAST_WORDS_S = 1.0
@@ -180,7 +180,7 @@ class TlsProtocol(asyncio.Protocol):
             self._handshaken.set_exception(
                 self._error or exc or ConnectionResetError("the connection was lost during the TLS handshake")
             )
-            self._handshaken.exception()  # nobody may be waiting for it
+            self._handshaken.exception()  # the listening side does not wait for it
         if self._told_above:
             self.above.connection_lost(exc or self._error)
 

@@ -1,4 +1,4 @@
-"""Why there is no TLS connection, in words for people: the library's own are for those who know it."""
+"""Why there is no TLS connection, in words for people who do not know those of the library."""
 
 from __future__ import annotations
 
