@@ -94,8 +94,8 @@ class ConsoleProcess:
         ]
 
     def _tls_options(self) -> Sequence[str]:
-        """For its connections to the server: it trusts the server's certificate itself, and shows it where clients need one. Browsers on this
-        machine reach the console without TLS."""
+        """For its connections to the server: it trusts the server's certificate itself, and shows it where clients need one. Browsers on
+        this machine reach the console without TLS."""
         tls, certificate = self._settings.tls, self._certificate
         if certificate is None or tls.certificate_file is None:
             return []
