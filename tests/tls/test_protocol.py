@@ -15,7 +15,7 @@ from pinlater.tls.protocol import ConnectingSide, ListeningSide, NotTls, TlsProt
 from tests.tls.certificates import Authority, KeyPair
 
 HOST = "127.0.0.1"
-Scenario = Callable[["Pair"], Coroutine[Any, Any, None]]
+Scenario = Callable[["LinkedSides"], Coroutine[Any, Any, None]]
 loops = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 
 
@@ -50,7 +50,7 @@ class Recorder(asyncio.Protocol):
         self.told.append("resume")
 
 
-class Pair:
+class LinkedSides:
     """A listener, and connections to it. `there` is the newest connection's listening side."""
 
     def __init__(self, pair: KeyPair, authority: Authority) -> None:
@@ -102,7 +102,7 @@ def run(authority: Authority) -> Callable[[Any, Scenario], None]:
 
     def run_one(new_loop: Any, scenario: Scenario) -> None:
         async def whole() -> None:
-            connections = Pair(pair, authority)
+            connections = LinkedSides(pair, authority)
             server = await connections.listen()
             try:
                 await scenario(connections)
@@ -122,7 +122,7 @@ Run = Callable[[Any, Scenario], None]
 @loops
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
 def test_bytes_arrive_in_order_in_both_directions(run: Run, new_loop: Any, version: ssl.TLSVersion) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         pair.client.maximum_version = version
         here = await pair.connect()
         sent = bytes(range(256)) * 8_000
@@ -140,7 +140,7 @@ def test_bytes_arrive_in_order_in_both_directions(run: Run, new_loop: Any, versi
 
 @loops
 def test_what_the_kernel_has_not_taken_is_counted_and_told(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         here = await pair.connect()
         there = pair.there.transport
         await until(lambda: there.get_extra_info("ssl_object"))
@@ -164,7 +164,7 @@ def test_what_the_kernel_has_not_taken_is_counted_and_told(run: Run, new_loop: A
 
 @loops
 def test_nothing_is_passed_on_while_reading_is_paused(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         here = await pair.connect()
         here.transport.write(b"first")
         await until(lambda: pair.there.received == b"first")
@@ -184,7 +184,7 @@ def test_nothing_is_passed_on_while_reading_is_paused(run: Run, new_loop: Any) -
 
 @loops
 def test_one_side_may_end_its_direction_and_read_on(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         pair.keep_open = True
         here = await pair.connect()
         here.transport.write(b"question")
@@ -201,7 +201,7 @@ def test_one_side_may_end_its_direction_and_read_on(run: Run, new_loop: Any) -> 
 
 @loops
 def test_closing_sends_what_was_written_before(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         here = await pair.connect()
         await until(lambda: pair.there.transport.get_extra_info("ssl_object"))
         pair.there.transport.write(bytes(5_000_000))
@@ -217,7 +217,7 @@ def test_closing_sends_what_was_written_before(run: Run, new_loop: Any) -> None:
 
 @loops
 def test_a_connection_that_is_cut_tells_the_protocol_above_once(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         here = await pair.connect()
         there = pair.there
         here.transport.abort()
@@ -230,7 +230,7 @@ def test_a_connection_that_is_cut_tells_the_protocol_above_once(run: Run, new_lo
 
 @loops
 def test_the_standard_library_can_talk_to_it(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         reader, writer = await asyncio.open_connection(HOST, pair.port, ssl=pair.client)
         writer.write(b"hello")
         await until(lambda: pair.there.received == b"hello")
@@ -248,7 +248,7 @@ def test_the_standard_library_can_talk_to_it(run: Run, new_loop: Any) -> None:
 def test_a_peer_without_tls_gets_the_plain_answer_and_no_byte_reaches_the_protocol_above(
     run: Run, new_loop: Any
 ) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         reader, writer = await asyncio.open_connection(HOST, pair.port)
         writer.write(b"GET / HTTP/1.1\r\n" * 10_000)
         assert await reader.read() == b"no TLS"
@@ -262,7 +262,7 @@ def test_a_peer_without_tls_gets_the_plain_answer_and_no_byte_reaches_the_protoc
 
 @loops
 def test_a_connecting_side_is_told_why_there_is_no_handshake(run: Run, new_loop: Any) -> None:
-    async def scenario(pair: Pair) -> None:
+    async def scenario(pair: LinkedSides) -> None:
         pair.client = ssl.create_default_context()
         with pytest.raises(ssl.SSLCertVerificationError):
             await pair.connect()

@@ -135,7 +135,7 @@ class TlsProtocol(asyncio.Protocol):
         self._error: Exception | None = None
 
     async def wait_handshake(self) -> None:
-        """Returns when the handshake is done. Raises OSError, of which `ssl.SSLError` is one, and `NotTls`."""
+        """Returns when the handshake is done. Raises OSError: why there is none, in the words of the library."""
         await asyncio.shield(self._handshaken)
 
     # --- told by the transport below ----------------------------------------------------------------------------------------
