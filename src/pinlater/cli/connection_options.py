@@ -53,7 +53,7 @@ def _text(option: str, metavar: str, variable: str, text: str) -> Any:
         callback=_take(variable),
         is_eager=True,
         expose_value=False,
-        help=f"{text} Default: {variable}.",
+        help=text,
     )
 
 
