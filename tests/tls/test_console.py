@@ -82,21 +82,27 @@ def test_a_silent_connection_counts_before_its_handshake(console: SecureConsole)
         assert counted
 
 
-def test_a_new_certificate_is_taken_over(
-    console: SecureConsole, trusting: Tls, other_authority: Authority, authority: Authority
-) -> None:
-    other_authority.sign(HOST, into=console.files)
+@pytest.fixture
+def renewable(authority: Authority) -> Iterator[SecureConsole]:
+    """A console of the test's own, whose certificate it may change."""
+    console = SecureConsole(authority.sign(HOST))
+    yield console
+    console.stop()
+
+
+def test_a_new_certificate_is_taken_over(renewable: SecureConsole, trusting: Tls, other_authority: Authority) -> None:
+    assert renewable.status(trusting) == 200
+    other_authority.sign(HOST, into=renewable.files)
     deadline = time.monotonic() + 10
     reached = False
     while not reached and time.monotonic() < deadline:
         try:
-            reached = console.status(Tls(ca_file=other_authority.file)) == 200
+            reached = renewable.status(Tls(ca_file=other_authority.file)) == 200
         except OSError:
             time.sleep(0.05)
     assert reached
     with pytest.raises(OSError, match=r"(?i)certificate verify failed"):
-        console.status(trusting)
-    authority.sign(HOST, into=console.files)
+        renewable.status(trusting)
 
 
 def test_files_of_the_console_that_are_no_good_are_usage_errors(tmp_path: Path, authority: Authority) -> None:
