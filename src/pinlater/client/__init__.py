@@ -1,5 +1,6 @@
 """The client: what producers and workers import to talk to PinLater servers."""
 
+from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import AsyncEnqueueBatcher, Placed
 from pinlater.client.sync_batching import EnqueueBatcher
@@ -78,6 +79,7 @@ __all__ = [
     "ServerInfo",
     "SettingsInForce",
     "ShardFacts",
+    "Tls",
     "UniqueKey",
     "UniqueScope",
     "WaitingDequeues",
