@@ -112,7 +112,8 @@ def _tokens_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     try:
         tokens_in(path)
     except FileBroken as error:
-        hint = "" if path.exists() else "; `pinlater token create` makes it"
+        is_missing = isinstance(error.__cause__, FileNotFoundError)
+        hint = "; `pinlater token create` makes it" if is_missing else ""
         yield "access.tokens_file", f"{error}{hint}"
 
 
