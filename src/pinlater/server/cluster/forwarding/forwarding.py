@@ -50,7 +50,8 @@ class Forwarding:
     """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
     `look(address)` is called when something has changed about that server, `know_waits(at, bits)` when it has said which queues its
-    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues."""
+    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues. `local_path(address)`: of the Unix
+    socket of a server that has the same supervisor; None where this one has no supervisor."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Forwarding:
         look: Callable[[str], None] = lambda _: None,
         know_waits: Callable[[Address, int | None], None] = lambda _at, _bits: None,
         queues_changed: Callable[[], None] = lambda: None,
+        local_path: Callable[[str], str] | None = None,
     ) -> None:
         self._shards = shards
         self._own_address = own_address
@@ -67,6 +69,7 @@ class Forwarding:
         self._look = look
         self._know_waits = know_waits
         self._queues_changed = queues_changed
+        self._local_path = local_path
         self._stall_s = shards.settings.stall_ms / 1000
         self._limit_s = shards.settings.call_timeout_ms / 1000
         self._peers: Mapping[str, Peer] = {}
@@ -204,10 +207,9 @@ class Forwarding:
             [lost for to, lost in self._lost if to == address][-_TOLD_MAX:],
             self._queues_changed,
         )
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_CONNECT_S):
-                await loop.create_connection(lambda: connection, *peer.at)
+                await self._open(connection, peer)
                 await connection.wait_ready()
         except (OSError, TimeoutError) as error:
             connection.abort()
@@ -217,6 +219,15 @@ class Forwarding:
             connection.abort()
             raise
         return connection
+
+    async def _open(self, connection: PeerConnection, peer: Peer) -> None:
+        """Over its Unix socket if the other server has the same supervisor, else over TCP."""
+        loop = asyncio.get_running_loop()
+        if self._local_path is not None:
+            with contextlib.suppress(OSError):
+                await loop.create_unix_connection(lambda: connection, self._local_path(connection.address))
+                return
+        await loop.create_connection(lambda: connection, *peer.at)
 
     def _changed(self, connection: PeerConnection) -> None:
         self._note_end(connection)
