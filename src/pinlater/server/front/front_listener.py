@@ -173,8 +173,13 @@ class _Front(asyncio.Protocol):
         if not 0 <= word < len(OPERATIONS):
             raise BadMessage(f"a call of unknown operation {word}")
         operation = OPERATIONS[word]
-        arguments = messages.decoded(operation.arguments, value)
         self._listener.taken += 1
+        try:
+            arguments = operation.arguments.decode(value)
+        except Exception:  # a bug: it must reach its own caller and no other
+            logger.exception("a call can't be decoded", extra={"operation": operation.path})
+            self._out.add(number, messages.BUG, messages.NOTHING)
+            return
         awaited = operation.begin(self._listener.service, arguments)
         task = self._tasks[number] = self._loop.create_task(cast("Coroutine[Any, Any, Any]", awaited))
         task.add_done_callback(partial(self._answer, number, operation, arguments))

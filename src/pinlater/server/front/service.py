@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,8 +21,8 @@ def front_service(connection: StoreConnection) -> Service:
     return cast(Service, service)
 
 
-def _forwarded(connection: StoreConnection, operation: Operation) -> Callable[..., asyncio.Future[Any]]:
-    def call(*arguments: Any, **named: Any) -> asyncio.Future[Any]:
-        return connection.call(operation, operation.bind(arguments, named))
+def _forwarded(connection: StoreConnection, operation: Operation) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(*arguments: Any, **named: Any) -> Any:
+        return await connection.call(operation, operation.bind(arguments, named))
 
     return call

@@ -108,6 +108,7 @@ class StoreConnection:
                 self._link = link
                 if self._drains:
                     link.drain()
+                self._link_changed()  # it may have said its state before the loop came here
                 await link.lost.wait()
                 self.lost += link.answers_lost
                 if not self._drains:
