@@ -21,14 +21,14 @@ class FrameWriter:
         self._claims: list[Undelivered] = []
         self._bytes = 0
 
-    def add(self, number: int, word: int, value: Raw, claims: Undelivered | None = None) -> None:
+    def add(self, number: int, word: int, value: bytes, claims: Undelivered | None = None) -> None:
         """Says it at the end of this turn."""
-        self._turn.append((number, word, value))
+        self._turn.append((number, word, Raw(value)))
         if claims is not None:
             self._claims.append(claims)
         if len(self._turn) == 1:
             self._loop.call_soon(self.flush)
-        self._bytes += len(memoryview(value))
+        self._bytes += len(value)
         if self._bytes >= FRAME_BYTES:
             self.flush()
 

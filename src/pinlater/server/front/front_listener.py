@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from pinlater.server.front import messages
 from pinlater.server.front.frame_writer import FrameWriter
 from pinlater.server.front.messages import StoreState, Undelivered
 from pinlater.server.front.operations import DEQUEUE, OPERATIONS, Operation
+from pinlater.server.front.stepping import Stepping
 from pinlater.server.operations.service import Service
 
 logger = logging.getLogger(__name__)
@@ -180,9 +181,12 @@ class _Front(asyncio.Protocol):
             logger.exception("a call can't be decoded", extra={"operation": operation.path})
             self._out.add(number, messages.BUG, messages.NOTHING)
             return
-        awaited = operation.begin(self._listener.service, arguments)
-        task = self._tasks[number] = self._loop.create_task(cast("Coroutine[Any, Any, Any]", awaited))
-        task.add_done_callback(partial(self._answer, number, operation, arguments))
+        coroutine = operation.begin(self._listener.service, arguments)
+        if operation.is_quick or (operation is DEQUEUE and not arguments[1].wait_ms):
+            Stepping(coroutine, partial(self._answer, number, operation, arguments)).begin()
+            return
+        task = self._tasks[number] = self._loop.create_task(coroutine)
+        task.add_done_callback(partial(self._ended, number, operation, arguments))
         if operation.may_take_long:
             self._long.add(task)
             if self.drains:
@@ -190,17 +194,30 @@ class _Front(asyncio.Protocol):
 
     # --- answers ------------------------------------------------------------------------------------------------------------
 
-    def _answer(self, number: int, operation: Operation, arguments: tuple[Any, ...], done: asyncio.Task[Any]) -> None:
+    def _ended(self, number: int, operation: Operation, arguments: tuple[Any, ...], done: asyncio.Task[Any]) -> None:
         del self._tasks[number]
         self._long.discard(done)
         if done.cancelled():
-            self._out.add(number, messages.FAILURE, messages.failed(Draining()))
-            return
-        error = done.exception()
+            self._answer(number, operation, arguments, None, asyncio.CancelledError())
+        elif (error := done.exception()) is not None:
+            self._answer(number, operation, arguments, None, error)
+        else:
+            self._answer(number, operation, arguments, done.result(), None)
+
+    def _answer(
+        self,
+        number: int,
+        operation: Operation,
+        arguments: tuple[Any, ...],
+        result: Any,
+        error: BaseException | None,
+    ) -> None:
         if error is None:
-            self._answer_with(number, operation, arguments, done.result())
+            self._answer_with(number, operation, arguments, result)
         elif isinstance(error, PinLaterError):
             self._out.add(number, messages.FAILURE, messages.failed(error))
+        elif isinstance(error, asyncio.CancelledError):
+            self._out.add(number, messages.FAILURE, messages.failed(Draining()))
         else:
             logger.error("request failed", exc_info=error, extra={"operation": operation.path})
             self._out.add(number, messages.BUG, messages.NOTHING)

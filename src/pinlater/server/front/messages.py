@@ -52,15 +52,12 @@ _state = msgspec.msgpack.Decoder(StoreState)
 _undelivered = msgspec.msgpack.Decoder(Undelivered)
 _number = msgspec.msgpack.Decoder(int)
 _failure = msgspec.msgpack.Decoder(Failure)
-NOTHING = msgspec.Raw(_encoder.encode(None))
+NOTHING = _encoder.encode(None)
+encoded = _encoder.encode
+"""A value of a message. Raises what the encoder raises."""
 
 
-def encoded(value: object) -> msgspec.Raw:
-    """A value of a message. Raises what the encoder raises."""
-    return msgspec.Raw(_encoder.encode(value))
-
-
-def failed(error: PinLaterError) -> msgspec.Raw:
+def failed(error: PinLaterError) -> bytes:
     """The value of a `FAILURE`."""
     return encoded(failure_of(error))
 

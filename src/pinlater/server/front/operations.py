@@ -7,7 +7,7 @@ one supervisor, which run the same version: an operation is known by its place i
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
 
@@ -28,7 +28,8 @@ from pinlater.server.operations.settings_in_force import QueueSettings
 class Operation(NamedTuple):
     """One operation. `path`: where a service has it. `defaults`: of its last parameters. `only_looks`: it changes nothing.
 
-    `may_take_long`: it waits or searches, and ends if its caller has gone. `of_service(service)`: the method to call.
+    `may_take_long`: it waits or searches, and ends if its caller has gone. `is_quick`: it runs without a task (`stepping`).
+    `of_service(service)`: the method to call.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Operation(NamedTuple):
     result: msgspec.msgpack.Decoder[Any]
     only_looks: bool
     may_take_long: bool
+    is_quick: bool
     of_service: Callable[[Service], Callable[..., Any]]
 
     def bind(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -49,7 +51,7 @@ class Operation(NamedTuple):
         rest = self.parameters[len(given) :]
         return (*given, *(named[name] if name in named else self.defaults[name] for name in rest))
 
-    def begin(self, service: Service, arguments: tuple[Any, ...]) -> Awaitable[Any]:
+    def begin(self, service: Service, arguments: tuple[Any, ...]) -> Coroutine[Any, Any, Any]:
         """Calls it with bound arguments."""
         method, positional = self.of_service(service), self.positional
         if positional == len(arguments):
@@ -110,6 +112,7 @@ _ONLY_LOOK = frozenset(
     }
 )
 _MAY_TAKE_LONG = frozenset({"dequeue", "scan", "count", "count_jobs", "delete_jobs"})
+_QUICK = frozenset({"enqueue", "acknowledge", "heartbeat"})
 
 
 def _operations() -> Sequence[Operation]:
@@ -135,6 +138,7 @@ def _operation(number: int, path: str, name: str, method: Callable[..., Any]) ->
         msgspec.msgpack.Decoder(types["return"], dec_hook=_decode_hook),
         name in _ONLY_LOOK,
         name in _MAY_TAKE_LONG,
+        name in _QUICK,
         attrgetter(path),
     )
 
