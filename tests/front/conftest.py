@@ -26,7 +26,7 @@ DEADLINE_S = 30.0
 UNTAKEN_BYTES_MAX = 64 * 1024 * 1024
 
 
-class Pair:
+class FrontAndStore:
     """`service`: as the front has it. `fronts` may be closed and opened again, as when the store process is restarted."""
 
     def __init__(self, core: Core, path: str) -> None:
@@ -80,7 +80,7 @@ def file_limits() -> dict[str, float]:
 
 
 @pytest_asyncio.fixture
-async def pair(clock: ManualClock, file_limits: dict[str, float]) -> AsyncIterator[Pair]:
+async def pair(clock: ManualClock, file_limits: dict[str, float]) -> AsyncIterator[FrontAndStore]:
     core = await open_core(
         MemoryShard(),
         clock=clock,
@@ -91,14 +91,14 @@ async def pair(clock: ManualClock, file_limits: dict[str, float]) -> AsyncIterat
     )
     await core.service.queues.create_queue("q")
     with TemporaryDirectory() as folder:  # a test's own folder may have too long a path for a socket
-        made = Pair(core, str(Path(folder) / "store"))
+        made = FrontAndStore(core, str(Path(folder) / "store"))
         await made.open()
         yield made
         await made.close()
 
 
 @pytest_asyncio.fixture
-async def world(pair: Pair, clock: ManualClock, file_limits: dict[str, float]) -> ServiceUnderTest:
+async def world(pair: FrontAndStore, clock: ManualClock, file_limits: dict[str, float]) -> ServiceUnderTest:
     """As tests of the service know it."""
     pair.service.queue_cache = pair.core.service.queue_cache
     pair.service.shards = pair.core.shards

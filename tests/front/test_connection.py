@@ -19,26 +19,26 @@ from pinlater.server.front.store_connection import StoreProcessFailed
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.thrift import handlers
-from tests.front.conftest import Pair, until
+from tests.front.conftest import FrontAndStore, until
 
 CALLER = Caller("tests")
 
 
-async def enqueue(pair: Pair, body: bytes = b"x") -> str:
+async def enqueue(pair: FrontAndStore, body: bytes = b"x") -> str:
     [descriptor] = (await pair.service.enqueuing.enqueue(CALLER, "q", [Job(body)])).descriptors
     return descriptor
 
 
-def dequeue(pair: Pair, wait_ms: int = 0, acks: AckBatch | None = None) -> asyncio.Task[Any]:
+def dequeue(pair: FrontAndStore, wait_ms: int = 0, acks: AckBatch | None = None) -> asyncio.Task[Any]:
     command = DequeueCommand("q", 1, acks, wait_ms=wait_ms)
     return asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, command))
 
 
-async def waiting(pair: Pair, number: int = 1) -> None:
+async def waiting(pair: FrontAndStore, number: int = 1) -> None:
     await until(lambda: pair.core.dispatcher.waiting("q") == number)
 
 
-async def pending(pair: Pair) -> int:
+async def pending(pair: FrontAndStore) -> int:
     return (await pair.core.service.job_queries.count_jobs(JobFilter("q", JobState.PENDING))).jobs
 
 
@@ -47,14 +47,14 @@ def test_every_operation_that_a_handler_calls_is_forwarded() -> None:
     assert called == {operation.path for operation in OPERATIONS}
 
 
-async def test_a_job_enqueued_at_one_process_wakes_a_dequeue_that_waits_at_another(pair: Pair) -> None:
+async def test_a_job_enqueued_at_one_process_wakes_a_dequeue_that_waits_at_another(pair: FrontAndStore) -> None:
     at_front = dequeue(pair, 60_000)
     await waiting(pair)
     await pair.core.service.enqueuing.enqueue(CALLER, "q", [Job(b"from elsewhere")])
     assert [job.body for part in (await at_front).claimed for job in part.jobs] == [b"from elsewhere"]
 
 
-async def test_a_dequeue_whose_caller_has_gone_waits_no_longer(pair: Pair) -> None:
+async def test_a_dequeue_whose_caller_has_gone_waits_no_longer(pair: FrontAndStore) -> None:
     gone, stays = dequeue(pair, 60_000), None
     await waiting(pair)
     stays = dequeue(pair, 60_000)
@@ -65,7 +65,7 @@ async def test_a_dequeue_whose_caller_has_gone_waits_no_longer(pair: Pair) -> No
     assert len((await stays).claimed) == 1
 
 
-async def test_jobs_for_a_caller_that_has_gone_go_back_unspent(pair: Pair) -> None:
+async def test_jobs_for_a_caller_that_has_gone_go_back_unspent(pair: FrontAndStore) -> None:
     """Its dequeue was carried out before the store process learned that it has gone."""
     await enqueue(pair)
     asked = dequeue(pair)
@@ -77,7 +77,7 @@ async def test_jobs_for_a_caller_that_has_gone_go_back_unspent(pair: Pair) -> No
     assert part.jobs[0].attempt == 1
 
 
-async def test_an_answer_that_reached_no_client_is_given_back_through_the_front(pair: Pair) -> None:
+async def test_an_answer_that_reached_no_client_is_given_back_through_the_front(pair: FrontAndStore) -> None:
     await enqueue(pair)
     answer = await dequeue(pair)
     pair.service.dequeuing.undelivered("q", answer.claimed)
@@ -87,7 +87,7 @@ async def test_an_answer_that_reached_no_client_is_given_back_through_the_front(
 
 
 async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_dies(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that only looks may simply be sent again. Those that come later are not sent at all, until there is a connection again."""
     never = asyncio.Event()
@@ -119,7 +119,7 @@ async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_
     assert await enqueue(pair)
 
 
-async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: Pair) -> None:
+async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: FrontAndStore) -> None:
     async def keyed(*, repeat: bool) -> str:
         stored = await pair.service.enqueuing.enqueue(CALLER, "q", [Job(b"x")], request_key="key", repeat=repeat)
         return stored.descriptors[0]
@@ -131,7 +131,7 @@ async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: Pair
     assert await pending(pair) == 1
 
 
-async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(pair: Pair) -> None:
+async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(pair: FrontAndStore) -> None:
     waits = dequeue(pair, 60_000)
     await waiting(pair)
     draining = asyncio.create_task(pair.fronts.drain(30))
@@ -144,7 +144,7 @@ async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(
     assert pair.fronts.connections == 0
 
 
-async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: Pair) -> None:
+async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: FrontAndStore) -> None:
     pair.store.drain()
     draining = asyncio.create_task(pair.fronts.drain(30))
     assert await enqueue(pair)
@@ -153,7 +153,7 @@ async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: P
     await draining
 
 
-async def test_a_front_that_stops_ends_the_waits_of_its_own_dequeues_only(pair: Pair) -> None:
+async def test_a_front_that_stops_ends_the_waits_of_its_own_dequeues_only(pair: FrontAndStore) -> None:
     """The acks that came with one are answered."""
     descriptor = await enqueue(pair)
     [part] = (await dequeue(pair)).claimed
@@ -171,7 +171,7 @@ async def test_a_front_that_stops_ends_the_waits_of_its_own_dequeues_only(pair: 
 
 
 async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_given_back(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
     for _ in range(200):
@@ -192,7 +192,7 @@ async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_
             await asyncio.sleep(0.01)
 
 
-async def test_nothing_is_carried_out_that_came_while_the_store_process_stood_still(pair: Pair) -> None:
+async def test_nothing_is_carried_out_that_came_while_the_store_process_stood_still(pair: FrontAndStore) -> None:
     pair.still_runs = False
     asked = asyncio.create_task(enqueue(pair))
     await asyncio.sleep(0)
@@ -203,7 +203,7 @@ async def test_nothing_is_carried_out_that_came_while_the_store_process_stood_st
     assert await pending(pair) == 0
 
 
-async def test_a_front_is_as_ready_as_the_store_process_says(pair: Pair) -> None:
+async def test_a_front_is_as_ready_as_the_store_process_says(pair: FrontAndStore) -> None:
     assert pair.store.state == StoreState(True, [])
     full = StoreState(False, ["shard 1: the disk is full"])
     pair.fronts.tell(full)
@@ -211,7 +211,7 @@ async def test_a_front_is_as_ready_as_the_store_process_says(pair: Pair) -> None
 
 
 async def test_a_bug_in_an_operation_reaches_its_own_caller_only(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken() -> None:
         raise ZeroDivisionError
@@ -225,14 +225,14 @@ async def test_a_bug_in_an_operation_reaches_its_own_caller_only(
 
 @pytest.mark.parametrize(("wrong", "error"), [(object(), NotImplementedError), (7, StoreProcessFailed)])
 async def test_arguments_that_do_not_fit_their_types_reach_their_own_caller_only(
-    pair: Pair, wrong: Any, error: type[Exception]
+    pair: FrontAndStore, wrong: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         await pair.service.queues.create_queue(wrong)
     assert await enqueue(pair)
 
 
-async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pair: Pair) -> None:
+async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pair: FrontAndStore) -> None:
     """Its socket is still there."""
     other = FrontListener(pair.core.service, pair.core.dispatcher.stop_waiting, lambda: True, 1_000)
     await other.open(pair.path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pinlater.server.config.load import load
 from pinlater.server.main.front import FrontApp
-from tests.front.conftest import DEADLINE_S, Pair, until
+from tests.front.conftest import DEADLINE_S, FrontAndStore, until
 from tests.promises.wire import Wire
 
 SETTINGS = load(None, {}, {"store": "sqlite:jobs.db", "thrift.port": 0, "http.port": 0}).settings
@@ -25,7 +25,7 @@ async def test_one_that_is_stopped_before_there_is_a_store_process_ends(tmp_path
     assert app.readiness().reasons == ("stopped",)
 
 
-async def test_it_serves_clients_and_is_not_ready_while_there_is_no_store_process(pair: Pair) -> None:
+async def test_it_serves_clients_and_is_not_ready_while_there_is_no_store_process(pair: FrontAndStore) -> None:
     app = FrontApp(SETTINGS, pair.path, asyncio.Event())
     await app.start()
     wire = await Wire.connect(app.thrift.port)

@@ -25,7 +25,7 @@ from pinlater.server.main.socket_folder import SocketFolder
 
 def test_settings_arrive_as_they_are(tmp_path: Path) -> None:
     loaded = load(None, {}, {"store": "mysql://me:pass%20word@db:3307/jobs", "jobs.max_backlog": 7, "processes": 3})
-    plan = ProcessPlan(2, replace(loaded.settings, queue_limits_file=tmp_path / "limits"), SocketFolder("/tmp/sockets"))
+    plan = ProcessPlan(2, replace(loaded.settings, queue_limits_file=tmp_path / "limits"), SocketFolder("sockets"))
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.sendall(plan_frame(plan))

@@ -23,6 +23,7 @@ from pinlater.server.operations.values import DequeueResult
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.05
+_CLOSE_S = 1.0
 _RETRY_AFTER_MS = 500
 
 
@@ -94,7 +95,11 @@ class StoreConnection:
         link = self._link
         if link is not None:
             link.close()
-            await link.lost.wait()
+            try:
+                async with asyncio.timeout(_CLOSE_S):
+                    await link.lost.wait()
+            except TimeoutError:  # the store process does not read
+                link.abort()
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -127,7 +132,7 @@ class StoreConnection:
         self._changed()
 
 
-class _Call:
+class _CallOfOperation:
     """A call that was sent, or will be at the end of the turn."""
 
     __slots__ = ("future", "operation", "queue")
@@ -148,7 +153,7 @@ class _Link(asyncio.Protocol):
         self._out = FrameWriter(self._write)
         self._transport: asyncio.Transport | None = None
         self._numbers = 0
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _CallOfOperation] = {}
         self.state: messages.StoreState | None = None
         self.stopping = False  # the store process, as it said
         self.lost = asyncio.Event()
@@ -175,7 +180,7 @@ class _Link(asyncio.Protocol):
             future.set_exception(error)
             return future
         number = self._numbers = self._numbers + 1
-        self._calls[number] = _Call(operation, arguments, future)
+        self._calls[number] = _CallOfOperation(operation, arguments, future)
         if operation.may_take_long:
             future.add_done_callback(lambda done: self._cancel(number) if done.cancelled() else None)
         self._out.add(number, operation.number, value)
@@ -260,6 +265,11 @@ class _Link(asyncio.Protocol):
         self._out.flush()
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 def _lost(operation: Operation) -> ShardConnectionFailed:

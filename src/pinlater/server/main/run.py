@@ -67,7 +67,7 @@ async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
     return 0
 
 
-class Server(Protocol):
+class StoppableServer(Protocol):
     """What runs until it is stopped: an `App`, or a front process."""
 
     @property
@@ -82,7 +82,9 @@ class Server(Protocol):
     def reload(self) -> None: ...
 
 
-async def run_until_stopped(app: Server, stops: StopSignals, started: Callable[[], None] = lambda: None) -> None:
+async def run_until_stopped(
+    app: StoppableServer, stops: StopSignals, started: Callable[[], None] = lambda: None
+) -> None:
     """Serves until `stops` says so. Raises `Unavailable` or OSError if it can't start."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
