@@ -238,3 +238,11 @@ async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pa
     await other.open(pair.path)
     other.close()
     assert isinstance(next(iter(pair.core.shards)).unguarded, MemoryShard)
+
+
+async def test_an_explanation_is_the_same_through_a_front(pair: FrontAndStore) -> None:
+    descriptor = await enqueue(pair)
+    there = await pair.core.service.explaining.explain("q", descriptor)
+    here = await pair.service.explaining.explain("q", descriptor)
+    assert type(here) is type(there)
+    assert repr(here).replace("[", "(").replace("]", ")") == repr(there).replace("[", "(").replace("]", ")")

@@ -19,6 +19,7 @@ from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
+from pinlater.server.operations.explain import Explain
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.service import Service
@@ -94,6 +95,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
         ),
     ),
     ("queue_settings", QueueSettings, ("in_force",)),
+    ("explaining", Explain, ("explain",)),
     ("", Service, ("waiting_dequeues", "cluster", "server_info")),
 )
 _ONLY_LOOK = frozenset(
@@ -106,6 +108,7 @@ _ONLY_LOOK = frozenset(
         "queue_config",
         "queue_stats",
         "in_force",
+        "explain",
         "waiting_dequeues",
         "cluster",
         "server_info",
