@@ -58,11 +58,11 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _file_problems(settings)
     if settings.store.is_sharded:
         yield from _shard_problems(settings)
-    elif settings.processes > 1:
-        possible = " or ".join(kind.title for kind in SHARDED.values())
+    elif settings.processes > 1 and EMBEDDED[settings.store.kind].tools is None:
+        possible = " or ".join(["SQLite", *(kind.title for kind in SHARDED.values())])
         yield (
             "processes",
-            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use {possible}",
+            f"{settings.processes} processes can't use the store {settings.store}, which ends with its process: use {possible}",
         )
     least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
     frame = settings.thrift.max_frame_bytes

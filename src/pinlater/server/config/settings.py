@@ -103,7 +103,7 @@ class Settings:
     that the store knows."""
 
     processes: int = 1
-    """Server processes on the same ports, as one server, for a store that several servers can use. Bounds hold for each of them."""
+    """Server processes on the same ports, as one server. Not for memory stores. Bounds hold for each of them."""
 
     console: bool = True
     """Runs `pinlater console` beside the server, on loopback, if its extra is installed."""

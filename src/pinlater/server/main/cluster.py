@@ -69,7 +69,7 @@ class Cluster:
             CarryOut(shards),
             self._undelivered,
             lambda: self._secrets,
-            self._still_runs,
+            standstill.still_runs,
             self._look_soon,
             self._told,
             shards.clock.monotonic,
@@ -83,16 +83,21 @@ class Cluster:
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
-        self._standstill = standstill
         standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
         self._secrets: list[bytes] = []
 
-    async def listen(self, host: str, port: int, reached_at: str) -> str:
+    async def listen(
+        self, host: str, port: int, reached_at: str, local_path: Callable[[str], str] | None = None
+    ) -> str:
         """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Returns that with the port.
-        Raises OSError."""
+
+        `local_path(address)`: where servers of the same supervisor listen; None where there is none. Raises OSError.
+        """
         wakes, bound = await self._open(host, port)
         address = f"{reached_at}:{bound}"
+        if local_path is not None:
+            await self.listener.open_local(local_path(address))
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
         self.ownership = Ownership(self._shards, address, self._heard_s, self._serves, self._tell_to_look)
         self.forwarding = Forwarding(
@@ -102,6 +107,7 @@ class Cluster:
             self._look_soon,
             self._know_waits,
             lambda: self.queues_changed(),
+            local_path,
             tls=self._tls,
         )
         self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
@@ -282,13 +288,6 @@ class Cluster:
             for request, claimed in zip(items, answers, strict=True):
                 if isinstance(claimed, Claimed):
                     undelivered(shard, request, claimed)
-
-    def _still_runs(self) -> bool:
-        now_s = self._standstill.monotonic()
-        if now_s <= self._standstill.until_s:
-            return True
-        self._standstill.found(now_s)
-        return False
 
     async def end_calls(self, grace_s: float) -> None:
         """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""
