@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.passwords import hash_password
+from pinlater.domain.rendezvous import covered
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.sharding.rendezvous import covered
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused

@@ -217,7 +217,7 @@ class ServerChoice:
         """`address` could not be reached, broke off, did not answer, or is going down."""
         with self._lock:
             now = self._monotonic()
-            if self._away_until.get(address, now) > now:
+            if address not in self._listed or self._away_until.get(address, now) > now:
                 return
             failures = self._failures[address] = self._failures.get(address, 0) + 1
             away_s = min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
+from pinlater.domain.calls import OwningServer
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.access.control import AccessControl
@@ -108,6 +109,7 @@ class App:
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or Random()  # noqa: S311 - spreads load, guards nothing
         self._one_of_many = one_of_many
+        self._thread_cpu_s = thread_cpu_s
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
         self._access_watch = access_watch(settings, self._files, self.clock)
@@ -144,6 +146,7 @@ class App:
                 await self.thrift.start()
             begun.pop_all()
         self.core.service.identity.port = self.thrift.port
+        self._tell_clients()
         self.core.service.access = access_of(self.settings)
         self.runner.start()
         self.loop_lag.start()
@@ -176,7 +179,7 @@ class App:
     def _assemble(self) -> None:
         """What works on the core."""
         metrics = self.metrics
-        self.cluster = Cluster(self.core.shards, self.core.dispatcher, self.core.standstill)
+        self.cluster = Cluster(self.core.shards, self.core.dispatcher, self.core.standstill, self._thread_cpu_s)
         metrics.labelled_gauge(
             "file-broken-",
             lambda: self._files.broken,
@@ -205,6 +208,17 @@ class App:
         logger.info("other servers reach this one", extra={"address": address})
         self.cluster.show(self.metrics)
         self.core.service.cluster_status = self.cluster.status
+
+    def _tell_clients(self) -> None:
+        """Lets clients that know the owners of queues find this server. Clients can't choose between processes on one port."""
+        if self._one_of_many or self.cluster.address is None:
+            return
+        service, settings = self.core.service, self.settings
+        service.server_id = service.identity.life
+        reached_at = self.cluster.address.rpartition(":")[0]
+        address = settings.advertised_thrift_address or f"{reached_at}:{self.thrift.port}"
+        self.cluster.for_clients = OwningServer(service.server_id, address)
+        service.queue_owners = self.cluster.owners
 
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""

@@ -185,6 +185,11 @@ async def get_cluster(service: Service, call: received.getCluster_args) -> Any:
     return answers.cluster_status(await service.cluster())
 
 
+async def get_queue_owners(service: Service, call: received.getQueueOwners_args) -> Any:
+    del call
+    return answers.queue_owners(await service.owners())
+
+
 async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
     await service.queues.set_paused(call.queueName, True)
 
@@ -231,5 +236,6 @@ HANDLERS: dict[str, Handler] = {
     "getSettingsInForce": get_settings_in_force,
     "getWaitingDequeues": get_waiting_dequeues,
     "getCluster": get_cluster,
+    "getQueueOwners": get_queue_owners,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,
 }
