@@ -56,6 +56,7 @@ class OwnerConnections:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
+        self._owners.work_begins()
         try:
             for address in list(self._links):
                 if not self._owners.has_reached(address):

@@ -112,8 +112,14 @@ class Owners:
         now_s = self._monotonic()
         if not self._wanted or now_s < self._look_at_s:
             return False
+        if self.to_reach():
+            return True
         self._look_at_s = now_s + _LOOK_S
-        return bool(self.to_reach())
+        return False
+
+    def work_begins(self) -> None:
+        """What `has_work` was true for."""
+        self._look_at_s = self._monotonic() + _LOOK_S
 
     def is_ask_due(self) -> bool:
         """Whether it is time to ask which servers own what."""

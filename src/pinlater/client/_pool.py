@@ -46,9 +46,8 @@ class ConnectionPool:
         self._closed = False
 
     async def shared(self) -> Link:
-        """A connection for calls that are answered at once: the next of the shared ones."""
-        self._next = (self._next + 1) % len(self._shared)
-        slot = self._next
+        """A connection for calls that are answered at once: the next of the shared ones, but for those to a server that has just failed."""
+        slot = self._next_slot()
         connection = self._shared[slot]
         if connection is not None and not self._closed and self._may_stay(connection, slot):
             return connection
@@ -60,6 +59,17 @@ class ConnectionPool:
                 connection = self._shared[slot] = await self._connect(slot)
                 self._move_at[slot] = self._monotonic() + self._servers.stay_s(connection.address, slot)
             return connection
+
+    def _next_slot(self) -> int:
+        slots = len(self._shared)
+        first = self._next = (self._next + 1) % slots
+        for step in range(slots):
+            slot = (first + step) % slots
+            connection = self._shared[slot]
+            if connection is None or not self._servers.is_away(connection.address):
+                self._next = slot
+                break
+        return self._next
 
     def _may_stay(self, connection: Link, slot: int) -> bool:
         return (

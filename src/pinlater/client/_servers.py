@@ -223,6 +223,11 @@ class ServerChoice:
             away_s = min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))
             self._away_until[address] = now + away_s
 
+    def is_away(self, address: ServerAddress) -> bool:
+        """Whether it has failed and is avoided for now."""
+        until = self._away_until.get(address)
+        return until is not None and until > self._monotonic()
+
     def none_reached(self, error: ServerUnreachable) -> None:
         """A round over all servers has ended with this error."""
         with self._lock:
