@@ -109,6 +109,7 @@ class App:
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or Random()  # noqa: S311 - spreads load, guards nothing
         self._one_of_many = one_of_many
+        self._told_apart = not one_of_many  # by clients, who can't choose between processes on one port
         self._thread_cpu_s = thread_cpu_s
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
@@ -210,8 +211,8 @@ class App:
         self.core.service.cluster_status = self.cluster.status
 
     def _tell_clients(self) -> None:
-        """Lets clients that know the owners of queues find this server. Clients can't choose between processes on one port."""
-        if self._one_of_many or self.cluster.address is None:
+        """Lets clients that know the owners of queues find this server."""
+        if not self._told_apart or self.cluster.address is None:
             return
         service, settings = self.core.service, self.settings
         service.server_id = service.identity.life
