@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import NamedTuple
@@ -71,19 +71,20 @@ def cluster(place: BenchmarkRun) -> RowResult:
 def cluster_owners(place: BenchmarkRun) -> RowResult:
     """The same for clients that know who owns the queue and send each call there, as our own do; enqueues have request keys.
 
-    Beside them clients that spread their calls evenly, on the same servers; and both on servers that share one shard.
+    Beside them clients that spread their connections evenly, on the same servers; and both on servers that share one shard. Here all
+    servers get requests from the same four loads, also the one server, since it matters how many requests come in one turn of a loop.
     """
     runs: list[dict[str, float]] = []
     for _ in range(max(1, place.sizes.repeats - 2)):
         run: dict[str, float] = {}
         for work in ("enqueue with key", "claim"):
             name = work.split(" ", maxsplit=1)[0]
-            one = _cost(place, work, CONNECTIONS, servers=1, shards=1)
-            apart = _cost(place, work, CONNECTIONS, servers=1, shards=1, clusters=SERVERS)
-            even = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS)
-            knowing = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS, knowing=True)
-            even_on_one = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=1)
-            knowing_on_one = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=1, knowing=True)
+            one = _cost(place, work, CONNECTIONS, servers=1, shards=1, loads=SERVERS)
+            apart = _cost(place, work, CONNECTIONS, servers=1, shards=1, clusters=SERVERS, loads=SERVERS)
+            even = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS, loads=SERVERS)
+            knowing = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS, loads=SERVERS, knowing=True)
+            even_on_one = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=1, loads=SERVERS)
+            knowing_on_one = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=1, loads=SERVERS, knowing=True)
             run |= {
                 f"{name}_server_us": one.server_us,
                 f"{name}_server_ratio": knowing.server_us / one.server_us,
@@ -107,9 +108,13 @@ def _cost(
     servers: int,
     shards: int,
     clusters: int = 1,
+    loads: int | None = None,
     knowing: bool = False,
 ) -> Cost:
-    """On this many clusters side by side, with the connections shared out over all servers. `knowing`: clients go to the owners."""
+    """On this many clusters side by side, with the connections shared out over all servers.
+
+    `loads`: processes with connections to all servers; None: one for each server. `knowing`: clients go to the owners of the queue.
+    """
     with ExitStack() as stack:
         running: list[PinLaterServer] = []
         for number in range(clusters):
@@ -122,7 +127,17 @@ def _cost(
         place.stores.rest()
         before = [_carried(server, work) for server in running]
         cpu, database_cpu = sum(server.cpu_seconds() for server in running), place.stores.cpu_seconds()
-        reports = _load(place, running, work, connections // len(running), owners)
+        plans = [
+            replace(
+                _plan(place, running[0] if loads else running[number], work, connections // (loads or len(running))),
+                warmup_seconds=0.0,
+                ports=[server.port for server in running] if loads else (),
+                owner_ports=owners,
+                first_connection=number * connections // (loads or len(running)),
+            )
+            for number in range(loads or len(running))
+        ]
+        reports = _load(plans)
         jobs = sum(report.jobs for report in reports)
         server_s = sum(server.cpu_seconds() for server in running) - cpu
         database_s = place.stores.cpu_seconds() - database_cpu
@@ -193,19 +208,8 @@ def _wait_until_settled(running: Sequence[PinLaterServer]) -> None:
         pause.wait(_LOOK_SECONDS)
 
 
-def _load(
-    place: BenchmarkRun, running: Sequence[PinLaterServer], work: str, connections: int, owners: Mapping[str, int]
-) -> list[Report]:
-    """One load for each server, at the same time; all of a load counts, its beginning too."""
-    plans = [
-        replace(
-            _plan(place, server, work, connections),
-            warmup_seconds=0.0,
-            owner_ports=dict(owners),
-            first_connection=number * connections,
-        )
-        for number, server in enumerate(running)
-    ]
+def _load(plans: Sequence[BenchmarkPlan]) -> list[Report]:
+    """Carries out the plans at the same time; all of a load counts, its beginning too."""
     loads = [
         subprocess.Popen([sys.executable, "-m", "bench.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in plans

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -29,8 +29,8 @@ _BUFFER = memoryview(bytearray(256 * 1024))
 class BenchmarkPlan:
     """What to do. `kind`: enqueue, enqueue with key, or claim (a dequeue and then an ack, two requests). `rate` makes it an open loop.
 
-    `owner_ports`: of clients that know who owns the queue, by shard; others send everything to `port`. `first_connection`: its number, if
-    several loads run at once.
+    `ports`: of several servers, over which connections are spread instead of `port`. `owner_ports`: of clients that know who owns the
+    queue, by shard. `first_connection`: its number, if several loads run at once.
     """
 
     port: int
@@ -43,8 +43,13 @@ class BenchmarkPlan:
     jobs_max: int | None = None
     rate: float | None = None
     host: str = "127.0.0.1"
+    ports: Sequence[int] = ()
     owner_ports: Mapping[str, int] = field(default_factory=dict)
     first_connection: int = 0
+
+    def port_of(self, number: int) -> int:
+        """Where connection `number` goes."""
+        return self.ports[number % len(self.ports)] if self.ports else self.port
 
 
 @dataclass(slots=True)
@@ -82,7 +87,7 @@ class Enqueuing:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
         self._frame = frames.enqueue(plan.queue, [body] * plan.jobs_per_request)
         self._jobs = plan.jobs_per_request
-        self.port = plan.port
+        self.port = plan.port_of(number)
 
     def first(self) -> bytes:
         return self._frame
@@ -99,7 +104,7 @@ class KeyedEnqueuing:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
         self._frames = frames.KeyedEnqueue(plan.queue, [body] * plan.jobs_per_request, f"{number}-")
         self._jobs = plan.jobs_per_request
-        self.port = plan.port
+        self.port = plan.port_of(number)
         self._owner_ports = plan.owner_ports
         self._shards = list(plan.owner_ports)
 
@@ -119,9 +124,9 @@ class Claiming:
 
     def __init__(self, plan: BenchmarkPlan, number: int) -> None:
         self._owner_ports = plan.owner_ports
-        self._turns = list(dict.fromkeys(plan.owner_ports.values())) or [plan.port]
+        self._turns = list(dict.fromkeys(plan.owner_ports.values())) or [plan.port_of(number)]
         self._turn = number
-        self.port = plan.port
+        self.port = plan.port_of(number)
         self._frame = frames.dequeue(plan.queue, plan.jobs_per_request)
         self._acks = frames.AckMaker(plan.queue)
         self._in_hand = 0
@@ -160,8 +165,10 @@ class Connection:
     __slots__ = ("buffer", "conversation", "due", "socket", "sockets", "started")
 
     def __init__(self, plan: BenchmarkPlan, number: int) -> None:
-        self.sockets = {port: self._connect(plan.host, port) for port in {plan.port, *plan.owner_ports.values()}}
-        self.socket = self.sockets[plan.port]
+        self.sockets = {
+            port: self._connect(plan.host, port) for port in {plan.port_of(number), *plan.owner_ports.values()}
+        }
+        self.socket = self.sockets[plan.port_of(number)]
         self.conversation = converse(plan, number)
         self.buffer = b""
         self.started = 0.0

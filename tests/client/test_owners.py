@@ -10,7 +10,7 @@ import pytest
 from pinlater.client import Ack, AckBatch, Checkpoint, Claim, Job, UniqueKey, _calls
 from pinlater.client._calls import ClientCall
 from pinlater.client._owner_table import Aim, OwnerTable, aim_of, owner_table
-from pinlater.client._owners import SERVERS_MAX, Owners
+from pinlater.client._owners import SERVERS_MAX, KnownOwners
 from pinlater.client._servers import FixedServers, ServerAddress
 from pinlater.client._thrift import types
 from pinlater.domain.rendezvous import rendezvous_home
@@ -41,7 +41,7 @@ class Known:
 
     def __init__(self, *, only_listed: bool = True, listed: tuple[ServerAddress, ...] = (A, B, C)) -> None:
         self.now = Now()
-        self.owners = Owners(FixedServers(listed), only_listed=only_listed, monotonic=self.now, random=Random(1))
+        self.owners = KnownOwners(FixedServers(listed), only_listed=only_listed, monotonic=self.now, random=Random(1))
         self.route(8)  # a client that has made some calls
 
     def route(self, times: int = 1, call: ClientCall[Any] | None = None) -> list[ServerAddress | None]:
@@ -149,7 +149,7 @@ def test_a_call_for_a_shard_without_an_owner_goes_anywhere() -> None:
 
 
 def test_a_client_of_few_calls_or_of_one_server_asks_nothing() -> None:
-    few = Owners(FixedServers((A, B)), only_listed=True, monotonic=Now(), random=Random(1))
+    few = KnownOwners(FixedServers((A, B)), only_listed=True, monotonic=Now(), random=Random(1))
     assert not few.has_work()
     assert not Known(listed=(A,)).owners.has_work()
     assert Known(listed=(A,), only_listed=False).owners.has_work()
@@ -267,7 +267,7 @@ def test_a_server_that_left_the_list_gets_no_calls() -> None:
             return self.listed
 
     source = Changing()
-    owners = Owners(source, only_listed=True, monotonic=Now(), random=Random(1))
+    owners = KnownOwners(source, only_listed=True, monotonic=Now(), random=Random(1))
     owners.learned(table(one="b"))
     owners.route(dequeue())
     assert owners.reached(B, "b")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.client import _connection
 from pinlater.client._calls import ClientCall
 from pinlater.client._connection import unreachable
-from pinlater.client._owners import Owners
+from pinlater.client._owners import KnownOwners
 from pinlater.client._retries import is_lost, was_refused
 from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
@@ -139,7 +139,7 @@ class Direct:
         dial: Dial,
         monotonic: Callable[[], float],
         token: TokenSource,
-        owners: Owners | None = None,
+        owners: KnownOwners | None = None,
     ) -> None:
         self._servers = servers
         self._owners = owners

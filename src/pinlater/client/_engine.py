@@ -19,7 +19,7 @@ from pinlater.client import _calls
 from pinlater.client._calls import ClientCall
 from pinlater.client._connection import Connect, Link
 from pinlater.client._following import OwnerConnections
-from pinlater.client._owners import Owners
+from pinlater.client._owners import KnownOwners
 from pinlater.client._pool import ConnectionPool
 from pinlater.client._retries import (
     Again,
@@ -167,10 +167,10 @@ class Engine:
             connect=connect,
             monotonic=monotonic,
         )
-        self.owners: Owners | None = None
+        self.owners: KnownOwners | None = None
         self._owner_connections: OwnerConnections | None = None
         if _may_follow(follow_owners, source):
-            self.owners = Owners(source, only_listed=not follow_owners, monotonic=monotonic, random=self._random)
+            self.owners = KnownOwners(source, only_listed=not follow_owners, monotonic=monotonic, random=self._random)
             self._owner_connections = OwnerConnections(
                 self.owners, name, lambda: self.token(), self._pool.shared, self._pool.connect_to
             )

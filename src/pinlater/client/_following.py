@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pinlater.client import _calls
 from pinlater.client._connection import Link
 from pinlater.client._owner_table import owner_table
-from pinlater.client._owners import Owners
+from pinlater.client._owners import KnownOwners
 from pinlater.client._servers import ServerAddress
 from pinlater.client._token import TokenSource
 from pinlater.client.errors import AccessDenied, PinLaterError, UnknownMethod
@@ -26,7 +26,7 @@ class OwnerConnections:
 
     def __init__(
         self,
-        owners: Owners,
+        owners: KnownOwners,
         name: str,
         token: TokenSource,
         any_server: Callable[[], Awaitable[Link]],

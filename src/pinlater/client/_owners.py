@@ -40,7 +40,7 @@ class _Failures:
         self.count, self.at_s, self.until_s = 0, 0.0, 0.0
 
 
-class Owners:
+class KnownOwners:
     """`only_listed`: whether calls go to the servers of `source` only, and not to others of which these tell."""
 
     def __init__(

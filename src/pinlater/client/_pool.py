@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from weakref import WeakSet
 
 from pinlater.client._connection import Connect, Link
-from pinlater.client._owners import Owners
+from pinlater.client._owners import KnownOwners
 from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client.errors import ClientClosed, ServerUnreachable
 
@@ -33,7 +33,7 @@ class ConnectionPool:
         monotonic: Callable[[], float],
     ) -> None:
         self._servers = servers
-        self.also: Owners | None = None  # owners of queues may be other servers
+        self.also: KnownOwners | None = None  # owners of queues may be other servers
         self._new_link = connect
         self._monotonic = monotonic
         self._shared: list[Link | None] = [None] * shared_max
