@@ -71,7 +71,7 @@ def cluster(place: BenchmarkRun) -> RowResult:
 def cluster_owners(place: BenchmarkRun) -> RowResult:
     """The same for clients that know who owns the queue and send each call there, as our own do; enqueues have request keys.
 
-    Beside them clients that spread their connections evenly, on the same servers; and both on servers that share one shard. Here all
+    Compared with clients that spread their connections evenly, on the same servers; and both on servers that share one shard. Here all
     servers get requests from the same four loads, also the one server, since it matters how many requests come in one turn of a loop.
     """
     runs: list[dict[str, float]] = []

@@ -262,7 +262,7 @@ async def test_an_owner_that_hangs_leaves_time_for_another_server_and_gets_no_mo
             assert owner.jobs == jobs + 1
 
 
-async def test_an_address_that_nobody_answers_at_delays_no_call() -> None:
+async def test_an_address_without_an_answer_delays_no_call() -> None:
     """Servers may be behind a network that only they can cross."""
     async with Servers("a", "b") as servers:
         gone = FakeServer()

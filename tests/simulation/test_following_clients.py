@@ -154,7 +154,7 @@ def test_a_client_that_cannot_reach_an_owner_goes_by_way_of_the_others_until_it_
         before = len(producer.took_s)
         await producer.enqueue(80)
         assert forwarded(scene, CallKind.INSERT) > 0
-        # As many as of a client that follows nobody: one over a connection that was cut, one that makes a connection.
+        # As many as of a client that follows no owners: one over a connection that was cut, one that makes a connection.
         assert len([each for each in producer.took_s[before:] if each > 0.5]) <= 2
         scene.network.heal(producer.process.name, owner.name)
         await producer.until_followed()

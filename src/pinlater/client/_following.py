@@ -122,7 +122,7 @@ class OwnerConnections:
             self._owners.lost(address)
 
     async def close(self) -> None:
-        """Ends what is under way. The connections are closed by whoever made them."""
+        """Ends what is under way. The connections belong to the pool, which closes them."""
         if self._working is not None:
             self._working.cancel()
             await asyncio.wait({self._working})

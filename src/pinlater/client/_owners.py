@@ -15,7 +15,7 @@ from pinlater.client._calls import ClientCall
 from pinlater.client._owner_table import NO_SERVER, OwnerTable, aim_of
 from pinlater.client._servers import ServerAddress, ServerSource, parse_address
 
-# A client that makes fewer calls asks nobody.
+# A client that makes fewer calls asks nothing.
 _CALLS_FIRST = 5
 _ASK_AGAIN_S = 20.0
 # After an owner was lost: the servers need some seconds to agree on the next one.

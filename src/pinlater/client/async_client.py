@@ -30,7 +30,8 @@ class AsyncClient(AsyncClientBase):
     `token` is for servers with access control: the text, or a file with it (a `Path`), which is read again when it changes; without it
     the environment's PINLATER_TOKEN, or the file that PINLATER_TOKEN_FILE names. A refusal raises AccessDenied and is not retried.
     `follow_owners`: whether calls go to the servers that own the queue; None: to those among `servers`; True: also to others of which these
-    tell, at the addresses that they announce. Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections if
+    tell, at the addresses that they announce.
+    Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections if
     TCP is not what is wanted, as `pinlater.testing` does.
     """
 
