@@ -10,7 +10,7 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueScope
-from pinlater.server.sharding.rendezvous import rendezvous_home
+from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of, shards_of
 

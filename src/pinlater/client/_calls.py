@@ -423,6 +423,10 @@ def cluster() -> ClientCall[values.ClusterStatus]:
     return ClientCall("getCluster", (), _parsing.cluster_status, Resend.SAFE)
 
 
+def queue_owners() -> ClientCall[types.QueueOwners]:
+    return ClientCall("getQueueOwners", (), _same, Resend.SAFE)
+
+
 def pause_queue(queue: str) -> ClientCall[None]:
     return ClientCall("pauseQueue", (queue,), _nothing, Resend.SAFE)
 

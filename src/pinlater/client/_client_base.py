@@ -55,6 +55,7 @@ class ClientBase:
         request_keys: bool = True,
         token: str | PathLike[str] | None = None,
         tls: Tls | bool | None = None,
+        follow_owners: bool | None = None,
         clock: Clock | None = None,
         connect: Connect | None = None,
     ) -> None:
@@ -64,6 +65,8 @@ class ClientBase:
         check_integer("retries", retries, 0)
         check_yes_or_no("wait_for_servers", wait_for_servers)
         check_yes_or_no("request_keys", request_keys)
+        if follow_owners is not None:
+            check_yes_or_no("follow_owners", follow_owners)
         if not isinstance(source, str | None):
             raise TypeError(f"source must be a text, not {type(source).__name__}")
         self._clock = clock or SystemClock()
@@ -86,6 +89,7 @@ class ClientBase:
         self._retries = retries
         self._wait_for_servers = wait_for_servers
         self._request_keys = request_keys
+        self._follow_owners = follow_owners
         self._prepare()
 
     def _prepare(self) -> None:
@@ -127,6 +131,7 @@ class ClientBase:
             wait_for_servers=self._wait_for_servers,
             monotonic=self._clock.monotonic,
             token=self._token,
+            follow_owners=self._follow_owners,
         )
 
 

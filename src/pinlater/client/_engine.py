@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.client import _calls
 from pinlater.client._calls import ClientCall
 from pinlater.client._connection import Connect, Link
+from pinlater.client._following import OwnerConnections
+from pinlater.client._owners import KnownOwners
 from pinlater.client._pool import ConnectionPool
 from pinlater.client._retries import (
     Again,
@@ -32,7 +34,7 @@ from pinlater.client._retries import (
     repeats_end_at,
     was_refused,
 )
-from pinlater.client._servers import ServerChoice, ServerSource
+from pinlater.client._servers import FixedServers, ServerAddress, ServerChoice, ServerSource
 from pinlater.client._token import TokenSource
 from pinlater.client.errors import (
     ClientClosed,
@@ -62,6 +64,13 @@ def _nothing() -> None: ...
 
 def _no_token() -> str:
     return ""
+
+
+def _may_follow(follow_owners: bool | None, source: ServerSource) -> bool:
+    """A client of one server has no choice, unless it is told to learn of others."""
+    if follow_owners is None:
+        return not (isinstance(source, FixedServers) and len(source.listed) < 2)
+    return follow_owners
 
 
 class _Tries:
@@ -138,8 +147,10 @@ class Engine:
         loop_time: Callable[[], float] = time.monotonic,
         random: Random | None = None,
         token: TokenSource = _no_token,
+        follow_owners: bool | None = None,
     ) -> None:
-        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread."""
+        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread. `follow_owners`: whether calls go to
+        the owners of queues; None: to those that `source` lists."""
         self.name = name
         self.token = token
         self.renewed: Callable[[], None] = _nothing  # called when the open connections are given up
@@ -156,6 +167,14 @@ class Engine:
             connect=connect,
             monotonic=monotonic,
         )
+        self.owners: KnownOwners | None = None
+        self._owner_connections: OwnerConnections | None = None
+        if _may_follow(follow_owners, source):
+            self.owners = KnownOwners(source, only_listed=not follow_owners, monotonic=monotonic, random=self._random)
+            self._owner_connections = OwnerConnections(
+                self.owners, name, lambda: self.token(), self._pool.shared, self._pool.connect_to
+            )
+            self._pool.also = self.owners
         self._polls = LongPolls()  # of callers who never hang up
         self._keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -165,11 +184,15 @@ class Engine:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait({self._asking})
+        if self._owner_connections is not None:
+            await self._owner_connections.close()
         await self._pool.close()
 
     def renew(self) -> None:
         """Makes no new call over connections that are open now."""
         self._pool.renew()
+        if self._owner_connections is not None:
+            self._owner_connections.renew()
         self.renewed()
 
     def deadline(self, call: ClientCall[T]) -> float:
@@ -270,22 +293,25 @@ class Engine:
                         call = call.as_repeat()
                 tries.ended = None if is_lost(error) else error
                 _log.debug("%s failed (%s); trying again", call.method, error)
-                others = len(self._source.addresses()) > 1
+                others = self._has_others
                 await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
 
     async def _once(
         self, call: ClientCall[T], give_up_at_s: float | None, polls: LongPolls, tries: _Tries, sending: _Sending
     ) -> T:
+        owner = None if self.owners is None or tries.failures or sending.alone else self.owners.route(call)
         if call.wait_ms:
-            async with self._pool.alone() as connection:
+            async with self._pool.alone(owner) as connection:
                 tries.ended = None
                 with polls.one(connection, call):
-                    return await self._ask(connection, call, sending.token)
+                    answer = await self._ask(connection, call, sending.token)
+            self.follow()
+            return answer
         if sending.alone:
             async with self._pool.alone() as connection:
                 tries.ended = None
                 return await self._ask(connection, call, sending.token)
-        connection = await self._pool.shared()
+        connection = self._to_owner(owner) or await self._pool.shared()
         tries.ended = None
         began = self._loop_time()
         try:
@@ -300,15 +326,16 @@ class Engine:
             if not limit.expired():
                 raise
             connection.retire()
-            self.servers.failed(connection.address)
+            self.failed(connection.address)
             raise DeadlineExceeded(f"No answer to {call.shown} from {connection.address} in time") from None
+        self.follow()
         if self.wants_to_learn(call):
             self.learn(connection)
         return answer
 
     def try_deadline(self, call: ClientCall[T], deadline: float) -> float | None:
         """When to give this try up: halfway to the deadline if another server can be asked then, else None. From any thread."""
-        if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
+        if call.resend is Resend.NEVER or not self._retries or not self._has_others:
             return None
         now = self._loop_time()
         end = deadline if call.resend is Resend.SAFE else min(deadline, self._repeats_end(call, deadline))
@@ -317,7 +344,7 @@ class Engine:
     def _repeat_deadline(self, call: ClientCall[T], deadline: float, failures: int) -> float:
         """A repeat that can't be sent in time must not be sent later, so it has no longer than repeats may be made."""
         end = min(deadline, self._repeats_end(call, deadline))
-        if failures >= self._retries or len(self._source.addresses()) < 2:
+        if failures >= self._retries or not self._has_others:
             return end
         return give_up_at(self._loop_time(), end)
 
@@ -330,15 +357,39 @@ class Engine:
         except PinLaterError as error:
             if was_refused(error):
                 connection.retire()
-                self.servers.failed(connection.address)
+                self.failed(connection.address)
             elif is_lost(error) or isinstance(error, ServerUnreachable):
-                self.servers.failed(connection.address)
+                self.failed(connection.address)
             explained = call.explained(error)
             if explained is not error:
                 raise explained from None
             raise
         self.servers.worked(connection.address)
         return answer
+
+    # --- owners of queues ---------------------------------------------------------------------------------------------------
+    @property
+    def _has_others(self) -> bool:
+        """Whether a call that fails at one server can be made at another. From any thread."""
+        return len(self._source.addresses()) > 1 or (self.owners is not None and self.owners.has_reached_any)
+
+    def _to_owner(self, address: ServerAddress | None) -> Link | None:
+        return None if address is None or self._owner_connections is None else self._owner_connections.to(address)
+
+    def wants_to_follow(self) -> bool:
+        """Whether it is time to ask who owns queues, or to connect to owners. From any thread."""
+        return self.owners is not None and self.owners.has_work()
+
+    def follow(self) -> None:
+        """Does that if it is time, without delaying a call."""
+        if self._owner_connections is not None:
+            self._owner_connections.work_if_due()
+
+    def failed(self, address: ServerAddress) -> None:
+        """As `ServerChoice.failed`, whether the server is an owner or not. From any thread."""
+        self.servers.failed(address)
+        if self.owners is not None:
+            self.owners.failed(address)
 
     # --- does this server know request keys? ------------------------------------------------------------------------------
     async def _honours_keys(self) -> bool:

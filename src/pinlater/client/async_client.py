@@ -32,6 +32,8 @@ class AsyncClient(AsyncClientBase):
     `tls` encrypts the connections: True trusts the operating system's authorities, a `Tls` says which, and has the client's own
     certificate. The server's certificate must be for the host that the client connects to. Without it the environment's PINLATER_TLS, and
     the files that PINLATER_TLS_CA_FILE, PINLATER_TLS_CLIENT_CERTIFICATE_FILE and PINLATER_TLS_CLIENT_KEY_FILE name.
+    `follow_owners`: whether calls go to the servers that own the queue; None: to those among `servers`; True: also to others of which these
+    tell, at the addresses that they announce.
     Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections if
     TCP is not what is wanted, as `pinlater.testing` does.
     """

@@ -81,6 +81,20 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():
         yield "host", "is empty"
+    address = settings.advertised_thrift_address
+    if address is not None and not _is_address(address):
+        yield "advertised_thrift_address", f"{address!r} is no address; write host:port"
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return (
+        bool(host)
+        and not any(c.isspace() for c in text)
+        and port.isascii()
+        and port.isdigit()
+        and 0 < int(port) < 65_536
+    )
 
 
 def _password_problems(settings: Settings) -> Iterator[tuple[str, str]]:

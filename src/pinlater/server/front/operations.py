@@ -96,7 +96,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ),
     ("queue_settings", QueueSettings, ("in_force",)),
     ("explaining", Explain, ("explain",)),
-    ("", Service, ("waiting_dequeues", "cluster", "server_info")),
+    ("", Service, ("waiting_dequeues", "cluster", "owners", "server_info")),
 )
 _ONLY_LOOK = frozenset(
     {
@@ -111,6 +111,7 @@ _ONLY_LOOK = frozenset(
         "explain",
         "waiting_dequeues",
         "cluster",
+        "owners",
         "server_info",
     }
 )

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
+from pinlater.domain.calls import OwningServer
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.access.control import AccessControl
@@ -153,6 +154,8 @@ class App:
         self._fronts_path = fronts_path
         self._sockets = sockets
         self.fronts: FrontListener | None = None
+        self._told_apart = not one_of_many  # by clients, who can't choose between processes on one port
+        self._thread_cpu_s = thread_cpu_s
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
         self._access_watch = access_watch(settings, self._files, self.clock)
@@ -193,6 +196,7 @@ class App:
             await self._hear_fronts()
             begun.pop_all()
         self.core.service.identity.port = self.thrift.port
+        self._tell_clients()
         self.core.service.access = access_of(self.settings)
         self.runner.start()
         self.loop_lag.start()
@@ -230,6 +234,7 @@ class App:
             self.core.dispatcher,
             self.core.standstill,
             self.certificate if self.settings.tls.between_servers else None,
+            self._thread_cpu_s,
         )
         if self._certificate_watch is not None:
             self._certificate_watch.show(metrics)
@@ -296,6 +301,17 @@ class App:
             help="Front processes that are connected to the process that has the store",
         )
         await fronts.open(path)
+
+    def _tell_clients(self) -> None:
+        """Lets clients that know the owners of queues find this server."""
+        if not self._told_apart or self.cluster.address is None:
+            return
+        service, settings = self.core.service, self.settings
+        service.server_id = service.identity.life
+        reached_at = self.cluster.address.rpartition(":")[0]
+        address = settings.advertised_thrift_address or f"{reached_at}:{self.thrift.port}"
+        self.cluster.for_clients = OwningServer(service.server_id, address)
+        service.queue_owners = self.cluster.owners
 
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""

@@ -28,7 +28,7 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 2
+VERSION = 3
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -70,11 +70,15 @@ WAITS = -3
 
 class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
-    `queue_changes`: how often it has made, changed or deleted queues."""
+    `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
+    reach it; '' if they can't. `busy`: its event loop has little time left."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
     queue_changes: int
+    server_id: str = ""
+    clients_at: str = ""
+    busy: bool = False
 
 
 class Failure(NamedTuple):
