@@ -15,9 +15,10 @@ from pinlater.client import _calls
 from pinlater.client._bodies import body_of
 from pinlater.client._calls import ClientCall
 from pinlater.client._tls import Tls
+from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import PriorityNotSupported, QueueNotFound, UnknownMethod
+from pinlater.client.errors import PinLaterError, PriorityNotSupported, QueueNotFound, UnknownMethod
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
@@ -73,6 +74,12 @@ class Enqueuer:
         """
         if _on_a_loop():
             raise RuntimeError(_WOULD_BLOCK)
+        try:
+            return self._send(queue, jobs, tasks)
+        except PinLaterError as error:
+            raise short(error) from error.__cause__
+
+    def _send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
         if self._keeps_headers is None:
             try:
                 self._wait(_calls.server_info(_calls.on_queue("enqueue", queue)))
@@ -90,6 +97,12 @@ class Enqueuer:
         self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None
     ) -> list[Placed]:
         """`send`, for coroutines of any event loop."""
+        try:
+            return await self._send_async(queue, jobs, tasks)
+        except PinLaterError as error:
+            raise short(error) from error.__cause__
+
+    async def _send_async(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
         if self._keeps_headers is None:
             try:
                 await asyncio.wrap_future(self._client().submit(_calls.server_info(_calls.on_queue("enqueue", queue))))
