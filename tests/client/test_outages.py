@@ -58,7 +58,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def after(refusals: int, refusal: Exception, answer: Any) -> Callable[[Any], Any]:
-    """Refuses so many calls, and answers the others."""
+    """Refuses many calls, and answers the others."""
     left = [refusal] * refusals
 
     def method(_: Any) -> Any:

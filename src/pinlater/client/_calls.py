@@ -148,6 +148,13 @@ def enqueue(
     )
 
 
+def with_request_key(call: ClientCall[T], key: str) -> ClientCall[T]:
+    """The same enqueue as a new request."""
+    request = copy(call.args[0])
+    request.requestKey, request.repeat = key, None
+    return call._replace(args=(request,))
+
+
 def check_job(job: values.Job | bytes, name: str = "job") -> None:
     """Raises TypeError or CallerError if no request could carry this job: a value has the wrong type, or is out of its range."""
     if isinstance(job, values.Job) and job[1:] != _ONLY_A_BODY:
