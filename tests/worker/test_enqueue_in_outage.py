@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, ClaimedJob, _calls, _retries, errors
+from pinlater.client import AsyncClient, ClaimedJob, Client, _calls, _retries, errors
 from pinlater.client.values import Job, UniqueKey
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
@@ -54,8 +54,8 @@ async def test_an_enqueue_of_a_running_job_waits_longer_than_its_client(caplog: 
     set_current(running_job())
     async with (
         FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=refusing(_REFUSALS)) as server,
-        AsyncClient(server.address, retries=0) as client,
     ):
+        client = Client(server.address, retries=0)
         worker = Worker()
 
         @worker.task("q")
@@ -73,8 +73,8 @@ async def test_an_enqueue_of_a_running_job_waits_longer_than_its_client(caplog: 
 async def test_an_enqueue_outside_of_a_job_raises() -> None:
     async with (
         FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=refusing(_REFUSALS)) as server,
-        AsyncClient(server.address, retries=0) as client,
     ):
+        client = Client(server.address, retries=0)
         worker = Worker()
 
         @worker.task("q")
