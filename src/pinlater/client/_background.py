@@ -138,11 +138,11 @@ class _Running:
         began = time.monotonic()
         try:
             return direct.once(call, self.engine.try_deadline(call, deadline) or deadline, meanwhile)
-        except DeadlineExceeded as error:
+        except DeadlineExceeded:
             if time.monotonic() < deadline:
                 raise
             self._renew(direct)
-            raise self.engine.too_late(call) from error
+            raise self.engine.too_late(call) from None
         except (PinLaterError, AllTaken):
             raise
         except BaseException:

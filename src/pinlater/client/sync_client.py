@@ -24,7 +24,8 @@ class Client(SyncClientBase):
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
     when it changes; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010. Each client has an order of its own.
     `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`. If no
-    server accepts connections, or the one that does is stopping, a call is tried until then, unless `wait_for_servers` is false.
+    server accepts connections, or the one that does is stopping or reaches no shard that the call needs, a call is tried until then,
+    unless `wait_for_servers` is false.
     `retries` is how often a call is made again after any other failure; 0 makes each call once.
     `connections` are shared by calls that failed or are more than 64 at a time; others have one each.
     `token` is for servers with access control: the text, or a file with it (a `Path`), which is read again when it changes; without it
