@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.history import (
+from pinlater.simulation.history import (
     ALREADY_FINAL,
     APPLIED,
     FAILED,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.servers import PinLaterServer, ServerFailed
+from pinlater.simulation.history import IN_PROGRESS, SUCCEEDED, Kind
 from tests.crash.conftest import ServerMaker
-from tests.crash.history import IN_PROGRESS, SUCCEEDED, Kind
 from tests.crash.kill_rounds import run_kill_rounds
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient

@@ -10,7 +10,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from tests.crash.history import APPLIED, History, Kind, Violation
+from pinlater.simulation.history import APPLIED, History, Kind, Violation
 from tests.faults.load import shard_of
 
 

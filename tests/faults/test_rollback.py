@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.history import APPLIED, Ack, Claim, Enqueue, Heartbeat, History, Kind, Violation
+from pinlater.simulation.history import APPLIED, Ack, Claim, Enqueue, Heartbeat, History, Kind, Violation
 from tests.faults.rollback import Rollback, judged
 
 TAIL = Rollback("2", 1_000, 2_000, stored={1, 2}, finished={1})

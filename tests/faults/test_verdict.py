@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.history import SUCCEEDED, Ack, History
+from pinlater.simulation.history import SUCCEEDED, Ack, History
 from tests.faults.latency import Figures, Latencies
 from tests.faults.verdict import Compared, unearned
 

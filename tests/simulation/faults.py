@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from tests.simulation import network, store
-from tests.simulation.cluster import Cluster, SimulatedServer
-from tests.simulation.network import NetworkTrouble
-from tests.simulation.store import CrashPoint, StoreTrouble
+from pinlater.simulation import network, store
+from pinlater.simulation.cluster import Cluster, SimulatedServer
+from pinlater.simulation.network import NetworkTrouble
+from pinlater.simulation.store import CrashPoint, StoreTrouble
 from tests.simulation.workload import Process
 
 

@@ -17,12 +17,13 @@ from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
 from pinlater.server.storage.values import NO_OWNER
-from tests.simulation.cluster import Cluster, SimulatedServer, settings_of
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
-from tests.simulation.network import Network
-from tests.simulation.run import collected_at_the_end
-from tests.simulation.store import Session, SharedStore, StoreTrouble
-from tests.simulation.workload import Process, Trace, Workload
+from pinlater.simulation.cluster import Cluster, SimulatedServer, settings_of
+from pinlater.simulation.isolation import collected_at_the_end
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.network import Network
+from pinlater.simulation.store import Session, SharedStore, StoreTrouble
+from pinlater.simulation.trace import Trace
+from tests.simulation.workload import Process, Workload
 
 LEASE_S = 60.0
 # A silent server is noticed after three seconds, at a look that comes once a second.

@@ -23,6 +23,7 @@ from pinlater.domain.ids import SLOTS, slot_of
 from pinlater.domain.job import JobState
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.memory.claiming import next_due
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 from pinlater.server.storage.values import (
@@ -36,7 +37,7 @@ from pinlater.server.storage.values import (
     Owners,
     TimeToLive,
 )
-from tests.simulation.loop import ProcessLoop, Timeline, new_process
+from pinlater.simulation.loop import ProcessLoop, Timeline, new_process
 
 _READS = frozenset(
     (
@@ -67,6 +68,7 @@ _CHANGES = (
 ) | {"release_tokens"}
 # Calls that have a connection of their own, as in MySQL's and Redis' stores; all others share one.
 _WRITERS = {"insert_jobs": "inserts", "claim_jobs": "claims", "release_tokens": "claims", "finish_jobs": "ends"}
+_FINAL = (JobState.SUCCEEDED, JobState.FAILED)
 # Of these the servers that wait elsewhere are told through the store; the first argument of each says which queues.
 _MAKES_READY = frozenset({"insert_jobs", "release_jobs", "finish_jobs", "checkpoint_jobs"})
 
@@ -304,15 +306,14 @@ class SharedStore:
         return [job for job in jobs if job.unique is not None and job.unique.key == key]
 
     def snapshot(self) -> Snapshot:
-        """Of now."""
-        jobs = self.jobs()
-        pending = [job for job in jobs if job.state is JobState.PENDING]
-        keys = any(queue.unique_keys or queue.requests for queue in self.data._queues.values())
+        """Of now. Goes through no jobs: there may be a million."""
+        queues = self.data._queues.values()
+        keys = any(queue.unique_keys or queue.requests for queue in queues)
         return Snapshot(
-            min([job.claim.deadline_ms for job in jobs if job.claim is not None], default=NEVER_MS),
-            min([job.expires_at_ms for job in pending if job.expires_at_ms is not None], default=NEVER_MS),
-            min([job.run_after_ms for job in pending], default=NEVER_MS),
-            keys or any(job.finished_at_ms is not None for job in jobs),
+            min([first[0] for queue in queues if (first := queue.deadlines.first())], default=NEVER_MS),
+            min([first[0] for queue in queues if (first := queue.expiries.first())], default=NEVER_MS),
+            min([due_ms for queue in queues if (due_ms := next_due(queue)) is not None], default=NEVER_MS),
+            keys or any(line.by_state[state] for queue in queues for line in queue.lines.values() for state in _FINAL),
             self.changed,
         )
 

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast
 
 if TYPE_CHECKING:
-    from tests.simulation.network import Network
+    from pinlater.simulation.network import Network
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -17,9 +17,9 @@ from pinlater.server.config.store import StoreLocation
 from pinlater.server.main.app import App
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
-from tests.simulation.network import Network
-from tests.simulation.store import SharedStore
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.network import Network
+from pinlater.simulation.store import SharedStore
 
 PORT = 9010
 WAKE_PORT = 9011

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple, cast
 
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 
 Address = tuple[str, int]
 _CONNECT_TIMEOUT_S = 75.0  # after which a kernel gives up on a host that says nothing
