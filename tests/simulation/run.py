@@ -17,12 +17,12 @@ from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.simulation.cluster import Cluster, SimulatedServer, settings_of
-from pinlater.simulation.history import Kind, check
 from pinlater.simulation.isolation import collected_at_the_end, common_dice, watched_logs
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
 from pinlater.simulation.store import SharedStore, at_once
 from pinlater.simulation.trace import Trace
+from pinlater.simulation.verdict import judge
 from tests.simulation.faults import Faults
 from tests.simulation.operator import Operator
 from tests.simulation.worker import SimulatedWorkerProcess
@@ -447,37 +447,9 @@ class SimulationRun:
                 self.broken.append(f"MISCOUNTED {field}: {stats.total(field)}, and there are {states[state]}")
 
     def _judge(self) -> None:
-        history = self.trace.history()
-        jobs = [(store.name, job) for store in self.cluster.stores for job in store.jobs()]
-        final = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": int(job.state) for name, job in jobs}
-        slack_ms = 2 * max(server.clock_error_ms() for server in self.cluster.servers)
-        found = check(history, final, slack_ns=slack_ms * 1_000_000)
-        copies: dict[bytes, list[tuple[str, int]]] = {}
-        for name, job in jobs:
-            copies.setdefault(job.body, []).append((name, job.id))
-        # A body is one job of one request, so that two of one body are a request that was stored twice.
-        twice = {body: places for body, places in copies.items() if len(places) > 1}
-        excused = {body for body, places in twice.items() if self._was_overtaken(places)}
-        self.overtaken = len(excused)
-        bodies = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": job.body for name, job in jobs}
-        self.broken += [
-            f"{each.kind.name} {each.descriptor} {each.text}"
-            for each in found
-            if not (each.kind is Kind.DOUBLED and bodies.get(each.descriptor) in excused)
-        ]
-        self.broken += [
-            f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused
-        ]
-        doubled = [key for store in self.cluster.stores for key in store.doubled_keys]
-        self.broken += [f"DUPLICATES two unfinished jobs had the unique key {key}" for key in doubled]
-        self.broken += [f"COMPLAINT {text}" for text in self.timeline.complaints]
-
-    def _was_overtaken(self, places: Sequence[tuple[str, int]]) -> bool:
-        """Whether a repeat overtook its first try, which the guarantees page names: by way of another server, on another shard."""
-        stored_by = {store.name: store.stored_by for store in self.cluster.stores}
-        shards = [shard for shard, _ in places]
-        servers = [stored_by[shard][job_id] for shard, job_id in places]
-        return len(set(shards)) == len(places) == len(set(servers))
+        verdict = judge(self.cluster, self.trace.history())
+        self.broken += verdict.broken
+        self.overtaken = verdict.overtaken
 
 
 def simulate(seed: int, scale: Scale = LARGE) -> SimulationResult:

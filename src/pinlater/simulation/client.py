@@ -80,7 +80,10 @@ class RecordingClient(SimulatedClient):
             else self._ends([(one.descriptor, one.token or "", one.succeeded) for one in acks.acks])
         )
         call = self.trace.call("claim", worker=self.name, queue=queue, timeout_ms=self.claim_timeout_ms)
-        dequeued = await super().dequeue(queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage)
+        with self.trace.counting_errors("dequeue"):
+            dequeued = await super().dequeue(
+                queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage
+            )
         if riding is not None:
             self._ended(riding, dequeued.ack_results)
         jobs = [[job.descriptor, job.token, job.body.decode()] for job in dequeued.jobs]
@@ -89,25 +92,31 @@ class RecordingClient(SimulatedClient):
 
     async def ack(self, queue: str, acks: Sequence[Ack], *, per_item_errors: bool = False) -> list[AckResult]:
         call = self._ends([(one.descriptor, one.token or "", one.succeeded) for one in acks])
-        return self._ended(call, await super().ack(queue, acks, per_item_errors=per_item_errors))
+        with self.trace.counting_errors("ack"):
+            results = await super().ack(queue, acks, per_item_errors=per_item_errors)
+        return self._ended(call, results)
 
     async def release(
         self, queue: str, claims: Sequence[Claim], *, delay_ms: int = 0, per_item_errors: bool = False
     ) -> list[AckResult]:
         call = self._ends([(one.descriptor, one.token, False) for one in claims])
-        released = await super().release(queue, claims, delay_ms=delay_ms, per_item_errors=per_item_errors)
+        with self.trace.counting_errors("release"):
+            released = await super().release(queue, claims, delay_ms=delay_ms, per_item_errors=per_item_errors)
         return self._ended(call, released)
 
     async def checkpoint(
         self, queue: str, items: Sequence[Checkpoint], *, per_item_errors: bool = False
     ) -> list[AckResult]:
         call = self._ends([(one.descriptor, one.token or "", False) for one in items])
-        return self._ended(call, await super().checkpoint(queue, items, per_item_errors=per_item_errors))
+        with self.trace.counting_errors("checkpoint"):
+            results = await super().checkpoint(queue, items, per_item_errors=per_item_errors)
+        return self._ended(call, results)
 
     async def heartbeat(self, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False) -> list[AckResult]:
         self.trace.operations += 1
         calls = [self.trace.call("heartbeat", descriptor=one.descriptor, token=one.token) for one in claims]
-        results = await super().heartbeat(queue, claims, per_item_errors=per_item_errors)
+        with self.trace.counting_errors("heartbeat"):
+            results = await super().heartbeat(queue, claims, per_item_errors=per_item_errors)
         for call, result in zip(calls, results, strict=True):
             if result.error is None:
                 self.trace.answer(call, outcome=int(result.outcome))
@@ -208,7 +217,8 @@ class ClientProcess:
         repeat, ends_at_s = False, self._timeline.now_s + _ENQUEUE_DEADLINE_S
         while self._timeline.now_s < ends_at_s:
             try:
-                enqueued = await self._call(self.client.enqueue(queue, jobs, request_key=key, repeat=repeat))
+                with self.trace.counting_errors("enqueue"):
+                    enqueued = await self._call(self.client.enqueue(queue, jobs, request_key=key, repeat=repeat))
             except QueueNotFound:
                 if may_be_deleted:
                     return None

@@ -39,9 +39,10 @@ CALM = NetworkTrouble()
 class Network:
     """All connections of a simulation."""
 
-    def __init__(self, timeline: Timeline, random: Random) -> None:
+    def __init__(self, timeline: Timeline, random: Random, calm: NetworkTrouble = CALM) -> None:
         self.timeline = timeline
-        self.trouble = CALM
+        self.calm = calm
+        self.trouble = calm
         self._cut: dict[frozenset[str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
         self._random = random
         self._wire = new_process(timeline, "network", "")

@@ -141,7 +141,8 @@ class SharedStore:
     wall_ms: Callable[[], int]
     lease_s: float
     ahead_ms: int = 0
-    trouble: StoreTrouble = CALM
+    calm: StoreTrouble = CALM  # its ordinary state
+    trouble: StoreTrouble = field(init=False)
     gone_for: set[str] = field(default_factory=set)  # hosts whose connections are refused
     stands_still: bool = False  # it takes calls and does nothing with them
     data: MemoryShard = field(init=False)
@@ -160,6 +161,7 @@ class SharedStore:
     _wire: ProcessLoop = field(init=False)
 
     def __post_init__(self) -> None:
+        self.trouble = self.calm
         self.data = MemoryShard(self.name)
         self._wire = new_process(self.timeline, f"store {self.name}", "")
 
@@ -187,7 +189,7 @@ class SharedStore:
         back_s = trouble.latency_s * (0.1 + 0.4 * random.random())
         if host in self.gone_for:
             return Fate(None, there_s + back_s, ShardConnectionFailed)
-        if trouble is CALM or (trouble.only and method not in trouble.only):
+        if trouble is self.calm or (trouble.only and method not in trouble.only):
             return Fate(there_s, there_s + back_s)
         drawn = random.random()
         unknown_s = trouble.unknown_after_s * random.random()
