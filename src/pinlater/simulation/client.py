@@ -134,7 +134,7 @@ class RecordingClient(SimulatedClient):
 
 
 class ClientProcess:
-    """One client process. Its client writes nothing down by itself."""
+    """One client process. Its client writes nothing down by itself. `host`: its machine; without it one of its own."""
 
     def __init__(
         self,
@@ -144,10 +144,12 @@ class ClientProcess:
         servers: Sequence[str],
         seed: object,
         trace: Trace,
+        *,
+        host: str = "",
         **client_options: Any,
     ) -> None:
         self.name = name
-        self.loop = new_process(timeline, name, name, network)
+        self.loop = new_process(timeline, name, host or name, network)
         self.loops = [self.loop]
         self.dice = Random(f"{seed} {name}")
         self.trace = trace

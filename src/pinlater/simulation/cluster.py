@@ -12,6 +12,7 @@ from random import Random
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.main.app import App
@@ -27,6 +28,7 @@ PASSWORD = "open sesame"
 # When the simulated world begins.
 STARTS_AT_S = 1_767_225_600
 _RESTART_S = 0.5
+_LOOP_LAG_MS = 5_000  # every turn takes the same time here
 
 
 async def check_password(password: str) -> bool:
@@ -196,12 +198,19 @@ class Cluster:
 
 
 def settings_of(host: str, base: Settings) -> Settings:
-    """The settings of one server: `base`, but for where it listens."""
+    """The settings of one server: `base`, but for where it listens, and without the files that it reads again. Clients have no tokens."""
     return replace(
         base,
         store=StoreLocation("memory"),
         host=host,
         advertised_host=host,
+        advertised_address=None,
+        queue_limits_file=None,
+        server_set_file=None,
+        processes=1,
+        access=AccessSettings(),
+        mysql=replace(base.mysql, lease_ms=base.database.lease_ms),
         dispatch=replace(base.dispatch, wake_port=WAKE_PORT),
         thrift=replace(base.thrift, host=host, port=PORT),
+        telemetry=replace(base.telemetry, loop_lag_interval_ms=_LOOP_LAG_MS),
     )

@@ -38,7 +38,7 @@ class WorkerInProcess:
     def __init__(self, process: ClientProcess) -> None:
         self._process = process
         loop = process.loop
-        self.background = new_process(loop.timeline, f"{process.name}'s heartbeats", process.name, loop.network)
+        self.background = new_process(loop.timeline, f"{process.name}'s heartbeats", loop.host, loop.network)
         process.loops.append(self.background)
         self._run: WorkerRun | None = None
         self._stops = False
