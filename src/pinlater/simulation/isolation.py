@@ -27,8 +27,8 @@ def common_dice(seed: int) -> Iterator[None]:
 
 @contextmanager
 def collected_at_the_end() -> Iterator[None]:
-    """Nothing is collected before the end of a simulation: where a coroutine of a killed process is collected its `finally`s run, and when
-    that is the seed must decide alone. They run here, when they can change nothing any more. Not to be nested."""
+    """Nothing is collected by itself before the end of a simulation: where a coroutine of a killed process is collected its `finally`s
+    run, and when that is the seed must decide alone. They run here, when they can change nothing any more. Not to be nested."""
     enabled = gc.isenabled()
     gc.disable()
     gc.freeze()
@@ -42,6 +42,13 @@ def collected_at_the_end() -> Iterator[None]:
         gc.unfreeze()
         if enabled:
             gc.enable()
+
+
+def collect_young() -> None:
+    """Frees what became garbage since the last time. Call it at times of the simulation, not of this machine. Must change nothing in
+    the simulation: `Timeline.keep` has the coroutines of killed processes, and others end before they are garbage."""
+    with _ignored_ends():
+        gc.collect(1)
 
 
 def _close_coroutines() -> None:
@@ -67,13 +74,14 @@ def _ignored_ends() -> Iterator[None]:
 
 
 @contextmanager
-def watched_logs(timeline: Timeline) -> Iterator[None]:
-    """An exception that is logged and not answered is a bug that was survived."""
+def watched_logs(timeline: Timeline, expected: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """An exception that is logged and not answered is a bug that was survived, unless it is `expected`."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.exc_info and record.exc_info[1] is not None:
-                timeline.complain(f"{record.name}: {record.getMessage()}: {record.exc_info[1]!r}")
+            error = record.exc_info[1] if record.exc_info else None
+            if error is not None and not isinstance(error, expected):
+                timeline.complain(f"{record.name}: {record.getMessage()}: {error!r}")
 
     handler = Handler(logging.ERROR)
     logger = logging.getLogger("pinlater")

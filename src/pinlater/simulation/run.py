@@ -15,7 +15,7 @@ from pinlater.simulation.cluster import STARTS_AT_S, Cluster, SimulatedServer, s
 from pinlater.simulation.effects import Effect
 from pinlater.simulation.fault_kinds import FaultTargets
 from pinlater.simulation.history import Kind
-from pinlater.simulation.isolation import collected_at_the_end, common_dice, watched_logs
+from pinlater.simulation.isolation import collect_young, collected_at_the_end, common_dice, watched_logs
 from pinlater.simulation.loop import Timeline, new_process
 from pinlater.simulation.measure import Measure, Sample
 from pinlater.simulation.network import CALM as CALM_NETWORK
@@ -27,11 +27,12 @@ from pinlater.simulation.store import CALM as CALM_STORE
 from pinlater.simulation.store import SharedStore
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
-from pinlater.simulation.working import SupervisedWorker, WorkerProcess
+from pinlater.simulation.working import HandlerFailed, SupervisedWorker, WorkerProcess
 
 _PRODUCERS_A_SERVER = 2
 _START_S_MAX = 60.0
 _SAMPLE_S = 1.0
+_COLLECT_EVERY = 10  # samples
 # After the load, beside the time that claims of killed workers last: for what waits, unless workers still take jobs then.
 _DRAIN_S = 120.0
 _DAY_MS = 86_400_000
@@ -76,6 +77,7 @@ class ScenarioRun:
         self._scheduled = self._schedule()
         self._load_began_s = self.timeline.now_s
         self._errors: dict[tuple[str, str], int] = {}
+        self._busy = False
 
     def _make_cluster(self, make_store: Callable[..., SharedStore]) -> None:
         scenario, seed = self.scenario, self.scenario.seed
@@ -133,7 +135,7 @@ class ScenarioRun:
 
     def carry_out(self) -> SimulationReport:
         """All of it. Raises ClusterNotReady."""
-        with watched_logs(self.timeline):
+        with watched_logs(self.timeline, expected=HandlerFailed):
             self.timeline.run(self._drive(), self._driver, until_s=float("inf"), turns_max=2**62)
         return self._report()
 
@@ -151,7 +153,9 @@ class ScenarioRun:
         await asyncio.sleep(_SAMPLE_S)
         await self._load()
         await self._drain()
-        self._errors = dict(sorted(self.trace.errors.items()))  # not those of long polls that end with their worker
+        # Before workers return their jobs and end their long polls.
+        self._errors = dict(sorted(self.trace.errors.items()))
+        self._busy = self._is_busy()
         for worker in self._workers:
             worker.stop()
         await self._until(lambda: all(worker.over for worker in self._workers), _DRAIN_S)
@@ -196,6 +200,8 @@ class ScenarioRun:
         )
 
     def _sample(self) -> None:
+        if len(self.measure.samples) % _COLLECT_EVERY == 0:
+            collect_young()
         self.measure.samples.append(Sample(round(self.timeline.now_s * 1000), self._in(JobState.PENDING)))
 
     def _in(self, *states: JobState) -> int:
@@ -225,7 +231,7 @@ class ScenarioRun:
         measure = self.measure
         unfinished = self._in(JobState.PENDING, JobState.IN_PROGRESS)
         broken = judge(self.cluster, self.trace.history(), failures_allowed=True).broken
-        if unfinished and self._was_busy():
+        if unfinished and self._busy:
             broken = [text for text in broken if not text.startswith(f"{Kind.STUCK.name} ")]
         lines = self._lines()
         load_began_ms = round(self._load_began_s * 1000)
@@ -251,10 +257,12 @@ class ScenarioRun:
         highest = max(self.measure.samples, key=lambda sample: sample.backlog)
         return highest._replace(at_ms=highest.at_ms - load_began_ms)
 
-    def _was_busy(self) -> bool:
-        """Whether workers started jobs until the end, so that those that wait are only too many for them."""
+    def _is_busy(self) -> bool:
+        """Whether workers have no free slots or start jobs, so that the jobs that wait are only too many for them."""
+        slots = self.scenario.workers * self.scenario.concurrency
         last_ms = max((served.last_ms for served in self.measure.starts.values()), default=0)
-        return self.timeline.now_s * 1000 - last_ms < _DRAIN_S * 1000
+        idle_ms = self.timeline.now_s * 1000 - last_ms
+        return self._in(JobState.IN_PROGRESS) >= slots or idle_ms < _DRAIN_S * 1000
 
 
 def simulate(
