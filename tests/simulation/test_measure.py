@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.simulation.measure import Interval, Intervals, Measure, Sample, Spread, spread_of
+from pinlater.simulation.measure import Interval, Intervals, Measure, Percentiles, Sample, percentiles_of
 from pinlater.simulation.report import fault_report
 from pinlater.simulation.scenario import read_fault
 
@@ -15,9 +15,9 @@ def served(*pairs: tuple[int, int]) -> Intervals:
 
 
 def test_percentiles_are_values_that_occurred() -> None:
-    assert spread_of(list(range(1, 101))) == Spread(50, 95, 99, 100)
-    assert spread_of([7]) == Spread(7, 7, 7, 7)
-    assert spread_of([]) is None
+    assert percentiles_of(list(range(1, 101))) == Percentiles(50, 95, 99, 100)
+    assert percentiles_of([7]) == Percentiles(7, 7, 7, 7)
+    assert percentiles_of([]) is None
 
 
 def test_a_gap_is_a_time_in_which_something_waited_and_nothing_was_served() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pinlater.domain.descriptor import parse_descriptor
 
 
-class Spread(NamedTuple):
+class Percentiles(NamedTuple):
     """Percentiles in milliseconds."""
 
     p50_ms: int
@@ -103,7 +103,7 @@ class Measure:
         waits.add(due_ms - offset_ms, max(due_ms, now_ms) - offset_ms)
 
 
-def spread_of(lengths: Sequence[int]) -> Spread | None:
+def percentiles_of(lengths: Sequence[int]) -> Percentiles | None:
     """None if there are none."""
     if not lengths:
         return None
@@ -112,4 +112,4 @@ def spread_of(lengths: Sequence[int]) -> Spread | None:
     def at(share: float) -> int:
         return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
-    return Spread(at(0.5), at(0.95), at(0.99), ordered[-1])
+    return Percentiles(at(0.5), at(0.95), at(0.99), ordered[-1])

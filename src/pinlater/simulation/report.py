@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.simulation.measure import Interval, Intervals, Measure, Sample, Spread, spread_of
+from pinlater.simulation.measure import Interval, Intervals, Measure, Percentiles, Sample, percentiles_of
 from pinlater.simulation.scenario import PlannedFault
 
 # What begins so long after the end of a fault is not counted as its effect: other servers take over within five seconds.
@@ -35,8 +35,8 @@ class SimulationReport(NamedTuple):
     failed: int
     failed_attempts: int
     unfinished: int
-    wait: Spread | None
-    enqueue: Spread | None
+    wait: Percentiles | None
+    enqueue: Percentiles | None
     backlog_max: Sample
     faults: Sequence[FaultReport]
     errors: Mapping[tuple[str, str], int]
@@ -69,6 +69,6 @@ def _longest_gap(served: Iterable[Intervals], window: Interval) -> int:
     return max((gap.length_ms for each in served for gap in each.gaps() if gap.overlaps(window)), default=0)
 
 
-def all_lengths(served: Iterable[Intervals]) -> Spread | None:
+def all_lengths(served: Iterable[Intervals]) -> Percentiles | None:
     """The percentiles of all of them."""
-    return spread_of([length for each in served for length in each.lengths()])
+    return percentiles_of([length for each in served for length in each.lengths()])

@@ -19,7 +19,7 @@ from pinlater.domain.durations import duration_text
 
 if TYPE_CHECKING:
     from pinlater.server.config.settings import Settings
-    from pinlater.simulation.measure import Spread
+    from pinlater.simulation.measure import Percentiles
     from pinlater.simulation.report import FaultReport, SimulationReport
     from pinlater.simulation.scenario import PlannedFault, QueueLoad, Scenario
 
@@ -259,7 +259,7 @@ def _print_report(report: SimulationReport) -> None:
     )
     output.print_lines([""])
     rows = [("wait from due to start", report.wait), ("answer to an enqueue", report.enqueue)]
-    output.print_table(["time", "p50", "p95", "p99", "max"], [(name, *_spread(spread)) for name, spread in rows])
+    output.print_table(["time", "p50", "p95", "p99", "max"], [(name, *_cells(spread)) for name, spread in rows])
     if report.faults:
         output.print_lines([""])
         names = ["fault", "enqueue gap", "pickup gap", "max wait", "backlog", "drained"]
@@ -273,7 +273,7 @@ def _print_report(report: SimulationReport) -> None:
         output.print_text(list(report.broken[:20]))
 
 
-def _spread(spread: Spread | None) -> tuple[str | None, ...]:
+def _cells(spread: Percentiles | None) -> tuple[str | None, ...]:
     return (None,) * 4 if spread is None else tuple(map(_short, spread))
 
 
