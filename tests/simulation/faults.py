@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from pinlater.simulation import effects, network, store
-from pinlater.simulation.cluster import Cluster, SimulatedServer
+from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer
 from pinlater.simulation.effects import Effect
 from pinlater.simulation.network import NetworkTrouble
 from pinlater.simulation.store import CrashPoint, StoreTrouble
@@ -36,7 +36,7 @@ class Faults:
     """
 
     def __init__(
-        self, cluster: Cluster, random: Random, clients: Sequence[Process], long_s: float, late_s: float
+        self, cluster: SimulatedCluster, random: Random, clients: Sequence[Process], long_s: float, late_s: float
     ) -> None:
         self._cluster = cluster
         self._random = random
@@ -185,7 +185,7 @@ class Faults:
 
     # --- stores -----------------------------------------------------------------------------------------------------------------
 
-    def _shared(self) -> store.SharedStore:
+    def _shared(self) -> store.SimulatedStore:
         return self._random.choice(self._cluster.stores)
 
     def _store_bad(self) -> Drawn:

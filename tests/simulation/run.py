@@ -16,11 +16,11 @@ from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
-from pinlater.simulation.cluster import Cluster, SimulatedServer, settings_of
+from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
 from pinlater.simulation.isolation import collected_at_the_end, common_dice, watched_logs
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
-from pinlater.simulation.store import SharedStore, at_once
+from pinlater.simulation.store import SimulatedStore, at_once
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
 from tests.simulation.faults import Faults
@@ -195,12 +195,12 @@ def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
 class SimulationRun:
     """One seed's cluster, load and faults."""
 
-    def __init__(self, plan: SimulationPlan, make_store: Callable[..., SharedStore] = SharedStore) -> None:
+    def __init__(self, plan: SimulationPlan, make_store: Callable[..., SimulatedStore] = SimulatedStore) -> None:
         self.plan = plan
         seed = plan.seed
         self.timeline = Timeline()
         self.network = Network(self.timeline, Random(f"{seed} network"))
-        self.cluster = Cluster(self.timeline, self.network)
+        self.cluster = SimulatedCluster(self.timeline, self.network)
         self.trace = Trace(self.timeline)
         dice = Random(f"{seed} machines")
         for index in range(plan.stores):

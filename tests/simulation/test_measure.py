@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.simulation.measure import Interval, Intervals, Measure, Percentiles, Sample, percentiles_of
+from pinlater.simulation.measure import Intervals, Measure, Percentiles, Sample, TimeRange, percentiles_of
 from pinlater.simulation.report import fault_report
 from pinlater.simulation.scenario import read_fault
 
@@ -22,7 +22,7 @@ def test_percentiles_are_values_that_occurred() -> None:
 
 def test_a_gap_is_a_time_in_which_something_waited_and_nothing_was_served() -> None:
     gaps = served((0, 10), (5, 12), (500, 510), (505, 900)).gaps()
-    assert sorted(gaps) == [Interval(0, 10), Interval(10, 12), Interval(500, 510), Interval(510, 900)]
+    assert sorted(gaps) == [TimeRange(0, 10), TimeRange(10, 12), TimeRange(500, 510), TimeRange(510, 900)]
 
 
 def test_one_that_waits_long_makes_no_gap_while_others_are_served() -> None:

@@ -20,7 +20,7 @@ from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
-from pinlater.simulation.store import SharedStore
+from pinlater.simulation.store import SimulatedStore
 
 PORT = 9010
 WAKE_PORT = 9011
@@ -32,12 +32,12 @@ _LOOP_LAG_MS = 5_000  # every turn takes the same time here
 
 
 async def check_password(password: str) -> bool:
-    """As `operations.passwords.PasswordCheck.check`, without its threads."""
+    """As the check of a real server, without its threads."""
     return password == PASSWORD
 
 
 class Searches:
-    """As `operations.searches.SearchProcesses`, which is never asked here: no process, and no thread to end one."""
+    """In place of the processes for searches, which are never asked here."""
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -46,7 +46,9 @@ class Searches:
 class SimulatedApp(App):
     """A server whose shards are simulated."""
 
-    def __init__(self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SharedStore]) -> None:
+    def __init__(
+        self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SimulatedStore]
+    ) -> None:
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
 
@@ -69,7 +71,7 @@ class SimulatedServer:
         timeline: Timeline,
         network: Network,
         random: Random,
-        stores: Sequence[SharedStore],
+        stores: Sequence[SimulatedStore],
         settings: Settings,
         ahead_s: float,
     ) -> None:
@@ -175,13 +177,13 @@ class SimulatedServer:
 
 
 @dataclass(slots=True)
-class Cluster:
+class SimulatedCluster:
     """All servers and stores."""
 
     timeline: Timeline
     network: Network
     servers: list[SimulatedServer] = field(default_factory=list)
-    stores: list[SharedStore] = field(default_factory=list)
+    stores: list[SimulatedStore] = field(default_factory=list)
 
     @property
     def addresses(self) -> list[str]:

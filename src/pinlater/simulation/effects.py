@@ -9,7 +9,7 @@ from pinlater.simulation.client import ClientProcess
 from pinlater.simulation.cluster import SimulatedServer
 from pinlater.simulation.loop import ProcessLoop
 from pinlater.simulation.network import Network, NetworkTrouble
-from pinlater.simulation.store import SharedStore, StoreTrouble
+from pinlater.simulation.store import SimulatedStore, StoreTrouble
 
 
 def nothing() -> None:
@@ -107,7 +107,7 @@ def bad_network(network: Network, trouble: NetworkTrouble) -> Effect:
     return Effect(begin, end)
 
 
-def bad_shard(shared: SharedStore, trouble: StoreTrouble) -> Effect:
+def bad_shard(shared: SimulatedStore, trouble: StoreTrouble) -> Effect:
     """Trouble of the calls to a shard."""
 
     def begin() -> None:
@@ -119,12 +119,12 @@ def bad_shard(shared: SharedStore, trouble: StoreTrouble) -> Effect:
     return Effect(begin, end)
 
 
-def shard_gone(shared: SharedStore, hosts: Iterable[str]) -> Effect:
+def shard_gone(shared: SimulatedStore, hosts: Iterable[str]) -> Effect:
     """A shard refuses the connections of these hosts."""
     refused = list(hosts)
     return Effect(lambda: shared.gone_for.update(refused), lambda: shared.gone_for.difference_update(refused))
 
 
-def shard_hangs(shared: SharedStore) -> Effect:
+def shard_hangs(shared: SimulatedStore) -> Effect:
     """A shard takes calls, and carries them out at the end."""
     return Effect(shared.stand_still, shared.go_on)

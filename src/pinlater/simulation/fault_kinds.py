@@ -8,7 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pinlater.simulation import effects
-from pinlater.simulation.cluster import Cluster
+from pinlater.simulation.cluster import SimulatedCluster
 from pinlater.simulation.effects import Effect
 from pinlater.simulation.working import SupervisedWorker
 
@@ -29,7 +29,7 @@ class Target(Enum):
 class FaultTargets:
     """All that faults can befall. `hosts`: the machines of servers and clients."""
 
-    cluster: Cluster
+    cluster: SimulatedCluster
     workers: Sequence[SupervisedWorker]
     hosts: Callable[[], Sequence[str]]
 

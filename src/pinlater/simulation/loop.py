@@ -137,7 +137,7 @@ class Timeline:
         heapq.heappush(self._timers, (handle.when(), next(self._serials), handle, loop))
 
 
-class Task(asyncio.Task[T]):
+class SimulatedTask(asyncio.Task[T]):
     """A task whose place in a set does not depend on its address, so that code that goes through a set of tasks does so in one order."""
 
     __slots__ = ("_serial",)
@@ -240,7 +240,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
-        return Task(self.timeline.serial(), coro, loop=self, name=name or "task", context=context)
+        return SimulatedTask(self.timeline.serial(), coro, loop=self, name=name or "task", context=context)
 
     def get_debug(self) -> bool:
         return False

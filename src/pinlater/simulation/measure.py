@@ -26,7 +26,7 @@ class Sample(NamedTuple):
     backlog: int
 
 
-class Interval(NamedTuple):
+class TimeRange(NamedTuple):
     """From one time to another, in milliseconds."""
 
     from_ms: int
@@ -36,7 +36,7 @@ class Interval(NamedTuple):
     def length_ms(self) -> int:
         return self.to_ms - self.from_ms
 
-    def overlaps(self, other: Interval) -> bool:
+    def overlaps(self, other: TimeRange) -> bool:
         return self.from_ms <= other.to_ms and other.from_ms <= self.to_ms
 
 
@@ -55,7 +55,7 @@ class Intervals:
         self._began.append(began_ms)
         self._ended.append(ended_ms)
 
-    def within(self, window: Interval) -> list[int]:
+    def within(self, window: TimeRange) -> list[int]:
         """The lengths of those that overlap the window."""
         pairs = zip(self._began, self._ended, strict=True)
         return [ended - began for began, ended in pairs if began <= window.to_ms and ended >= window.from_ms]
@@ -69,14 +69,14 @@ class Intervals:
         """How long each waited."""
         return [ended - began for began, ended in zip(self._began, self._ended, strict=True)]
 
-    def gaps(self) -> list[Interval]:
+    def gaps(self) -> list[TimeRange]:
         """The stretches in which at least one waited and none was served; one for each that was served."""
-        gaps: list[Interval] = []
+        gaps: list[TimeRange] = []
         first_ms = 2**62  # the earliest beginning of those served from here on
         for number in range(len(self._ended) - 1, -1, -1):
             first_ms = min(first_ms, self._began[number])
             before_ms = self._ended[number - 1] if number else 0
-            gaps.append(Interval(max(before_ms, first_ms), self._ended[number]))
+            gaps.append(TimeRange(max(before_ms, first_ms), self._ended[number]))
         return gaps
 
 

@@ -192,7 +192,7 @@ class Network:
 
 
 class SimulatedListener:
-    """As `asyncio.Server`, as far as it is used."""
+    """As the server of an event loop, as far as it is used."""
 
     def __init__(self, network: Network, address: Address) -> None:
         self._network = network

@@ -7,16 +7,16 @@ import asyncio
 from pinlater.client import Job
 from pinlater.client.values import QueueConfig
 from pinlater.simulation.client import ClientProcess
-from pinlater.simulation.cluster import Cluster
+from pinlater.simulation.cluster import SimulatedCluster
 from pinlater.simulation.measure import Measure
 from pinlater.simulation.scenario import QueueLoad
 from pinlater.simulation.trace import Trace
 
 
-class Producer(ClientProcess):
+class ProducerProcess(ClientProcess):
     """One process that enqueues. A request that fails is repeated under its request key for a minute and a half."""
 
-    def __init__(self, name: str, cluster: Cluster, seed: int, trace: Trace, measure: Measure) -> None:
+    def __init__(self, name: str, cluster: SimulatedCluster, seed: int, trace: Trace, measure: Measure) -> None:
         super().__init__(name, cluster.timeline, cluster.network, cluster.addresses, seed, trace)
         self._measure = measure
         self._sending: set[asyncio.Task[None]] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.simulation.measure import Interval, Intervals, Measure, Percentiles, Sample, percentiles_of
+from pinlater.simulation.measure import Intervals, Measure, Percentiles, Sample, TimeRange, percentiles_of
 from pinlater.simulation.scenario import PlannedFault
 
 # What begins so long after the end of a fault is not counted as its effect: other servers take over within five seconds.
@@ -48,7 +48,7 @@ class SimulationReport(NamedTuple):
 def fault_report(measure: Measure, fault: PlannedFault, load_began_ms: int) -> FaultReport:
     """`load_began_ms`: when the load began, in the time of the measured intervals."""
     begins_ms, ends_ms = load_began_ms + fault.at_ms, load_began_ms + fault.ends_ms
-    window = Interval(begins_ms, ends_ms + _AFTERWARDS_MS)
+    window = TimeRange(begins_ms, ends_ms + _AFTERWARDS_MS)
     before = [sample.backlog for sample in measure.samples if begins_ms - _BEFORE_MS <= sample.at_ms < begins_ms]
     usual = max(before, default=0)
     drained = next((one for one in measure.samples if one.at_ms >= ends_ms and one.backlog <= usual), None)
@@ -65,7 +65,7 @@ def fault_report(measure: Measure, fault: PlannedFault, load_began_ms: int) -> F
     )
 
 
-def _longest_gap(served: Iterable[Intervals], window: Interval) -> int:
+def _longest_gap(served: Iterable[Intervals], window: TimeRange) -> int:
     return max((gap.length_ms for each in served for gap in each.gaps() if gap.overlaps(window)), default=0)
 
 

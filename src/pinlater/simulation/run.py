@@ -11,20 +11,20 @@ from typing import NamedTuple
 from pinlater.client.values import QueueConfig
 from pinlater.domain.job import JobState
 from pinlater.server.storage.memory.queue_state import PriorityJobs
-from pinlater.simulation.cluster import STARTS_AT_S, Cluster, SimulatedServer, settings_of
+from pinlater.simulation.cluster import STARTS_AT_S, SimulatedCluster, SimulatedServer, settings_of
 from pinlater.simulation.effects import Effect
 from pinlater.simulation.fault_kinds import FaultTargets
-from pinlater.simulation.history import Kind
+from pinlater.simulation.history import PromiseKind
 from pinlater.simulation.isolation import collect_young, collected_at_the_end, common_dice, watched_logs
 from pinlater.simulation.loop import Timeline, new_process
 from pinlater.simulation.measure import Measure, Sample
 from pinlater.simulation.network import CALM as CALM_NETWORK
 from pinlater.simulation.network import Network
-from pinlater.simulation.producing import Producer
+from pinlater.simulation.producing import ProducerProcess
 from pinlater.simulation.report import SimulationReport, all_lengths, fault_report
 from pinlater.simulation.scenario import PlannedFault, Scenario
 from pinlater.simulation.store import CALM as CALM_STORE
-from pinlater.simulation.store import SharedStore
+from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
 from pinlater.simulation.working import HandlerFailed, SupervisedWorker, WorkerProcess
@@ -56,7 +56,7 @@ class ScenarioRun:
         self,
         scenario: Scenario,
         progress: Callable[[float], None] = lambda _: None,
-        make_store: Callable[..., SharedStore] = SharedStore,
+        make_store: Callable[..., SimulatedStore] = SimulatedStore,
     ) -> None:
         self.scenario = scenario
         self._progress = progress
@@ -64,13 +64,13 @@ class ScenarioRun:
         self.timeline = Timeline()
         network_calm = CALM_NETWORK._replace(latency_s=scenario.network_latency_ms / 1000)
         self.network = Network(self.timeline, Random(f"{seed} network"), network_calm)
-        self.cluster = Cluster(self.timeline, self.network)
+        self.cluster = SimulatedCluster(self.timeline, self.network)
         self.trace = Trace(self.timeline)
         self.measure = Measure(STARTS_AT_S * 1000)
         self._make_cluster(make_store)
         self._driver = new_process(self.timeline, "driver", "driver", self.network)
         self._producers = [
-            Producer(f"producer{index + 1}", self.cluster, seed, self.trace, self.measure)
+            ProducerProcess(f"producer{index + 1}", self.cluster, seed, self.trace, self.measure)
             for index in range(_PRODUCERS_A_SERVER * scenario.servers)
         ]
         self._workers = [self._worker(f"worker{index + 1}") for index in range(scenario.workers)]
@@ -79,7 +79,7 @@ class ScenarioRun:
         self._errors: dict[tuple[str, str], int] = {}
         self._busy = False
 
-    def _make_cluster(self, make_store: Callable[..., SharedStore]) -> None:
+    def _make_cluster(self, make_store: Callable[..., SimulatedStore]) -> None:
         scenario, seed = self.scenario, self.scenario.seed
         calm = CALM_STORE._replace(latency_s=scenario.store_latency_ms / 1000)
         lease_s = scenario.settings.database.lease_ms / 1000
@@ -232,7 +232,7 @@ class ScenarioRun:
         unfinished = self._in(JobState.PENDING, JobState.IN_PROGRESS)
         broken = judge(self.cluster, self.trace.history(), failures_allowed=True).broken
         if unfinished and self._busy:
-            broken = [text for text in broken if not text.startswith(f"{Kind.STUCK.name} ")]
+            broken = [text for text in broken if not text.startswith(f"{PromiseKind.STUCK.name} ")]
         lines = self._lines()
         load_began_ms = round(self._load_began_s * 1000)
         return SimulationReport(
@@ -269,7 +269,7 @@ def simulate(
     scenario: Scenario,
     history: Path | None = None,
     progress: Callable[[float], None] = lambda _: None,
-    make_store: Callable[..., SharedStore] = SharedStore,
+    make_store: Callable[..., SimulatedStore] = SimulatedStore,
 ) -> SimulationReport:
     """Runs the scenario. If promises were broken, writes what clients saw and what went wrong to `history`, a line each."""
     with collected_at_the_end(), common_dice(scenario.seed):

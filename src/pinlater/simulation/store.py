@@ -1,7 +1,7 @@
 """Shards that several servers share, kept in memory, with the ways in which a database over a network fails its callers.
 
-A `SharedStore` is one database: the memory store's data, the leases of slots, and what servers tell each other through it. A `Session` is
-one server's view of it, which is a `storage.interface.SharedShard` as those of MySQL and Redis are: with a slot of its own that it may
+A `SimulatedStore` is one database: the memory store's data, the leases of slots, and what servers tell each other through it. A `Session`
+is one server's view of it, which is a `storage.interface.SharedShard` as those of MySQL and Redis are: with a slot of its own that it may
 lose, claims whose outcome it does not know, and a note of what other servers did. Each call is a message there, a transaction, and a
 message back, and each of the three may be late, lost, or come after its caller has given up.
 
@@ -92,7 +92,7 @@ class StoreTrouble(NamedTuple):
 CALM = StoreTrouble()
 
 
-class Snapshot(NamedTuple):
+class StoreSnapshot(NamedTuple):
     """What the sweeps have to know. `changes`: how many transactions have changed something."""
 
     first_deadline_ms: int
@@ -111,7 +111,7 @@ class Fate(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lease:
+class SlotLease:
     """A server's lease of a slot."""
 
     session: Session
@@ -132,7 +132,7 @@ class CrashPoint:
 
 
 @dataclass(slots=True)
-class SharedStore:
+class SimulatedStore:
     """One shard's database. `ahead_ms`: how far its clock is ahead."""
 
     name: str
@@ -146,11 +146,11 @@ class SharedStore:
     gone_for: set[str] = field(default_factory=set)  # hosts whose connections are refused
     stands_still: bool = False  # it takes calls and does nothing with them
     data: MemoryShard = field(init=False)
-    leases: dict[int, Lease] = field(default_factory=dict)
+    leases: dict[int, SlotLease] = field(default_factory=dict)
     owners: Owners = NO_OWNERS
     activity: dict[tuple[str, int], int] = field(default_factory=dict)  # (queue, slot) → changes that made jobs ready
     crash_points: list[CrashPoint] = field(default_factory=list)
-    stores: Sequence[SharedStore] = ()  # of the cluster, this one among them
+    stores: Sequence[SimulatedStore] = ()  # of the cluster, this one among them
     doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
     stored_by: dict[int, str] = field(default_factory=dict)  # job id → the process that stored it
     calls: int = 0
@@ -227,7 +227,7 @@ class SharedStore:
         loop = cast("ProcessLoop", asyncio.get_running_loop())
         answer: asyncio.Future[Any] = loop.create_future()
         fate = self.fate(method, loop.host)
-        call = _Call(
+        call = _StoreCall(
             self, session, loop, answer, fate, act, self._crash_point(loop), _WRITERS.get(method, ""), self.calls
         )
         now_s = self.timeline.now_s
@@ -246,7 +246,7 @@ class SharedStore:
         else:
             carry_out()
 
-    def answer_later(self, call: _Call, result: Any, error: Exception | None) -> None:
+    def answer_later(self, call: _StoreCall, result: Any, error: Exception | None) -> None:
         """The answer is on its way back."""
         back_s = max(0.0, call.fate.answered_s - (call.fate.carried_out_s or 0.0))
         call.loop.call_later(back_s, call.answer_with, result, error)
@@ -266,7 +266,7 @@ class SharedStore:
         """The database's clock."""
         return self.wall_ms() + self.ahead_ms
 
-    def alive(self, lease: Lease) -> bool:
+    def alive(self, lease: SlotLease) -> bool:
         """Whether its server has sent a heartbeat lately."""
         return self.timeline.now_s - lease.seen_s < self.lease_s
 
@@ -277,7 +277,7 @@ class SharedStore:
             for slot in range(SLOTS)
             if slot not in session.lost and (slot not in self.leases or not self.alive(self.leases[slot]))
         )
-        self.leases[slot] = Lease(session, self.timeline.now_s, self.wall_ms())
+        self.leases[slot] = SlotLease(session, self.timeline.now_s, self.wall_ms())
         return slot
 
     def members(self) -> list[Member]:
@@ -307,11 +307,11 @@ class SharedStore:
         jobs = [job for store in self.stores for job in store.jobs() if job.finished_at_ms is None]
         return [job for job in jobs if job.unique is not None and job.unique.key == key]
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StoreSnapshot:
         """Of now. Goes through no jobs: there may be a million."""
         queues = self.data._queues.values()
         keys = any(queue.unique_keys or queue.requests for queue in queues)
-        return Snapshot(
+        return StoreSnapshot(
             min([first[0] for queue in queues if (first := queue.deadlines.first())], default=NEVER_MS),
             min([first[0] for queue in queues if (first := queue.expiries.first())], default=NEVER_MS),
             min([due_ms for queue in queues if (due_ms := next_due(queue)) is not None], default=NEVER_MS),
@@ -324,14 +324,14 @@ class SharedStore:
         return [job for name in sorted(self.data._queues) for job in self.data._queues[name].jobs.values()]
 
 
-class _Call:
+class _StoreCall:
     """One call on its way."""
 
     __slots__ = ("act", "answer", "crash", "fate", "loop", "number", "session", "store", "writer")
 
     def __init__(
         self,
-        store: SharedStore,
+        store: SimulatedStore,
         session: Session,
         loop: ProcessLoop,
         answer: asyncio.Future[Any],
@@ -385,7 +385,7 @@ class Session:
 
     capabilities = Capabilities(kind="simulated", shared=True, durable=True)
 
-    def __init__(self, store: SharedStore) -> None:
+    def __init__(self, store: SimulatedStore) -> None:
         self.name = store.name
         self.store = store
         self.server = ""
@@ -408,8 +408,8 @@ class Session:
     async def state(self) -> Hashable | None:
         return await self._snapshots.state()
 
-    async def _look(self) -> Snapshot:
-        return cast("Snapshot", await self._call("snapshot", self.store.snapshot))
+    async def _look(self) -> StoreSnapshot:
+        return cast("StoreSnapshot", await self._call("snapshot", self.store.snapshot))
 
     def as_shard(self) -> Shard:
         """Itself, as what it stands for."""

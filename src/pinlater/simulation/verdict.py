@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.simulation.cluster import Cluster
-from pinlater.simulation.history import History, Kind, check
+from pinlater.simulation.cluster import SimulatedCluster
+from pinlater.simulation.history import History, PromiseKind, check
 
 
-class Verdict(NamedTuple):
+class RunVerdict(NamedTuple):
     """`overtaken`: jobs stored twice by a repeat that overtook its first try: no promise, but worth a look."""
 
     broken: Sequence[str]
     overtaken: int
 
 
-def judge(cluster: Cluster, history: History, *, failures_allowed: bool = False) -> Verdict:
+def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool = False) -> RunVerdict:
     """Call it once every job has ended. `failures_allowed`: whether a job may be FAILED."""
     jobs = [(store.name, job) for store in cluster.stores for job in store.jobs()]
     names = [f"{job.queue}:s{shard}:p{job.priority}:{job.id}" for shard, job in jobs]
@@ -33,16 +33,16 @@ def judge(cluster: Cluster, history: History, *, failures_allowed: bool = False)
     broken = [
         f"{each.kind.name} {each.descriptor} {each.text}"
         for each in found
-        if not (each.kind is Kind.DOUBLED and bodies.get(each.descriptor) in excused)
+        if not (each.kind is PromiseKind.DOUBLED and bodies.get(each.descriptor) in excused)
     ]
     broken += [f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused]
     doubled = [key for store in cluster.stores for key in store.doubled_keys]
     broken += [f"DUPLICATES two unfinished jobs had the unique key {key}" for key in doubled]
     broken += [f"COMPLAINT {text}" for text in cluster.timeline.complaints]
-    return Verdict(broken, len(excused))
+    return RunVerdict(broken, len(excused))
 
 
-def _was_overtaken(cluster: Cluster, places: Sequence[tuple[str, int]]) -> bool:
+def _was_overtaken(cluster: SimulatedCluster, places: Sequence[tuple[str, int]]) -> bool:
     """Whether a repeat overtook its first try, which the guarantees page names: by way of another server, on another shard."""
     stored_by = {store.name: store.stored_by for store in cluster.stores}
     shards = [shard for shard, _ in places]

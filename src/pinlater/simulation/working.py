@@ -8,7 +8,7 @@ from typing import Any
 
 from pinlater.client import ClaimedJob
 from pinlater.simulation.client import ClientProcess, RecordingClient, SimulatedClient
-from pinlater.simulation.cluster import Cluster
+from pinlater.simulation.cluster import SimulatedCluster
 from pinlater.simulation.loop import ProcessState
 from pinlater.simulation.measure import Measure
 from pinlater.simulation.trace import Trace
@@ -23,7 +23,9 @@ class HandlerFailed(Exception):
 class WorkerProcess(ClientProcess):
     """A process with a worker. `claim_timeout_ms`: how long its claims last."""
 
-    def __init__(self, name: str, host: str, cluster: Cluster, seed: int, trace: Trace, claim_timeout_ms: int) -> None:
+    def __init__(
+        self, name: str, host: str, cluster: SimulatedCluster, seed: int, trace: Trace, claim_timeout_ms: int
+    ) -> None:
         self._claim_timeout_ms = claim_timeout_ms
         # As the client of a real worker, which tries again by itself.
         super().__init__(
