@@ -80,13 +80,14 @@ class ConsoleCaller:
         return head
 
     async def over(self, *, drips: bytes = b"", within_s: float = 10.0) -> bool:
-        """Whether the server closes the connection, though a byte is sent again and again."""
+        """Whether the server closes the connection, though a byte is sent again and again. A reset is an end, too: bytes were unread."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while True:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(SHORT_S / 10):
-                            await self._reader.read()
+                            with contextlib.suppress(ConnectionResetError):
+                                await self._reader.read()
                             return True
                     with contextlib.suppress(OSError):
                         self.writer.write(drips)

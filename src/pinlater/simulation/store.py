@@ -57,6 +57,7 @@ _READS = frozenset(
         "peek_jobs",
         "lookup_jobs",
         "scan_jobs",
+        "count_ahead",
         "count_jobs",
     )
 )

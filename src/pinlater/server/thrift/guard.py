@@ -19,7 +19,7 @@ from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
 
-DELETE_QUEUE = "deleteQueue"
+DELETE_QUEUE, PAUSE_QUEUE = "deleteQueue", "pauseQueue"
 
 
 def _no_queue(call: Any) -> Collection[str]:
@@ -82,6 +82,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getSettingsInForce": _queue,
     "getWaitingDequeues": _no_queue,
     "getCluster": _no_queue,
+    "explainJob": _queue,
     "deleteJobsByDescriptor": _queue,
 }
 """The queues that a call of each method names, all of which the token must allow."""
@@ -120,6 +121,8 @@ class Guard:
             return _delete_queue(grant, arguments, handle)
         if name not in grant.allowed or name == "lookupJobs":
             grant.check_roles(_variant(name, arguments))
+        if name == PAUSE_QUEUE and grant.name:
+            handle = _pausing(grant)
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
@@ -165,6 +168,15 @@ def _delete_queue(grant: Grant, call: Any, handle: Handler) -> Handler:
 
 async def _delete_without_password(service: Service, call: Any) -> None:
     await service.queues.delete_queue(call.name, None)
+
+
+def _pausing(grant: Grant) -> Handler:
+    """Keeps the name of the token with the pause: a source is only what callers call themselves."""
+
+    async def pause(service: Service, call: Any) -> None:
+        await service.queues.set_paused(call.queueName, True, f"{call.context.source} (token {grant.name})")
+
+    return pause
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:
