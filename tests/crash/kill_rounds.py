@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from bench.servers import PinLaterServer, pinlater_server
-from tests.crash.history import IN_PROGRESS, PENDING, History, Violation, check
+from pinlater.simulation.history import IN_PROGRESS, PENDING, History, Violation, check
 from tests.crash.load_clients import QUEUE, LoadClients
 from tests.crash.wire_client import WireClient
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Concatenate, ParamSpec, TypeVar
 
-from tests.crash.history import HistoryRecorder
+from pinlater.simulation.history import HistoryRecorder
 from tests.crash.wire_client import GONE, Job, WireClient, refusal_of
 
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from bench.servers import PinLaterServer
-from tests.crash.history import APPLIED, IN_PROGRESS, PENDING
+from pinlater.simulation.history import APPLIED, IN_PROGRESS, PENDING
 from tests.crash.kill_rounds import SETTINGS, SWEEP_MS
 from tests.crash.load_clients import QUEUE
 from tests.crash.test_workers_lost import claim_until

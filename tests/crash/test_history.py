@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.history import (
+from pinlater.simulation.history import (
     ALREADY_FINAL,
     APPLIED,
     FAILED,
@@ -14,44 +14,46 @@ from tests.crash.history import (
     PENDING,
     STALE_CLAIM,
     SUCCEEDED,
-    Ack,
-    Cancel,
-    Claim,
     Delete,
-    Enqueue,
-    Heartbeat,
     History,
     HistoryRecorder,
-    Kind,
+    PromiseKind,
+    SeenAck,
+    SeenCancel,
+    SeenClaim,
+    SeenEnqueue,
+    SeenHeartbeat,
     check,
     read_history,
 )
 
 TIMEOUT = 1_000
-ENQUEUED = Enqueue(0, 10, ("a", "b"), ("q:1", "q:2"))
+ENQUEUED = SeenEnqueue(0, 10, ("a", "b"), ("q:1", "q:2"))
 ALL_DONE = {"q:1": SUCCEEDED, "q:2": SUCCEEDED}
 
 
-def claim(started: int, ended: int, job: str = "q:1", token: str = "t1", body: str = "a", worker: str = "w") -> Claim:
-    return Claim(started, ended, worker, job, token, body, TIMEOUT)
+def claim(
+    started: int, ended: int, job: str = "q:1", token: str = "t1", body: str = "a", worker: str = "w"
+) -> SeenClaim:
+    return SeenClaim(started, ended, worker, job, token, body, TIMEOUT)
 
 
 def ack(
     started: int, ended: int | None, token: str = "t1", outcome: int | None = APPLIED, *, success: bool = True
-) -> Ack:
-    return Ack(started, ended, "q:1", token, success, outcome)
+) -> SeenAck:
+    return SeenAck(started, ended, "q:1", token, success, outcome)
 
 
-def kinds(history: History, final: dict[str, int], *, failures_allowed: bool = False) -> set[Kind]:
+def kinds(history: History, final: dict[str, int], *, failures_allowed: bool = False) -> set[PromiseKind]:
     return {each.kind for each in check(history, final, failures_allowed=failures_allowed)}
 
 
-def history(*records: Enqueue | Claim | Ack) -> History:
+def history(*records: SeenEnqueue | SeenClaim | SeenAck) -> History:
     made = History()
     for record in (ENQUEUED, *records):
-        if isinstance(record, Enqueue):
+        if isinstance(record, SeenEnqueue):
             made.enqueues.append(record)
-        elif isinstance(record, Claim):
+        elif isinstance(record, SeenClaim):
             made.claims.append(record)
         else:
             made.acks.append(record)
@@ -63,48 +65,48 @@ def test_a_clean_run_has_no_violations() -> None:
 
 
 def test_an_acknowledged_enqueue_that_is_gone_is_lost() -> None:
-    assert kinds(history(), {"q:1": SUCCEEDED}) == {Kind.LOST}
+    assert kinds(history(), {"q:1": SUCCEEDED}) == {PromiseKind.LOST}
 
 
 def test_an_enqueue_without_an_answer_may_be_gone() -> None:
-    assert check(history(Enqueue(0, None, ("c",), None)), ALL_DONE) == []
+    assert check(history(SeenEnqueue(0, None, ("c",), None)), ALL_DONE) == []
 
 
 @pytest.mark.parametrize("state", [PENDING, IN_PROGRESS])
 def test_a_job_that_never_ends_is_stuck(state: int) -> None:
-    assert kinds(history(), {"q:1": state, "q:2": SUCCEEDED}) == {Kind.STUCK}
+    assert kinds(history(), {"q:1": state, "q:2": SUCCEEDED}) == {PromiseKind.STUCK}
 
 
 def test_a_job_of_an_unanswered_enqueue_that_was_handed_out_must_end_too() -> None:
-    made = history(Enqueue(0, None, ("c",), None), claim(20, 30, "q:3", body="c"))
-    assert kinds(made, {**ALL_DONE, "q:3": IN_PROGRESS}) == {Kind.STUCK}
+    made = history(SeenEnqueue(0, None, ("c",), None), claim(20, 30, "q:3", body="c"))
+    assert kinds(made, {**ALL_DONE, "q:3": IN_PROGRESS}) == {PromiseKind.STUCK}
 
 
 def test_an_unexplained_failure_is_found_unless_failures_are_expected() -> None:
     final = {"q:1": FAILED, "q:2": SUCCEEDED}
-    assert kinds(history(), final) == {Kind.GAVE_UP}
+    assert kinds(history(), final) == {PromiseKind.GAVE_UP}
     assert kinds(history(), final, failures_allowed=True) == set()
 
 
 @pytest.mark.parametrize("state", [PENDING, IN_PROGRESS, FAILED])
 def test_an_acknowledged_success_that_is_no_longer_one_is_undone(state: int) -> None:
     found = kinds(history(claim(20, 30), ack(40, 50)), {"q:1": state, "q:2": SUCCEEDED}, failures_allowed=True)
-    assert Kind.UNDONE in found
+    assert PromiseKind.UNDONE in found
 
 
 def test_an_acknowledged_success_that_is_handed_out_again_is_undone() -> None:
     found = kinds(history(claim(20, 30), ack(40, 50), claim(1500, 1510, token="t2")), ALL_DONE)
-    assert found == {Kind.UNDONE}
+    assert found == {PromiseKind.UNDONE}
 
 
 def test_a_hand_out_between_a_claim_and_the_success_that_counted_is_found() -> None:
     found = kinds(history(claim(20, 30), claim(1500, 1580, token="t2"), ack(1550, 1600)), ALL_DONE)
-    assert found == {Kind.UNDONE}
+    assert found == {PromiseKind.UNDONE}
 
 
 def test_two_successes_of_one_job_cannot_both_count() -> None:
     made = history(claim(20, 30), ack(40, 50), ack(45, 55, token="t2"))
-    assert kinds(made, ALL_DONE) == {Kind.UNDONE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.UNDONE}
 
 
 def test_an_ack_without_an_answer_may_be_turned_back() -> None:
@@ -114,19 +116,19 @@ def test_an_ack_without_an_answer_may_be_turned_back() -> None:
 
 def test_a_success_without_an_answer_does_not_free_the_job() -> None:
     made = history(claim(20, 30), ack(40, None, outcome=None), claim(60, 70, token="t2"))
-    assert kinds(made, ALL_DONE) == {Kind.TWICE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.TWICE}
 
 
 def test_a_second_hand_out_within_the_claim_is_found() -> None:
-    assert kinds(history(claim(20, 30), claim(500, 510, token="t2")), ALL_DONE) == {Kind.TWICE}
+    assert kinds(history(claim(20, 30), claim(500, 510, token="t2")), ALL_DONE) == {PromiseKind.TWICE}
 
 
 def test_a_second_hand_out_in_overlapping_calls_is_found() -> None:
-    assert kinds(history(claim(20, 40), claim(30, 35, token="t2")), ALL_DONE) == {Kind.TWICE}
+    assert kinds(history(claim(20, 40), claim(30, 35, token="t2")), ALL_DONE) == {PromiseKind.TWICE}
 
 
 def test_a_second_hand_out_within_a_restarted_call_of_the_same_worker_is_found() -> None:
-    assert kinds(history(claim(20, 30), claim(20, 30)), ALL_DONE) == {Kind.TWICE}
+    assert kinds(history(claim(20, 30), claim(20, 30)), ALL_DONE) == {PromiseKind.TWICE}
 
 
 def test_a_hand_out_after_the_time_out_is_right() -> None:
@@ -135,9 +137,9 @@ def test_a_hand_out_after_the_time_out_is_right() -> None:
 
 def test_a_heartbeat_that_counted_makes_the_claim_last() -> None:
     made = history(claim(20, 30), claim(1200, 1210, token="t2"))
-    made.heartbeats.append(Heartbeat(500, "q:1", "t1", APPLIED))
-    assert kinds(made, ALL_DONE) == {Kind.TWICE}
-    made.heartbeats[0] = Heartbeat(500, "q:1", "t1", STALE_CLAIM)
+    made.heartbeats.append(SeenHeartbeat(500, "q:1", "t1", APPLIED))
+    assert kinds(made, ALL_DONE) == {PromiseKind.TWICE}
+    made.heartbeats[0] = SeenHeartbeat(500, "q:1", "t1", STALE_CLAIM)
     assert check(made, ALL_DONE) == []
 
 
@@ -148,13 +150,13 @@ def test_a_hand_out_after_the_holder_gave_it_back_is_right() -> None:
 
 def test_three_hand_outs_are_compared_with_each_other() -> None:
     made = history(claim(20, 30), claim(1500, 1510, token="t2"), claim(1600, 1610, token="t3"))
-    assert kinds(made, ALL_DONE) == {Kind.TWICE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.TWICE}
 
 
 @pytest.mark.parametrize("success", [True, False])
 def test_a_zombies_ack_that_counts_is_found(success: bool) -> None:
     made = history(claim(20, 30), claim(1500, 1510, token="t2"), ack(1600, 1610, success=success))
-    assert Kind.STALE_APPLIED in kinds(made, ALL_DONE)
+    assert PromiseKind.STALE_APPLIED in kinds(made, ALL_DONE)
 
 
 @pytest.mark.parametrize("outcome", [STALE_CLAIM, ALREADY_FINAL, None])
@@ -164,16 +166,16 @@ def test_a_zombies_ack_that_is_refused_is_right(outcome: int | None) -> None:
 
 
 def test_a_claimed_job_that_no_client_enqueued_is_reported_as_invented() -> None:
-    assert kinds(history(claim(20, 30, "q:9", body="z")), {**ALL_DONE, "q:9": SUCCEEDED}) == {Kind.INVENTED}
+    assert kinds(history(claim(20, 30, "q:9", body="z")), {**ALL_DONE, "q:9": SUCCEEDED}) == {PromiseKind.INVENTED}
 
 
 def test_a_body_under_another_jobs_name_is_damage() -> None:
-    assert kinds(history(claim(20, 30, body="b")), ALL_DONE) == {Kind.DAMAGED}
+    assert kinds(history(claim(20, 30, body="b")), ALL_DONE) == {PromiseKind.DAMAGED}
 
 
 def test_a_job_that_exists_twice_is_doubled() -> None:
     made = history(claim(20, 30), claim(20, 30, "q:9", token="t2"))
-    assert kinds(made, {**ALL_DONE, "q:9": SUCCEEDED}) == {Kind.DOUBLED}
+    assert kinds(made, {**ALL_DONE, "q:9": SUCCEEDED}) == {PromiseKind.DOUBLED}
 
 
 S = 10**9
@@ -182,17 +184,17 @@ HELD = 3 * S
 
 def polled(
     began_s: float, ended_s: float, token: str, *, job: str = "q:1", told: bool = True, waited: bool = True
-) -> Claim:
+) -> SeenClaim:
     """A job of a long poll, granted in the moment of its answer (or, not `waited`, as the call left), with a claim of three seconds."""
     began, ended = int(began_s * S), int(ended_s * S)
     until = (ended if waited else began) + HELD
-    return Claim(began, ended, token, job, token, "a" if job == "q:1" else "b", HELD, until if told else None)
+    return SeenClaim(began, ended, token, job, token, "a" if job == "q:1" else "b", HELD, until if told else None)
 
 
 def test_a_second_hand_out_to_a_long_poll_is_found_by_the_deadlines_that_were_told() -> None:
     """The first poll began twenty seconds before it got the job: its claim is no older for that."""
     one, other = polled(1, 20, "t1"), polled(10, 21, "t2")
-    assert kinds(history(one, other), ALL_DONE) == {Kind.TWICE}
+    assert kinds(history(one, other), ALL_DONE) == {PromiseKind.TWICE}
     assert kinds(history(one, polled(10, 23.1, "t2")), ALL_DONE) == set()
     untold = polled(1, 20, "t1", told=False), polled(10, 21, "t2", told=False)
     assert kinds(history(*untold), ALL_DONE) == set()  # what could not be seen without
@@ -206,24 +208,24 @@ def test_a_claim_whose_answer_came_late_may_have_ended_before_the_next() -> None
 def test_of_a_poll_with_jobs_from_two_shards_the_one_that_was_handed_out_twice_is_found() -> None:
     """Each claim call has a token of its own, so one answer has several."""
     first, second = "q:s1:p1:1", "q:s2:p1:1"
-    made = History(enqueues=[Enqueue(0, 10, ("a", "b"), (first, second))])
+    made = History(enqueues=[SeenEnqueue(0, 10, ("a", "b"), (first, second))])
     made.claims = [
         polled(1, 20, "t1", job=first)._replace(body="a"),
         polled(1, 20, "t1.0.1", job=second)._replace(body="b"),
         polled(10, 20.5, "t2", job=second)._replace(body="b"),
     ]
     found = check(made, {first: SUCCEEDED, second: SUCCEEDED})
-    assert [(each.kind, each.descriptor) for each in found] == [(Kind.TWICE, second)]
+    assert [(each.kind, each.descriptor) for each in found] == [(PromiseKind.TWICE, second)]
 
 
 def test_a_finished_job_that_is_handed_to_a_poll_which_waited_is_found() -> None:
     made = history(polled(1, 2, "t1"), ack(3 * S, 4 * S), polled(1.5, 30, "t2"))
-    assert kinds(made, ALL_DONE) == {Kind.UNDONE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.UNDONE}
 
 
 def test_a_zombies_ack_that_counts_against_a_poll_which_waited_is_found() -> None:
     made = history(polled(1, 2, "t1"), polled(1.5, 10, "t2"), ack(11 * S, 12 * S, success=False))
-    assert Kind.STALE_APPLIED in kinds(made, ALL_DONE)
+    assert PromiseKind.STALE_APPLIED in kinds(made, ALL_DONE)
 
 
 def test_the_deadline_that_an_answer_named_is_read() -> None:
@@ -243,12 +245,12 @@ def test_a_job_that_was_there_when_its_queue_was_deleted_may_be_gone() -> None:
     made.deletes[0] = Delete(100, None, "q")
     assert check(made, {}) == []
     made.deletes[0] = Delete(100, 110, "other")
-    assert kinds(made, {}) == {Kind.LOST, Kind.UNDONE}
+    assert kinds(made, {}) == {PromiseKind.LOST, PromiseKind.UNDONE}
 
 
 def test_a_job_of_after_its_queues_deletion_must_be_there() -> None:
     made = history()
-    made.enqueues.append(Enqueue(200, 210, ("c",), ("q:3",)))
+    made.enqueues.append(SeenEnqueue(200, 210, ("c",), ("q:3",)))
     made.deletes.append(Delete(100, 110, "q"))
     assert {each.descriptor for each in check(made, {})} == {"q:3"}
 
@@ -256,7 +258,7 @@ def test_a_job_of_after_its_queues_deletion_must_be_there() -> None:
 def test_a_repeat_after_its_queues_deletion_stores_new_jobs() -> None:
     made = history(claim(20, 30), claim(150, 160, "q:9", token="t2"))
     final = {**ALL_DONE, "q:9": SUCCEEDED}
-    assert kinds(made, final) == {Kind.DOUBLED}
+    assert kinds(made, final) == {PromiseKind.DOUBLED}
     made.deletes.append(Delete(100, 110, "q"))
     assert check(made, final) == []
 
@@ -264,19 +266,19 @@ def test_a_repeat_after_its_queues_deletion_stores_new_jobs() -> None:
 @pytest.mark.parametrize("outcome", [APPLIED, ALREADY_FINAL, None])
 def test_a_cancelled_job_may_fail(outcome: int | None) -> None:
     made = history()
-    made.cancels.append(Cancel(20, 30, "q:1", outcome))
+    made.cancels.append(SeenCancel(20, 30, "q:1", outcome))
     assert check(made, {"q:1": FAILED, "q:2": SUCCEEDED}) == []
 
 
 def test_a_cancelled_job_that_does_not_stay_so_is_undone() -> None:
     made = history()
-    made.cancels.append(Cancel(20, 30, "q:1", APPLIED))
-    assert kinds(made, ALL_DONE) == {Kind.UNDONE}
+    made.cancels.append(SeenCancel(20, 30, "q:1", APPLIED))
+    assert kinds(made, ALL_DONE) == {PromiseKind.UNDONE}
 
 
 def test_a_claim_may_end_sooner_by_what_the_servers_clocks_differ() -> None:
     made = history(claim(20, 30), claim(20, 1011, token="t2"))
-    assert kinds(made, ALL_DONE) == {Kind.TWICE}
+    assert kinds(made, ALL_DONE) == {PromiseKind.TWICE}
     assert check(made, ALL_DONE, slack_ns=9) == []
 
 

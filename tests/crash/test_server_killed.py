@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.servers import PinLaterServer, ServerFailed
+from pinlater.simulation.history import IN_PROGRESS, SUCCEEDED, PromiseKind
 from tests.crash.conftest import ServerMaker
-from tests.crash.history import IN_PROGRESS, SUCCEEDED, Kind
 from tests.crash.kill_rounds import run_kill_rounds
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient
@@ -32,7 +32,7 @@ def test_no_promise_is_broken_by_kills_under_load(tmp_path: Path) -> None:
 def test_the_harness_finds_a_server_that_answers_before_it_stores(tmp_path: Path) -> None:
     """The same run, with a store that writes a moment after its answer."""
     verdict = run_kill_rounds(tmp_path, rounds=3, seed=1, module=("tests.crash.lying_server",))
-    assert Kind.LOST in {each.kind for each in verdict.violations}, verdict.text()
+    assert PromiseKind.LOST in {each.kind for each in verdict.violations}, verdict.text()
 
 
 def test_a_claim_outlives_its_server(server: PinLaterServer) -> None:

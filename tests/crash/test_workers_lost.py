@@ -12,7 +12,7 @@ import pytest
 
 from bench import frames
 from bench.servers import PinLaterServer
-from tests.crash.history import ALREADY_FINAL, APPLIED, STALE_CLAIM, SUCCEEDED
+from pinlater.simulation.history import ALREADY_FINAL, APPLIED, STALE_CLAIM, SUCCEEDED
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import Job, WireClient
 from tests.crash.worker_process import WorkerProcess

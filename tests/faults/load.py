@@ -21,7 +21,7 @@ from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.rendezvous import rendezvous_home
-from tests.crash.history import HistoryRecorder
+from pinlater.simulation.history import HistoryRecorder
 from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 
 QUEUE = "faults"

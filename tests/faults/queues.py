@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
-from tests.crash.history import HistoryRecorder, check
+from pinlater.simulation.history import HistoryRecorder, check
 from tests.faults.faults import InjectedFault
 from tests.faults.stage import ADMIN_PASSWORD, Stage
 

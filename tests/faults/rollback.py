@@ -10,7 +10,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from tests.crash.history import APPLIED, History, Kind, Violation
+from pinlater.simulation.history import APPLIED, History, PromiseKind, Violation
 from tests.faults.load import shard_of
 
 
@@ -62,19 +62,19 @@ class Tail:
         """Whether the replica's lack alone explains it."""
         descriptor, rollback = violation.descriptor, self._rollback
         if (
-            violation.kind is Kind.DOUBLED
+            violation.kind is PromiseKind.DOUBLED
         ):  # enqueued again, as the first enqueue had no answer; its job had been handed out
             named = [descriptor, *re.findall(r"\S+:s\S+:p\d+:\d+", violation.text)]
             return any(self._is_here(one) and self._never_was(one) and one in self.claimed for one in named)
         if not self._is_here(descriptor):
             return False
-        if violation.kind is Kind.LOST:
+        if violation.kind is PromiseKind.LOST:
             return descriptor in self.enqueued and self._never_was(descriptor)
-        if violation.kind is Kind.UNDONE:
+        if violation.kind is PromiseKind.UNDONE:
             return descriptor in self.succeeded and id_of(descriptor) not in rollback.finished
-        if violation.kind is Kind.TWICE:
+        if violation.kind is PromiseKind.TWICE:
             return descriptor in self.claimed or descriptor in self.renewed
-        if violation.kind is Kind.STALE_APPLIED:
+        if violation.kind is PromiseKind.STALE_APPLIED:
             return descriptor in self.claimed
         return False
 
@@ -108,9 +108,12 @@ def judged(
     found = Judged([], set())
     for violation in violations:
         descriptor = violation.descriptor
-        gone = violation.kind in {Kind.LOST, Kind.UNDONE} and (shard_of(descriptor), id_of(descriptor)) in deleted
+        gone = (
+            violation.kind in {PromiseKind.LOST, PromiseKind.UNDONE}
+            and (shard_of(descriptor), id_of(descriptor)) in deleted
+        )
         if not gone and not any(tail.excuses(violation) for tail in tails):
             found.broken.append(violation)
-        elif gone or violation.kind is Kind.LOST:
+        elif gone or violation.kind is PromiseKind.LOST:
             found.lost.add(descriptor)
     return found

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.history import APPLIED, Ack, Claim, Enqueue, Heartbeat, History, Kind, Violation
+from pinlater.simulation.history import (
+    APPLIED,
+    History,
+    PromiseKind,
+    SeenAck,
+    SeenClaim,
+    SeenEnqueue,
+    SeenHeartbeat,
+    Violation,
+)
 from tests.faults.rollback import Rollback, judged
 
 TAIL = Rollback("2", 1_000, 2_000, stored={1, 2}, finished={1})
@@ -16,55 +25,55 @@ def told(descriptor: str, when: tuple[int, int]) -> History:
     """All that can be told of a job, at one time."""
     began, ended = when
     return History(
-        enqueues=[Enqueue(began, ended, ("body",), (descriptor,))],
-        claims=[Claim(began, ended, "worker", descriptor, "token", "body", 10)],
-        acks=[Ack(began, ended, descriptor, "token", True, APPLIED)],
-        heartbeats=[Heartbeat(began, descriptor, "token", APPLIED, ended)],
+        enqueues=[SeenEnqueue(began, ended, ("body",), (descriptor,))],
+        claims=[SeenClaim(began, ended, "worker", descriptor, "token", "body", 10)],
+        acks=[SeenAck(began, ended, descriptor, "token", True, APPLIED)],
+        heartbeats=[SeenHeartbeat(began, descriptor, "token", APPLIED, ended)],
     )
 
 
-def is_excused(kind: Kind, descriptor: str, when: tuple[int, int], text: str = "") -> bool:
+def is_excused(kind: PromiseKind, descriptor: str, when: tuple[int, int], text: str = "") -> bool:
     found = judged([Violation(kind, descriptor, text)], told(descriptor, when), [TAIL])
-    assert bool(found.lost) is (kind is Kind.LOST and not found.broken)
+    assert bool(found.lost) is (kind is PromiseKind.LOST and not found.broken)
     return not found.broken
 
 
 @pytest.mark.parametrize("when", [IN_TIME, AFTER])
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(PromiseKind))
 def test_nothing_is_excused_that_was_answered_before_the_tail_or_begun_after_it(
-    kind: Kind, when: tuple[int, int]
+    kind: PromiseKind, when: tuple[int, int]
 ) -> None:
     assert not is_excused(kind, LACKED, when)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_nothing_is_excused_on_another_shard(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(PromiseKind))
+def test_nothing_is_excused_on_another_shard(kind: PromiseKind) -> None:
     assert not is_excused(kind, ELSEWHERE, IN_TAIL)
 
 
 def test_a_job_is_lost_with_the_tail_only_where_the_replica_lacked_it() -> None:
-    assert is_excused(Kind.LOST, LACKED, IN_TAIL)
-    assert not is_excused(Kind.LOST, HAD, IN_TAIL)
+    assert is_excused(PromiseKind.LOST, LACKED, IN_TAIL)
+    assert not is_excused(PromiseKind.LOST, HAD, IN_TAIL)
 
 
 def test_a_success_is_undone_with_the_tail_only_where_the_replica_lacked_it() -> None:
-    assert is_excused(Kind.UNDONE, HAD, IN_TAIL)
-    assert is_excused(Kind.UNDONE, LACKED, IN_TAIL)
-    assert not is_excused(Kind.UNDONE, FINISHED, IN_TAIL)
+    assert is_excused(PromiseKind.UNDONE, HAD, IN_TAIL)
+    assert is_excused(PromiseKind.UNDONE, LACKED, IN_TAIL)
+    assert not is_excused(PromiseKind.UNDONE, FINISHED, IN_TAIL)
 
 
 def test_a_claim_of_the_tail_is_void() -> None:
-    assert is_excused(Kind.TWICE, HAD, IN_TAIL)
-    assert is_excused(Kind.STALE_APPLIED, HAD, IN_TAIL)
+    assert is_excused(PromiseKind.TWICE, HAD, IN_TAIL)
+    assert is_excused(PromiseKind.STALE_APPLIED, HAD, IN_TAIL)
 
 
 def test_an_enqueue_without_an_answer_may_be_repeated_after_its_job_was_lost() -> None:
-    assert is_excused(Kind.DOUBLED, LACKED, IN_TAIL, "also q:s3:p1:77")
-    assert not is_excused(Kind.DOUBLED, HAD, IN_TAIL, "also q:s3:p1:77")
+    assert is_excused(PromiseKind.DOUBLED, LACKED, IN_TAIL, "also q:s3:p1:77")
+    assert not is_excused(PromiseKind.DOUBLED, HAD, IN_TAIL, "also q:s3:p1:77")
     history = told(LACKED, IN_TAIL)
-    assert judged([Violation(Kind.DOUBLED, "q:s3:p1:77", f"also {LACKED}")], history, [TAIL]).broken == []
+    assert judged([Violation(PromiseKind.DOUBLED, "q:s3:p1:77", f"also {LACKED}")], history, [TAIL]).broken == []
 
 
-@pytest.mark.parametrize("kind", [Kind.STUCK, Kind.GAVE_UP, Kind.INVENTED, Kind.DAMAGED])
-def test_some_things_no_rollback_explains(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [PromiseKind.STUCK, PromiseKind.GAVE_UP, PromiseKind.INVENTED, PromiseKind.DAMAGED])
+def test_some_things_no_rollback_explains(kind: PromiseKind) -> None:
     assert not is_excused(kind, LACKED, IN_TAIL)

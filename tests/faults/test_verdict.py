@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.history import SUCCEEDED, Ack, History
+from pinlater.simulation.history import SUCCEEDED, History, SeenAck
 from tests.faults.latency import Figures, Latencies
 from tests.faults.verdict import Compared, unearned
 
 
-def ack(*, succeeded: bool = True, outcome: int | None = 0) -> Ack:
-    return Ack(1, 2, "q:s1:1", "t", succeeded, outcome)
+def ack(*, succeeded: bool = True, outcome: int | None = 0) -> SeenAck:
+    return SeenAck(1, 2, "q:s1:1", "t", succeeded, outcome)
 
 
 @pytest.mark.parametrize("earned", [ack(), ack(outcome=None)])
-def test_a_success_needs_an_ack_that_may_have_counted(earned: Ack) -> None:
+def test_a_success_needs_an_ack_that_may_have_counted(earned: SeenAck) -> None:
     final = {"q:s1:1": SUCCEEDED}
     assert unearned(History(acks=[earned]), final) == []
     assert unearned(History(acks=[ack(succeeded=False), ack(outcome=2)]), final) == [

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pinlater.client.errors import PinLaterError
 from pinlater.server.sharding.settings import ShardingSettings
-from tests.crash.history import SUCCEEDED, History, check, read_history
+from pinlater.simulation.history import SUCCEEDED, History, check, read_history
 from tests.faults.faults import InjectedFault
 from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUE, client_of, shard_of

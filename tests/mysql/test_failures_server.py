@@ -14,7 +14,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, StoreFull
 from pinlater.domain.job import HandedOutJob, Holder, NewJob, Outcome
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes
 from pinlater.server.storage.values import ClaimCall, InsertRequest, JobAck, JobKey
-from tests.crash.history import HistoryRecorder, check
+from pinlater.simulation.history import HistoryRecorder, check
 from tests.databases.database import DatabaseServer
 from tests.databases.disk import SmallDisk
 from tests.mysql.proxied_mysql import ProxiedMysql, proxied

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from tests.simulation import network, store
-from tests.simulation.cluster import Cluster, SimulatedServer
-from tests.simulation.network import NetworkTrouble
-from tests.simulation.store import CrashPoint, StoreTrouble
+from pinlater.simulation import effects, network, store
+from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer
+from pinlater.simulation.effects import Effect
+from pinlater.simulation.network import NetworkTrouble
+from pinlater.simulation.store import CrashPoint, StoreTrouble
 from tests.simulation.workload import Process
 
 
@@ -23,11 +24,9 @@ class SimulatedFault(NamedTuple):
     end: Callable[[], object]
 
 
-def _nothing() -> None: ...
-
-
-# Draws a fault of one kind: its name, its beginning and its end.
-Kind = Callable[[], tuple[str, Callable[[], object], Callable[[], object]]]
+# Draws a fault of one kind: its name and what it does.
+Drawn = tuple[str, Effect]
+Kind = Callable[[], Drawn]
 
 
 class Faults:
@@ -37,7 +36,7 @@ class Faults:
     """
 
     def __init__(
-        self, cluster: Cluster, random: Random, clients: Sequence[Process], long_s: float, late_s: float
+        self, cluster: SimulatedCluster, random: Random, clients: Sequence[Process], long_s: float, late_s: float
     ) -> None:
         self._cluster = cluster
         self._random = random
@@ -70,9 +69,9 @@ class Faults:
         random = self._random
         faults = []
         for _ in range(number):
-            name, begin, end = random.choice(self._kinds)()
+            name, effect = random.choice(self._kinds)()
             lasts_s = self._long_s if random.random() < 0.15 else within_s * 0.6 * random.random()
-            faults.append(SimulatedFault(name, random.random() * within_s, lasts_s, begin, end))
+            faults.append(SimulatedFault(name, random.random() * within_s, lasts_s, effect.begin, effect.end))
         return sorted(faults, key=lambda fault: fault.at_s)
 
     def heal(self) -> None:
@@ -99,40 +98,20 @@ class Faults:
     def _server(self) -> SimulatedServer:
         return self._random.choice(self._cluster.servers)
 
-    def _server_killed(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _server_killed(self) -> Drawn:
         server, told = self._server(), self._random.random() < 0.7
         name = f"{server.name} is killed" if told else f"the machine of {server.name} loses power"
-        return name, lambda: server.kill(told=told), lambda: server.restart_after(0.0)
+        return name, effects.server_killed(server, told=told)
 
-    def _server_stopped(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _server_stopped(self) -> Drawn:
         server, grace_s = self._server(), self._random.choice((0.1, 2.0))
+        return f"{server.name} is stopped", effects.server_stopped(server, grace_s)
 
-        def begin() -> None:
-            server.stays_down = True
-            server.stop(grace_s)
-
-        def end() -> None:
-            server.stays_down = False
-            server.restart_after(0.0)
-
-        return f"{server.name} is stopped", begin, end
-
-    def _server_paused(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _server_paused(self) -> Drawn:
         server = self._server()
-        paused = []
+        return f"{server.name} stands still", effects.server_suspended(server)
 
-        def begin() -> None:
-            if server.loop is not None:
-                server.loop.pause()
-                paused.append(server.loop)
-
-        def end() -> None:
-            for loop in paused:
-                loop.resume()
-
-        return f"{server.name} stands still", begin, end
-
-    def _crash_point(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _crash_point(self) -> Drawn:
         server, shared = self._server(), self._random.choice(self._cluster.stores)
         calls, after = self._random.randrange(8), self._random.random() < 0.5
 
@@ -157,31 +136,26 @@ class Faults:
 
         when = "after" if after else "before"
         name = f"{server.name} dies {when} its call {calls} to shard {shared.name} is carried out"
-        return name, begin, end
+        return name, Effect(begin, end)
 
     # --- clients --------------------------------------------------------------------------------------------------------------
 
-    def _client_killed(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _client_killed(self) -> Drawn:
         """Any but the first worker, which does the remaining jobs at the end."""
         client = self._random.choice([client for client in self._clients if client.may_die] or self._clients)
         told = self._random.random() < 0.7
         if not client.may_die:
             return self._client_paused()
 
-        def begin() -> None:
-            client.kill()
-            for loop in client.loops:
-                self._cluster.network.process_died(loop, told=told)
+        return f"{client.name} is killed", effects.client_killed(self._cluster.network, client, told=told)
 
-        return f"{client.name} is killed", begin, _nothing
-
-    def _client_paused(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _client_paused(self) -> Drawn:
         client = self._random.choice(self._clients)
-        return f"{client.name} stands still", client.pause, client.resume
+        return f"{client.name} stands still", Effect(client.pause, client.resume)
 
     # --- the network ------------------------------------------------------------------------------------------------------------
 
-    def _network_bad(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _network_bad(self) -> Drawn:
         random, net = self._random, self._cluster.network
         trouble = NetworkTrouble(
             slow=random.choice((0.0, 0.2)),
@@ -193,38 +167,28 @@ class Faults:
             datagram_doubled=0.1,
         )
 
-        def begin() -> None:
-            net.trouble = trouble
+        return f"the network is bad: {trouble}", effects.bad_network(net, trouble)
 
-        def end() -> None:
-            net.trouble = network.CALM
-
-        return f"the network is bad: {trouble}", begin, end
-
-    def _network_cut(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _network_cut(self) -> Drawn:
         net, server = self._cluster.network, self._server()
         client = self._random.choice(self._clients).name
-        return (
-            f"{client} and {server.name} are cut off",
-            lambda: net.cut(client, server.name),
-            lambda: net.heal(client, server.name),
-        )
+        return f"{client} and {server.name} are cut off", effects.hosts_cut_off(net, client, [server.name])
 
-    def _connections_broken(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _connections_broken(self) -> Drawn:
         net, server, told = self._cluster.network, self._server(), self._random.random() < 0.5
         how = "are reset" if told else "are half open"
 
         def begin() -> None:
             net.break_connections(lambda one, other: server.name in (one, other), told=told)
 
-        return f"connections to {server.name} {how}", begin, _nothing
+        return f"connections to {server.name} {how}", Effect(begin, effects.nothing)
 
     # --- stores -----------------------------------------------------------------------------------------------------------------
 
-    def _shared(self) -> store.SharedStore:
+    def _shared(self) -> store.SimulatedStore:
         return self._random.choice(self._cluster.stores)
 
-    def _store_bad(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _store_bad(self) -> Drawn:
         random, shared = self._random, self._shared()
         trouble = StoreTrouble(
             refused=random.choice((0.0, 0.1)),
@@ -235,37 +199,20 @@ class Faults:
             hung=random.choice((0.0, 0.02)),
             late_s=self._late_s,
         )
-        return self._troubled(shared, trouble, "is bad")
+        return f"shard {shared.name} is bad: {trouble}", effects.bad_shard(shared, trouble)
 
-    def _answers_of_claims_lost(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _answers_of_claims_lost(self) -> Drawn:
         """The shard hands jobs out and mostly does not say so; while it does, the other shards answer."""
-        return self._troubled(
-            self._shared(),
-            StoreTrouble(answer_lost=0.7, unknown_after_s=0.1, only=("claim_jobs",)),
-            "loses answers of claims",
-        )
+        shared = self._shared()
+        trouble = StoreTrouble(answer_lost=0.7, unknown_after_s=0.1, only=("claim_jobs",))
+        return f"shard {shared.name} loses answers of claims: {trouble}", effects.bad_shard(shared, trouble)
 
-    def _troubled(
-        self, shared: store.SharedStore, trouble: StoreTrouble, what: str
-    ) -> tuple[str, Callable[[], object], Callable[[], object]]:
-        def begin() -> None:
-            shared.trouble = trouble
-
-        def end() -> None:
-            shared.trouble = store.CALM
-
-        return f"shard {shared.name} {what}: {trouble}", begin, end
-
-    def _store_gone(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _store_gone(self) -> Drawn:
         shared = self._shared()
         servers = self._cluster.servers
         hosts = {server.name for server in servers} if self._random.random() < 0.5 else {self._server().name}
-        return (
-            f"shard {shared.name} is gone for {', '.join(sorted(hosts))}",
-            lambda: shared.gone_for.update(hosts),
-            lambda: shared.gone_for.difference_update(hosts),
-        )
+        return f"shard {shared.name} is gone for {', '.join(sorted(hosts))}", effects.shard_gone(shared, hosts)
 
-    def _store_stands_still(self) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    def _store_stands_still(self) -> Drawn:
         shared = self._shared()
-        return f"shard {shared.name} stands still", shared.stand_still, shared.go_on
+        return f"shard {shared.name} stands still", effects.shard_hangs(shared)

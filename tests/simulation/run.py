@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
-import random
-import sys
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from types import CoroutineType
 from typing import NamedTuple, TypeVar, cast
 
 from pinlater.client import Ack, QueueConfig
@@ -23,15 +16,17 @@ from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
-from tests.crash.history import Kind, check
-from tests.simulation.cluster import Cluster, SimulatedServer, settings_of
+from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
+from pinlater.simulation.isolation import collected_at_the_end, common_dice, watched_logs
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.network import Network
+from pinlater.simulation.store import SimulatedStore, at_once
+from pinlater.simulation.trace import Trace
+from pinlater.simulation.verdict import judge
 from tests.simulation.faults import Faults
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
-from tests.simulation.network import Network
 from tests.simulation.operator import Operator
-from tests.simulation.store import SharedStore, at_once
 from tests.simulation.worker import SimulatedWorkerProcess
-from tests.simulation.workload import QUEUE, SCRATCH, Process, Trace, Workload
+from tests.simulation.workload import QUEUE, SCRATCH, Process, Workload
 
 P = TypeVar("P", bound=Process)
 
@@ -200,12 +195,12 @@ def plan_of(seed: int, scale: Scale = LARGE) -> SimulationPlan:
 class SimulationRun:
     """One seed's cluster, load and faults."""
 
-    def __init__(self, plan: SimulationPlan, make_store: Callable[..., SharedStore] = SharedStore) -> None:
+    def __init__(self, plan: SimulationPlan, make_store: Callable[..., SimulatedStore] = SimulatedStore) -> None:
         self.plan = plan
         seed = plan.seed
         self.timeline = Timeline()
         self.network = Network(self.timeline, Random(f"{seed} network"))
-        self.cluster = Cluster(self.timeline, self.network)
+        self.cluster = SimulatedCluster(self.timeline, self.network)
         self.trace = Trace(self.timeline)
         dice = Random(f"{seed} machines")
         for index in range(plan.stores):
@@ -265,7 +260,7 @@ class SimulationRun:
     def carry_out(self) -> SimulationResult:
         """All of it, and what it proves."""
         began_s = self.timeline.now_s
-        with _watched_logs(self.timeline):
+        with watched_logs(self.timeline):
             if not self.timeline.run(self._drive(), self._driver, until_s=began_s + _RUN_S_MAX):
                 self.broken.append("the run never came to its end")
         self._judge()
@@ -452,37 +447,9 @@ class SimulationRun:
                 self.broken.append(f"MISCOUNTED {field}: {stats.total(field)}, and there are {states[state]}")
 
     def _judge(self) -> None:
-        history = self.trace.history()
-        jobs = [(store.name, job) for store in self.cluster.stores for job in store.jobs()]
-        final = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": int(job.state) for name, job in jobs}
-        slack_ms = 2 * max(server.clock_error_ms() for server in self.cluster.servers)
-        found = check(history, final, slack_ns=slack_ms * 1_000_000)
-        copies: dict[bytes, list[tuple[str, int]]] = {}
-        for name, job in jobs:
-            copies.setdefault(job.body, []).append((name, job.id))
-        # A body is one job of one request, so that two of one body are a request that was stored twice.
-        twice = {body: places for body, places in copies.items() if len(places) > 1}
-        excused = {body for body, places in twice.items() if self._was_overtaken(places)}
-        self.overtaken = len(excused)
-        bodies = {f"{job.queue}:s{name}:p{job.priority}:{job.id}": job.body for name, job in jobs}
-        self.broken += [
-            f"{each.kind.name} {each.descriptor} {each.text}"
-            for each in found
-            if not (each.kind is Kind.DOUBLED and bodies.get(each.descriptor) in excused)
-        ]
-        self.broken += [
-            f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused
-        ]
-        doubled = [key for store in self.cluster.stores for key in store.doubled_keys]
-        self.broken += [f"DUPLICATES two unfinished jobs had the unique key {key}" for key in doubled]
-        self.broken += [f"COMPLAINT {text}" for text in self.timeline.complaints]
-
-    def _was_overtaken(self, places: Sequence[tuple[str, int]]) -> bool:
-        """Whether a repeat overtook its first try, which the guarantees page names: by way of another server, on another shard."""
-        stored_by = {store.name: store.stored_by for store in self.cluster.stores}
-        shards = [shard for shard, _ in places]
-        servers = [stored_by[shard][job_id] for shard, job_id in places]
-        return len(set(shards)) == len(places) == len(set(servers))
+        verdict = judge(self.cluster, self.trace.history())
+        self.broken += verdict.broken
+        self.overtaken = verdict.overtaken
 
 
 def simulate(seed: int, scale: Scale = LARGE) -> SimulationResult:
@@ -492,46 +459,14 @@ def simulate(seed: int, scale: Scale = LARGE) -> SimulationResult:
 
 def carry_out(make: Callable[[], SimulationRun]) -> SimulationResult:
     """A run, and all that it leaves in memory collected."""
-    dice = random.getstate()  # the worker's modules roll the common ones
-    try:
-        with collected_at_the_end():
-            run = make()
-            random.seed(run.plan.seed)
+    with collected_at_the_end():
+        run = make()
+        with common_dice(run.plan.seed):
             try:
                 return run.carry_out()
             finally:
                 run.timeline.end()
                 del run
-    finally:
-        random.setstate(dice)
-
-
-@contextmanager
-def collected_at_the_end() -> Iterator[None]:
-    """Nothing is collected before the end of a simulation: where a coroutine of a killed process is collected its `finally`s run, and when
-    that is the seed must decide alone. They run here, when they can change nothing any more. Not to be nested."""
-    enabled = gc.isenabled()
-    gc.disable()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        with _ignored_ends():
-            gc.collect()
-            _close_coroutines()
-            gc.collect()
-        gc.unfreeze()
-        if enabled:
-            gc.enable()
-
-
-def _close_coroutines() -> None:
-    """Those that something in the interpreter still holds would be closed within a later test. All of them are of this simulation: older
-    objects are frozen, and not among these."""
-    for each in gc.get_objects():
-        if isinstance(each, CoroutineType):
-            with suppress(Exception):  # as it awaits something in its `finally`
-                each.close()
 
 
 def _ended(task: asyncio.Task[None]) -> bool:
@@ -542,39 +477,3 @@ def _ended(task: asyncio.Task[None]) -> bool:
 def _told(trace: Trace, text: str, act: Callable[[], object]) -> None:
     trace.note(text)
     act()
-
-
-@contextmanager
-def _ignored_ends() -> Iterator[None]:
-    """A killed process says nothing: neither of coroutines that it never began, nor of those that await something as they are closed."""
-    hook = sys.unraisablehook
-    sys.unraisablehook = lambda _: None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.unraisablehook = hook
-
-
-@contextmanager
-def _watched_logs(timeline: Timeline) -> Iterator[None]:
-    """An exception that is logged and not answered is a bug that was survived."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.exc_info and record.exc_info[1] is not None:
-                timeline.complain(f"{record.name}: {record.getMessage()}: {record.exc_info[1]!r}")
-
-    handler = Handler(logging.ERROR)
-    logger = logging.getLogger("pinlater")
-    level, propagate = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.ERROR)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagate

@@ -11,8 +11,8 @@ from pinlater.client import Job, QueueConfig
 from pinlater.domain.job import JobState
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
-from tests.simulation.cluster import SimulatedServer
-from tests.simulation.run import collected_at_the_end
+from pinlater.simulation.cluster import SimulatedServer
+from pinlater.simulation.isolation import collected_at_the_end
 from tests.simulation.test_owners import MOVED_WITHIN_S, Scene, address_of
 
 # From the answer of a change to the time when every other server has it, while they hear each other.

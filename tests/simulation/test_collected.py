@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Coroutine
 from typing import Any
 
-from tests.simulation.run import collected_at_the_end
+from pinlater.simulation.isolation import collected_at_the_end
 
 
 async def never_begun() -> None:

@@ -12,10 +12,11 @@ from pinlater.client import Ack, Job
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.slices import slice_of
 from pinlater.server.cluster.forwarding.messages import CallKind
-from tests.simulation.cluster import SimulatedServer
-from tests.simulation.run import collected_at_the_end
+from pinlater.simulation.cluster import SimulatedServer
+from pinlater.simulation.isolation import collected_at_the_end
+from pinlater.simulation.trace import Trace
 from tests.simulation.test_owners import LEASE_S, Scene, address_of
-from tests.simulation.workload import Process, Trace, Workload
+from tests.simulation.workload import Process, Workload
 
 QUEUE = "jobs"
 # Owners are asked for again after this time at most, and a server that was lost is tried again.

@@ -19,9 +19,9 @@ from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, ClaimRef, JobAck, JobKey
+from pinlater.simulation.store import Session, SimulatedStore, at_once
 from tests.simulation.faults import Faults
 from tests.simulation.run import TINY, SimulationResult, SimulationRun, carry_out, plan_of, simulate
-from tests.simulation.store import Session, SharedStore, at_once
 
 pytestmark = pytest.mark.timeout(900)  # the machine may be busy with other things
 
@@ -59,7 +59,7 @@ class ForgetfulSession(Session):
         return await super().time_out_claims(now_ms, limit)
 
 
-class ForgetfulStore(SharedStore):
+class ForgetfulStore(SimulatedStore):
     """One whose sessions take for absent what they do not remember."""
 
     def session(self) -> Session:
@@ -149,7 +149,7 @@ class HastySession(Session):
             return [Acked(Outcome.APPLIED, JobState.SUCCEEDED) for _ in acks]
 
 
-class HastyStore(SharedStore):
+class HastyStore(SimulatedStore):
     """A shard whose acks are answered too early."""
 
     def session(self) -> Session:

@@ -17,12 +17,13 @@ from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.ownership.ownership import SILENT_MS_MAX
 from pinlater.server.config.settings import Settings
 from pinlater.server.storage.values import NO_OWNER
-from tests.simulation.cluster import Cluster, SimulatedServer, settings_of
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
-from tests.simulation.network import Network
-from tests.simulation.run import collected_at_the_end
-from tests.simulation.store import Session, SharedStore, StoreTrouble
-from tests.simulation.workload import Process, Trace, Workload
+from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, settings_of
+from pinlater.simulation.isolation import collected_at_the_end
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.network import Network
+from pinlater.simulation.store import Session, SimulatedStore, StoreTrouble
+from pinlater.simulation.trace import Trace
+from tests.simulation.workload import Process, Workload
 
 LEASE_S = 60.0
 # A silent server is noticed after three seconds, at a look that comes once a second.
@@ -41,11 +42,11 @@ class Scene:
     def __init__(self, servers: int, shards: int, seed: int = 1) -> None:
         self.timeline = Timeline()
         self.network = Network(self.timeline, Random(f"{seed} network"))
-        self.cluster = Cluster(self.timeline, self.network)
+        self.cluster = SimulatedCluster(self.timeline, self.network)
         self.stores = self.cluster.stores
         for index in range(shards):
             dice = Random(f"{seed} store {index}")
-            self.stores.append(SharedStore(str(index + 1), self.timeline, dice, self.cluster.wall_ms, LEASE_S))
+            self.stores.append(SimulatedStore(str(index + 1), self.timeline, dice, self.cluster.wall_ms, LEASE_S))
         for store in self.stores:
             store.stores = self.stores
         for index in range(servers):

@@ -7,28 +7,22 @@ give back, or ack too late; an administrator deletes a queue and makes it again,
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, ClaimedJob, Job, Outcome, UniqueKey
-from pinlater.client._engine import Engine
-from pinlater.client._retries import is_unsent
+from pinlater.client import Ack, Checkpoint, Claim, ClaimedJob, Job, Outcome, UniqueKey
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.client.values import QueueStats
-from tests.crash.history import HistoryRecorder
-from tests.simulation.cluster import PASSWORD, STARTS_AT_S
-from tests.simulation.loop import Timeline, new_process
-from tests.simulation.network import Network
+from pinlater.simulation.client import ClientProcess
+from pinlater.simulation.cluster import PASSWORD
+from pinlater.simulation.loop import Timeline
+from pinlater.simulation.network import Network
+from pinlater.simulation.trace import Trace
 
-T = TypeVar("T")
 QUEUE = "jobs"
 SCRATCH = "scratch"  # deleted and made again while it is used
 _ATTEMPTS = 1_000  # so that no job ever fails for want of them
-# Request keys are kept for two minutes, so no client repeats a request that is older.
-_ENQUEUE_DEADLINE_S = 90.0
 _ACK_DEADLINE_S = 15.0
 _UNIQUE_KEYS = 3
 
@@ -56,61 +50,7 @@ class Workload(NamedTuple):
     cancelled: float = 0.02
 
 
-class Trace(HistoryRecorder):
-    """What clients saw, and beside it all that a reader of a failed run wants to know."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        super().__init__(now_ns=timeline.now_ns)
-        self._timeline = timeline
-        self.told: list[str] = []
-        self.operations = 0
-
-    def note(self, text: str) -> None:
-        """Something that is no client's call: a fault, an error."""
-        self.told.append(f"{self._timeline.now_s:.6f} {text}")
-
-    def _write(self, record: dict[str, Any]) -> None:
-        super()._write(record)
-        self.told.append(f"{self._timeline.now_s:.6f} {json.dumps(record)}")
-
-
-class SimulatedClient(AsyncClient):
-    """A client whose dice and timers are the simulation's. One that follows the owners of queues asks for them with its first call."""
-
-    def __init__(self, servers: Sequence[str], random: Random, timeline: Timeline, **more: Any) -> None:
-        self._dice = random
-        self._timeline = timeline
-        super().__init__(servers, clock=ClientClock(timeline), **more)
-
-    def _new_engine(self) -> Engine:
-        engine = Engine(
-            self._servers,
-            self.source,
-            timeout_s=self._timeout_s,
-            connect=self._connect,
-            connections=self._connections,
-            retries=self._retries,
-            monotonic=self._timeline.monotonic,
-            loop_time=self._timeline.monotonic,
-            random=self._dice,
-            follow_owners=self._follow_owners,
-        )
-        if engine.owners is not None:
-            engine.owners._calls = 1_000
-        return engine
-
-
-class ClientClock:
-    """As `domain.clock.Clock`."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self.monotonic = timeline.monotonic
-
-    def now_ms(self) -> int:
-        return round((STARTS_AT_S + self.monotonic()) * 1000)
-
-
-class Process:
+class Process(ClientProcess):
     """One client process."""
 
     def __init__(
@@ -124,73 +64,19 @@ class Process:
         trace: Trace,
         wall_ms: Callable[[], int],
     ) -> None:
-        self.name = name
-        self.loop = new_process(timeline, name, name, network)
-        self.dice = Random(f"{seed} {name}")
         self.load = load
-        self.trace = trace
-        self.errors = Counter[str]()
+        follows = Random(f"{seed} {name} follows").choice((True, None, False))
+        super().__init__(
+            name, timeline, network, servers, seed, trace, timeout_ms=load.client_timeout_ms, follow_owners=follows
+        )
         self.working = True
         self.may_die = False
         self.ends_soon = False  # whether only the end of all jobs matters now
         self._wall_ms = wall_ms
-        self._timeline = timeline
-        self.loops = [self.loop]
-        self.clock = ClientClock(timeline)
-        self.client = self._make_client(
-            servers,
-            random=Random(f"{seed} {name} client"),
-            timeline=timeline,
-            source=name,
-            timeout_ms=load.client_timeout_ms,
-            follow_owners=Random(f"{seed} {name} follows").choice((True, None, False)),
-        )
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def _make_client(self, servers: Sequence[str], **more: Any) -> SimulatedClient:
-        return SimulatedClient(servers, **more)
-
-    # --- the process ----------------------------------------------------------------------------------------------------------
-
-    def kill(self) -> None:
-        """As SIGKILL."""
-        for loop in self.loops:
-            loop.kill()
-
-    def pause(self) -> None:
-        """As SIGSTOP."""
-        for loop in self.loops:
-            loop.pause()
-
-    def resume(self) -> None:
-        """As SIGCONT."""
-        for loop in self.loops:
-            loop.resume()
 
     def finish(self) -> None:
         """Workers claim no more."""
         self.working = False
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begins something in this process."""
-        task = self.loop.create_task(self._opened(work))
-        self._tasks.add(task)
-        return task
-
-    async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
-        await self.client.open()
-        return await work
-
-    async def _call(self, call: Coroutine[Any, Any, T]) -> T:
-        """A call of the client, counted."""
-        self.trace.operations += 1
-        try:
-            return await call
-        except PinLaterError as error:
-            what = f"{type(error).__name__} {error.detail}".strip()
-            self.errors[what] += 1
-            self.trace.note(f"{self.name}: {what}: {error.message}")
-            raise
 
     # --- producers ------------------------------------------------------------------------------------------------------------
 
@@ -207,10 +93,7 @@ class Process:
             await self.enqueue(queue, f"{self.name}-{number}", jobs, unique)
 
     async def enqueue(self, queue: str, key: str, jobs: int, unique: UniqueKey | None = None) -> bool:
-        """One request, as a repeat once it may have taken effect; whether it was answered.
-
-        Of a unique key that another job has, no answer is written down: the request stored nothing.
-        """
+        """One request, as a repeat once it may have taken effect; whether it was answered."""
         dice, load = self.dice, self.load
         bodies = [f"{key}-{index}" for index in range(jobs)]
         now_ms = self._wall_ms()
@@ -225,22 +108,8 @@ class Process:
             )
             for body in bodies
         ]
-        call = self.trace.call("enqueue", client=self.name, queue=queue, bodies=bodies)
-        repeat, ends_at_s = False, self._timeline.now_s + _ENQUEUE_DEADLINE_S
-        while self._timeline.now_s < ends_at_s:
-            try:
-                enqueued = await self._call(self.client.enqueue(queue, requested, request_key=key, repeat=repeat))
-            except QueueNotFound:
-                if queue == SCRATCH:
-                    return False
-            except PinLaterError as error:
-                repeat = repeat or not is_unsent(error)
-            else:
-                if not enqueued.existing:
-                    self.trace.answer(call, descriptors=list(enqueued.descriptors))
-                return True
-            await asyncio.sleep(dice.uniform(0.02, 0.3))
-        return False
+        answer = await self._enqueue_until_answered(queue, key, requested, may_be_deleted=queue == SCRATCH)
+        return answer is not None
 
     # --- workers --------------------------------------------------------------------------------------------------------------
 
@@ -376,13 +245,6 @@ class Process:
         """What a server says of the queue."""
         [stats] = await self._until_answered(lambda: self.client.queue_stats(queue))
         return stats
-
-    async def _until_answered(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        while True:
-            try:
-                return await self._call(call())
-            except PinLaterError:
-                await asyncio.sleep(0.1)
 
     async def recreate(self, times: int, pause_s: float) -> None:
         """Deletes the scratch queue and makes it again."""

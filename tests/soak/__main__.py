@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from bench.servers import PinLaterServer, pinlater_server
-from tests.crash.history import check
+from pinlater.simulation.history import check
 from tests.crash.kill_rounds import SETTINGS, drain, final_states
 from tests.crash.load_clients import QUEUE, LoadClients
 from tests.crash.wire_client import WireClient

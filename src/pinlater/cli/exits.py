@@ -37,7 +37,7 @@ TERMINATED = 143
 MEANINGS: dict[int, str] = {
     OK: "Done.",
     REFUSED: "Refused: no such queue or job, an invalid argument, a wrong password, a token without the role. "
-    "The same command fails again.",
+    "The same command fails again. Also: a simulated cluster broke a promise (`simulate`).",
     USAGE: "The command line is wrong.",
     UNREACHABLE: "The server can't be reached, or did not answer in time.",
     BUSY: "The server can't do it now: a limit, a pause, a full queue or store, an unreachable shard. Try again later.",

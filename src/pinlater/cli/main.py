@@ -50,6 +50,7 @@ COMMANDS: dict[str, str] = {
     "retry-failed": JOBS,
     "delete-jobs": JOBS,
     "load": TRYING,
+    "simulate": TRYING,
     "client-tool": TRYING,
     "token": RUNNING,
     "hash-password": RUNNING,

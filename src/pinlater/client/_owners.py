@@ -66,6 +66,10 @@ class KnownOwners:
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
+    def ask_with_the_next_call(self) -> None:
+        """Does not wait for a number of calls that makes asking worth it."""
+        self._calls = _CALLS_FIRST
+
     def route(self, call: ClientCall[Any]) -> ServerAddress | None:
         """Where the first try of a call goes: to an owner that was reached before; None for any server."""
         aim = aim_of(call)

@@ -115,9 +115,9 @@ class Forwarding:
         """Takes the peers that there are now, by announced address. Connects to all of them: that also tells which of them live."""
         self._peers = peers
         wanted = {address for address in peers if address != self._own_address}
-        for address in self._keeping.keys() - wanted:
+        for address in sorted(self._keeping.keys() - wanted):
             self._keeping.pop(address).cancel()
-        for address in wanted - self._keeping.keys():
+        for address in sorted(wanted - self._keeping.keys()):
             self._keeping[address] = asyncio.ensure_future(self._keep(address))
         self.reroute()
 

@@ -15,13 +15,13 @@ import itertools
 import socket
 from asyncio import events
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast
 
 if TYPE_CHECKING:
-    from tests.simulation.network import Network
+    from pinlater.simulation.network import Network
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -49,6 +49,7 @@ class Timeline:
         self._ready: deque[tuple[asyncio.Handle, ProcessLoop]] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle, ProcessLoop]] = []
         self._serials = itertools.count()
+        self._kept: list[asyncio.Task[Any]] = []
         self._over = False
         self._current: ProcessLoop | None = None
 
@@ -85,6 +86,11 @@ class Timeline:
         self._over = True
         self._ready.clear()
         self._timers.clear()
+        self._kept.clear()
+
+    def keep(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """Tasks of a killed process stay in memory until the end: a coroutine that is deleted runs its `finally`s."""
+        self._kept.extend(tasks)
 
     def complain(self, text: str) -> None:
         """An error that no caller saw."""
@@ -131,7 +137,7 @@ class Timeline:
         heapq.heappush(self._timers, (handle.when(), next(self._serials), handle, loop))
 
 
-class Task(asyncio.Task[T]):
+class SimulatedTask(asyncio.Task[T]):
     """A task whose place in a set does not depend on its address, so that code that goes through a set of tasks does so in one order."""
 
     __slots__ = ("_serial",)
@@ -199,6 +205,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """As SIGKILL: nothing of it ever runs again, no `finally` either."""
         self.state = ProcessState.DEAD
         self.held.clear()
+        self.timeline.keep(asyncio.all_tasks(self))
 
     # --- callbacks ----------------------------------------------------------------------------------------------------------
 
@@ -233,7 +240,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
-        return Task(self.timeline.serial(), coro, loop=self, name=name or "task", context=context)
+        return SimulatedTask(self.timeline.serial(), coro, loop=self, name=name or "task", context=context)
 
     def get_debug(self) -> bool:
         return False

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple, cast
 
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 
 Address = tuple[str, int]
 _CONNECT_TIMEOUT_S = 75.0  # after which a kernel gives up on a host that says nothing
@@ -39,9 +39,10 @@ CALM = NetworkTrouble()
 class Network:
     """All connections of a simulation."""
 
-    def __init__(self, timeline: Timeline, random: Random) -> None:
+    def __init__(self, timeline: Timeline, random: Random, calm: NetworkTrouble = CALM) -> None:
         self.timeline = timeline
-        self.trouble = CALM
+        self.calm = calm
+        self.trouble = calm
         self._cut: dict[frozenset[str], list[tuple[ConnectionEnd, Callable[[ConnectionEnd], None]]]] = {}
         self._random = random
         self._wire = new_process(timeline, "network", "")
@@ -191,7 +192,7 @@ class Network:
 
 
 class SimulatedListener:
-    """As `asyncio.Server`, as far as it is used."""
+    """As the server of an event loop, as far as it is used."""
 
     def __init__(self, network: Network, address: Address) -> None:
         self._network = network

@@ -30,7 +30,7 @@ APPLIED, ALREADY_FINAL, STALE_CLAIM, NOT_FOUND = 0, 1, 2, 3
 CLOCKS_NS = 250_000_000
 
 
-class Enqueue(NamedTuple):
+class SeenEnqueue(NamedTuple):
     """`descriptors` is None where no answer came."""
 
     started_ns: int
@@ -39,7 +39,7 @@ class Enqueue(NamedTuple):
     descriptors: tuple[str, ...] | None
 
 
-class Claim(NamedTuple):
+class SeenClaim(NamedTuple):
     """One job of an answered dequeue. `timeout_ns` is the job's claim timeout, `until_ns` the claim's deadline as the answer named it."""
 
     started_ns: int
@@ -59,7 +59,7 @@ class Claim(NamedTuple):
         return max(self.started_ns, self.until_ns - self.timeout_ns - CLOCKS_NS)
 
 
-class Ack(NamedTuple):
+class SeenAck(NamedTuple):
     """One job's ack, or its release. `outcome` is None where no answer came."""
 
     started_ns: int
@@ -70,7 +70,7 @@ class Ack(NamedTuple):
     outcome: int | None
 
 
-class Heartbeat(NamedTuple):
+class SeenHeartbeat(NamedTuple):
     """A heartbeat that was answered. With APPLIED the claim lasts its whole time from then on."""
 
     started_ns: int
@@ -80,7 +80,7 @@ class Heartbeat(NamedTuple):
     ended_ns: int | None = None
 
 
-class Cancel(NamedTuple):
+class SeenCancel(NamedTuple):
     """One job's cancelling. `outcome` is None where no answer came."""
 
     started_ns: int
@@ -101,11 +101,11 @@ class Delete(NamedTuple):
 class History:
     """Everything the clients of a run saw."""
 
-    enqueues: list[Enqueue] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
-    acks: list[Ack] = field(default_factory=list)
-    heartbeats: list[Heartbeat] = field(default_factory=list)
-    cancels: list[Cancel] = field(default_factory=list)
+    enqueues: list[SeenEnqueue] = field(default_factory=list)
+    claims: list[SeenClaim] = field(default_factory=list)
+    acks: list[SeenAck] = field(default_factory=list)
+    heartbeats: list[SeenHeartbeat] = field(default_factory=list)
+    cancels: list[SeenCancel] = field(default_factory=list)
     deletes: list[Delete] = field(default_factory=list)
 
     def add(self, other: History) -> None:
@@ -150,7 +150,7 @@ class History:
         return {cancel.descriptor for cancel in self.cancels if cancel.outcome in (None, APPLIED, ALREADY_FINAL)}
 
 
-class Kind(Enum):
+class PromiseKind(Enum):
     """What can be wrong."""
 
     LOST = "an acknowledged enqueue is gone"
@@ -167,7 +167,7 @@ class Kind(Enum):
 class Violation(NamedTuple):
     """One broken promise."""
 
-    kind: Kind
+    kind: PromiseKind
     descriptor: str
     text: str = ""
 
@@ -194,16 +194,16 @@ def _check_final(history: History, final: Mapping[str, int], failures_allowed: b
     for descriptor in history.acknowledged():
         state = final.get(descriptor)
         if state is None and descriptor not in deleted:
-            yield Violation(Kind.LOST, descriptor)
+            yield Violation(PromiseKind.LOST, descriptor)
         elif state == FAILED and not failures_allowed and descriptor not in cancelled:
-            yield Violation(Kind.GAVE_UP, descriptor)
+            yield Violation(PromiseKind.GAVE_UP, descriptor)
     for cancel in history.cancels:
         state = final.get(cancel.descriptor)
         if cancel.outcome == APPLIED and state != FAILED and not (state is None and cancel.descriptor in deleted):
-            yield Violation(Kind.UNDONE, cancel.descriptor, f"cancelled, and state {state} at the end")
+            yield Violation(PromiseKind.UNDONE, cancel.descriptor, f"cancelled, and state {state} at the end")
     for descriptor in history.seen():
         if final.get(descriptor) in (PENDING, IN_PROGRESS):
-            yield Violation(Kind.STUCK, descriptor, f"state {final[descriptor]} at the end")
+            yield Violation(PromiseKind.STUCK, descriptor, f"state {final[descriptor]} at the end")
 
 
 def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable[Violation]:
@@ -216,16 +216,16 @@ def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable
     for ack in history.acks:
         if ack.succeeded and ack.outcome == APPLIED and ack.ended_ns is not None:
             if ack.descriptor in done:
-                yield Violation(Kind.UNDONE, ack.descriptor, "two acks of success were both applied")
+                yield Violation(PromiseKind.UNDONE, ack.descriptor, "two acks of success were both applied")
             mine = claims.get((ack.descriptor, ack.token))
             done[ack.descriptor] = mine.ended_ns if mine is not None else ack.ended_ns
     for claim in history.claims:
         if claim.descriptor in done and claim.granted_ns > done[claim.descriptor]:
-            yield Violation(Kind.UNDONE, claim.descriptor, f"handed out again, to {claim.worker}")
+            yield Violation(PromiseKind.UNDONE, claim.descriptor, f"handed out again, to {claim.worker}")
     deleted = history.may_be_deleted()
     for descriptor in done:
         if final.get(descriptor) != SUCCEEDED and not (final.get(descriptor) is None and descriptor in deleted):
-            yield Violation(Kind.UNDONE, descriptor, f"state {final.get(descriptor)} at the end")
+            yield Violation(PromiseKind.UNDONE, descriptor, f"state {final.get(descriptor)} at the end")
 
 
 def _given_back(history: History) -> dict[tuple[str, str], int]:
@@ -248,8 +248,8 @@ def _renewed(history: History) -> dict[tuple[str, str], int]:
     return latest
 
 
-def _by_job(claims: Sequence[Claim]) -> Iterable[Sequence[Claim]]:
-    jobs: defaultdict[str, list[Claim]] = defaultdict(list)
+def _by_job(claims: Sequence[SeenClaim]) -> Iterable[Sequence[SeenClaim]]:
+    jobs: defaultdict[str, list[SeenClaim]] = defaultdict(list)
     for claim in claims:
         jobs[claim.descriptor].append(claim)
     return (group for group in jobs.values() if len(group) > 1)
@@ -259,7 +259,7 @@ def _check_exclusive(history: History, slack_ns: int) -> Iterable[Violation]:
     """Two claims of a job are right only if one of them can have ended before the other was granted."""
     ends, renewed = _given_back(history), _renewed(history)
 
-    def may_end(claim: Claim) -> int:
+    def may_end(claim: SeenClaim) -> int:
         key = claim.descriptor, claim.token
         timed_out = max(claim.granted_ns, renewed.get(key, 0)) + claim.timeout_ns - slack_ns
         return min(timed_out, ends.get(key, timed_out))
@@ -269,7 +269,7 @@ def _check_exclusive(history: History, slack_ns: int) -> Iterable[Violation]:
             one_first = may_end(one) <= other.ended_ns and one.granted_ns <= other.ended_ns
             other_first = may_end(other) <= one.ended_ns and other.granted_ns <= one.ended_ns
             if not (one_first or other_first):
-                yield Violation(Kind.TWICE, one.descriptor, f"by {one.worker} and {other.worker}")
+                yield Violation(PromiseKind.TWICE, one.descriptor, f"by {one.worker} and {other.worker}")
 
 
 def _check_stale_acks(history: History) -> Iterable[Violation]:
@@ -283,7 +283,7 @@ def _check_stale_acks(history: History) -> Iterable[Violation]:
         for other in groups.get(ack.descriptor, ()):
             if other.token != mine.token and other.granted_ns > mine.ended_ns and other.ended_ns < ack.started_ns:
                 yield Violation(
-                    Kind.STALE_APPLIED, ack.descriptor, f"{mine.worker}'s ack, while {other.worker} held it"
+                    PromiseKind.STALE_APPLIED, ack.descriptor, f"{mine.worker}'s ack, while {other.worker} held it"
                 )
 
 
@@ -296,11 +296,11 @@ def _check_bodies(history: History) -> Iterable[Violation]:
     home = {body: descriptor for descriptor, body in acknowledged.items()}
     for claim in history.claims:
         if claim.body not in sent:
-            yield Violation(Kind.INVENTED, claim.descriptor, claim.body[:80])
+            yield Violation(PromiseKind.INVENTED, claim.descriptor, claim.body[:80])
         elif acknowledged.get(claim.descriptor, claim.body) != claim.body:
-            yield Violation(Kind.DAMAGED, claim.descriptor, claim.body[:80])
+            yield Violation(PromiseKind.DAMAGED, claim.descriptor, claim.body[:80])
         elif home.setdefault(claim.body, claim.descriptor) != claim.descriptor and home[claim.body] not in deleted:
-            yield Violation(Kind.DOUBLED, claim.descriptor, f"also {home[claim.body]}")
+            yield Violation(PromiseKind.DOUBLED, claim.descriptor, f"also {home[claim.body]}")
 
 
 Record = dict[str, Any]
@@ -373,7 +373,7 @@ def read_history(lines: Iterable[str]) -> History:
 def _add_enqueue(history: History, call: Record, answer: Record | None) -> None:
     descriptors = tuple(answer["descriptors"]) if answer else None
     ended_ns = answer["at"] if answer else None
-    history.enqueues.append(Enqueue(call["at"], ended_ns, tuple(call["bodies"]), descriptors))
+    history.enqueues.append(SeenEnqueue(call["at"], ended_ns, tuple(call["bodies"]), descriptors))
 
 
 def _add_claims(history: History, call: Record, answer: Record | None) -> None:
@@ -383,7 +383,7 @@ def _add_claims(history: History, call: Record, answer: Record | None) -> None:
         assert answer is not None
         until_ns = answer["at"] + held_ms[0] * 1_000_000 if held_ms else None
         history.claims.append(
-            Claim(call["at"], answer["at"], call["worker"], descriptor, token, body, timeout_ns, until_ns)
+            SeenClaim(call["at"], answer["at"], call["worker"], descriptor, token, body, timeout_ns, until_ns)
         )
 
 
@@ -392,19 +392,19 @@ def _add_acks(history: History, call: Record, answer: Record | None) -> None:
     ended_ns = answer["at"] if answer else None
     outcomes = answer["outcomes"] if answer else [None] * len(acks)
     for (descriptor, token, succeeded), outcome in zip(acks, outcomes, strict=True):
-        history.acks.append(Ack(call["at"], ended_ns, descriptor, token, succeeded, outcome))
+        history.acks.append(SeenAck(call["at"], ended_ns, descriptor, token, succeeded, outcome))
 
 
 def _add_heartbeat(history: History, call: Record, answer: Record | None) -> None:
     if answer:
         history.heartbeats.append(
-            Heartbeat(call["at"], call["descriptor"], call["token"], answer["outcome"], answer["at"])
+            SeenHeartbeat(call["at"], call["descriptor"], call["token"], answer["outcome"], answer["at"])
         )
 
 
 def _add_cancel(history: History, call: Record, answer: Record | None) -> None:
     ended_ns, outcome = (answer["at"], answer["outcome"]) if answer else (None, None)
-    history.cancels.append(Cancel(call["at"], ended_ns, call["descriptor"], outcome))
+    history.cancels.append(SeenCancel(call["at"], ended_ns, call["descriptor"], outcome))
 
 
 def _add_delete(history: History, call: Record, answer: Record | None) -> None:

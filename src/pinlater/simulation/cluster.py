@@ -12,14 +12,15 @@ from random import Random
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
+from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.main.app import App
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
-from tests.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
-from tests.simulation.network import Network
-from tests.simulation.store import SharedStore
+from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
+from pinlater.simulation.network import Network
+from pinlater.simulation.store import SimulatedStore
 
 PORT = 9010
 WAKE_PORT = 9011
@@ -27,15 +28,16 @@ PASSWORD = "open sesame"
 # When the simulated world begins.
 STARTS_AT_S = 1_767_225_600
 _RESTART_S = 0.5
+_LOOP_LAG_MS = 5_000  # every turn takes the same time here
 
 
 async def check_password(password: str) -> bool:
-    """As `operations.passwords.PasswordCheck.check`, without its threads."""
+    """As the check of a real server, without its threads."""
     return password == PASSWORD
 
 
 class Searches:
-    """As `operations.searches.SearchProcesses`, which is never asked here: no process, and no thread to end one."""
+    """In place of the processes for searches, which are never asked here."""
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -44,7 +46,9 @@ class Searches:
 class SimulatedApp(App):
     """A server whose shards are simulated."""
 
-    def __init__(self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SharedStore]) -> None:
+    def __init__(
+        self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SimulatedStore]
+    ) -> None:
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
         self._told_apart = True
@@ -69,7 +73,7 @@ class SimulatedServer:
         timeline: Timeline,
         network: Network,
         random: Random,
-        stores: Sequence[SharedStore],
+        stores: Sequence[SimulatedStore],
         settings: Settings,
         ahead_s: float,
     ) -> None:
@@ -175,13 +179,13 @@ class SimulatedServer:
 
 
 @dataclass(slots=True)
-class Cluster:
+class SimulatedCluster:
     """All servers and stores."""
 
     timeline: Timeline
     network: Network
     servers: list[SimulatedServer] = field(default_factory=list)
-    stores: list[SharedStore] = field(default_factory=list)
+    stores: list[SimulatedStore] = field(default_factory=list)
 
     @property
     def addresses(self) -> list[str]:
@@ -198,12 +202,19 @@ class Cluster:
 
 
 def settings_of(host: str, base: Settings) -> Settings:
-    """The settings of one server: `base`, but for where it listens."""
+    """The settings of one server: `base`, but for where it listens, and without the files that it reads again. Clients have no tokens."""
     return replace(
         base,
         store=StoreLocation("memory"),
         host=host,
         advertised_host=host,
+        advertised_address=None,
+        queue_limits_file=None,
+        server_set_file=None,
+        processes=1,
+        access=AccessSettings(),
+        mysql=replace(base.mysql, lease_ms=base.database.lease_ms),
         dispatch=replace(base.dispatch, wake_port=WAKE_PORT),
         thrift=replace(base.thrift, host=host, port=PORT),
+        telemetry=replace(base.telemetry, loop_lag_interval_ms=_LOOP_LAG_MS),
     )

@@ -1,0 +1,25 @@
+"""A cluster in one process: production servers, clients and workers on a simulated clock, network and shared store.
+
+One seed is one history: the seed decides every delay and every choice, and nothing else does. `pinlater simulate` runs the cluster that an
+operator plans; `tests/simulation` runs thousands of small clusters with random faults.
+
+The world:
+
+- `loop`: virtual time, and an event loop for each process
+- `network`: connections and datagrams between the processes
+- `store`: shards that several servers share
+- `cluster`: the processes that are servers
+- `client`, `worker`: the processes that are clients
+- `effects`: what goes wrong, each with its beginning and its end
+- `trace`, `history`: what clients saw, and which promises that breaks
+- `isolation`: a run leaves nothing behind in the interpreter
+
+The command:
+
+- `scenario`, `fault_kinds`: what is simulated, and which faults there are
+- `producing`, `working`: producers and workers of a scenario
+- `measure`, `gaps`: waits, backlog and fail-over times
+- `run`: a scenario from its beginning to its report
+
+Not simulated: what a database does with a transaction, threads and processes of a server or a worker, and the CPU time that anything takes.
+"""

@@ -1,0 +1,130 @@
+"""What goes wrong in a simulation: each effect has a beginning and an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from pinlater.simulation.client import ClientProcess
+from pinlater.simulation.cluster import SimulatedServer
+from pinlater.simulation.loop import ProcessLoop
+from pinlater.simulation.network import Network, NetworkTrouble
+from pinlater.simulation.store import SimulatedStore, StoreTrouble
+
+
+def nothing() -> None:
+    """The end of an effect that ends by itself."""
+
+
+class Effect(NamedTuple):
+    """`end` makes good what `begin` did, also if other effects came between."""
+
+    begin: Callable[[], object]
+    end: Callable[[], object]
+
+
+def server_killed(server: SimulatedServer, *, told: bool) -> Effect:
+    """As SIGKILL; if its peers are not told, as a machine that loses power. It starts again at the end, or within half a second."""
+    return Effect(lambda: server.kill(told=told), lambda: server.restart_after(0.0))
+
+
+def server_down(server: SimulatedServer, *, told: bool) -> Effect:
+    """As `server_killed`, and it stays down until the end."""
+
+    def begin() -> None:
+        server.stays_down = True
+        server.kill(told=told)
+
+    return Effect(begin, lambda: _start_again(server))
+
+
+def server_stopped(server: SimulatedServer, grace_s: float) -> Effect:
+    """As SIGTERM. It starts again at the end."""
+
+    def begin() -> None:
+        server.stays_down = True
+        server.stop(grace_s)
+
+    return Effect(begin, lambda: _start_again(server))
+
+
+def _start_again(server: SimulatedServer) -> None:
+    server.stays_down = False
+    server.restart_after(0.0)
+
+
+def server_suspended(server: SimulatedServer) -> Effect:
+    """As SIGSTOP, then SIGCONT."""
+    suspended: list[ProcessLoop] = []
+
+    def begin() -> None:
+        if server.loop is not None:
+            server.loop.pause()
+            suspended.append(server.loop)
+
+    def end() -> None:
+        for loop in suspended:
+            loop.resume()
+
+    return Effect(begin, end)
+
+
+def client_killed(network: Network, client: ClientProcess, *, told: bool) -> Effect:
+    """As SIGKILL of a client, for ever."""
+
+    def begin() -> None:
+        client.kill()
+        for loop in client.loops:
+            network.process_died(loop, told=told)
+
+    return Effect(begin, nothing)
+
+
+def hosts_cut_off(network: Network, host: str, others: Iterable[str]) -> Effect:
+    """Nothing passes between a host and others."""
+    pairs = [(host, other) for other in others if other != host]
+
+    def begin() -> None:
+        for one, other in pairs:
+            network.cut(one, other)
+
+    def end() -> None:
+        for one, other in pairs:
+            network.heal(one, other)
+
+    return Effect(begin, end)
+
+
+def bad_network(network: Network, trouble: NetworkTrouble) -> Effect:
+    """Trouble of every connection."""
+
+    def begin() -> None:
+        network.trouble = trouble
+
+    def end() -> None:
+        network.trouble = network.calm
+
+    return Effect(begin, end)
+
+
+def bad_shard(shared: SimulatedStore, trouble: StoreTrouble) -> Effect:
+    """Trouble of the calls to a shard."""
+
+    def begin() -> None:
+        shared.trouble = trouble
+
+    def end() -> None:
+        shared.trouble = shared.calm
+
+    return Effect(begin, end)
+
+
+def shard_gone(shared: SimulatedStore, hosts: Iterable[str]) -> Effect:
+    """A shard refuses the connections of these hosts."""
+    refused = list(hosts)
+    return Effect(lambda: shared.gone_for.update(refused), lambda: shared.gone_for.difference_update(refused))
+
+
+def shard_hangs(shared: SimulatedStore) -> Effect:
+    """A shard takes calls, and carries them out at the end."""
+    return Effect(shared.stand_still, shared.go_on)

@@ -1,0 +1,147 @@
+"""The faults that `pinlater simulate` knows, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from pinlater.simulation import effects
+from pinlater.simulation.cluster import SimulatedCluster
+from pinlater.simulation.effects import Effect
+from pinlater.simulation.working import SupervisedWorker
+
+_STOP_GRACE_S = 30.0
+_SLOW_S = 0.3
+
+
+class Target(Enum):
+    """What a fault befalls."""
+
+    SERVER = "server"
+    SHARD = "shard"
+    WORKER = "worker"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultTargets:
+    """All that faults can befall. `hosts`: the machines of servers and clients."""
+
+    cluster: SimulatedCluster
+    workers: Sequence[SupervisedWorker]
+    hosts: Callable[[], Sequence[str]]
+
+
+class FaultKind(NamedTuple):
+    """`effect(targets, index)`: what it does to a target, from 0. `lasts_ms`: unless the operator says more."""
+
+    name: str
+    target: Target
+    lasts_ms: int
+    text: str
+    effect: Callable[[FaultTargets, int], Effect]
+
+
+def _cut_server(targets: FaultTargets, index: int) -> Effect:
+    """From clients, from the other servers and from the shards."""
+    cluster = targets.cluster
+    host = cluster.servers[index].name
+    network = effects.hosts_cut_off(cluster.network, host, targets.hosts())
+    shards = [effects.shard_gone(store, [host]) for store in cluster.stores]
+    parts = [network, *shards]
+    return Effect(lambda: [part.begin() for part in parts], lambda: [part.end() for part in parts])
+
+
+def _lose_shard(targets: FaultTargets, index: int) -> Effect:
+    return effects.shard_gone(targets.cluster.stores[index], [server.name for server in targets.cluster.servers])
+
+
+def _slow_shard(targets: FaultTargets, index: int) -> Effect:
+    shared = targets.cluster.stores[index]
+    return effects.bad_shard(shared, shared.calm._replace(slow=0.5, slow_s=_SLOW_S))
+
+
+def _lossy_shard(targets: FaultTargets, index: int) -> Effect:
+    shared = targets.cluster.stores[index]
+    return effects.bad_shard(shared, shared.calm._replace(refused=0.02, answer_lost=0.02, lost=0.02))
+
+
+def _bad_network(targets: FaultTargets, index: int) -> Effect:
+    network = targets.cluster.network
+    trouble = network.calm._replace(slow=0.2, split=0.1, reset=0.01, black_hole=0.001, datagram_lost=0.5)
+    return effects.bad_network(network, trouble)
+
+
+def _kind(
+    name: str, target: Target, lasts_s: int, text: str, effect: Callable[[FaultTargets, int], Effect]
+) -> FaultKind:
+    return FaultKind(name, target, lasts_s * 1000, text, effect)
+
+
+_KINDS = (
+    _kind(
+        "kill-server",
+        Target.SERVER,
+        5,
+        "kill -9 of a server, which starts again at the end",
+        lambda targets, index: effects.server_down(targets.cluster.servers[index], told=True),
+    ),
+    _kind(
+        "power-off",
+        Target.SERVER,
+        30,
+        "the machine of a server loses power: its connections stay half open",
+        lambda targets, index: effects.server_down(targets.cluster.servers[index], told=False),
+    ),
+    _kind(
+        "stop-server",
+        Target.SERVER,
+        5,
+        "a server stops in order (SIGTERM), and starts again at the end",
+        lambda targets, index: effects.server_stopped(targets.cluster.servers[index], _STOP_GRACE_S),
+    ),
+    _kind(
+        "suspend-server",
+        Target.SERVER,
+        30,
+        "a server is suspended (SIGSTOP), and continues at the end",
+        lambda targets, index: effects.server_suspended(targets.cluster.servers[index]),
+    ),
+    _kind("cut-server", Target.SERVER, 30, "a server reaches no client, no server and no shard", _cut_server),
+    _kind("lose-shard", Target.SHARD, 60, "a database refuses all connections", _lose_shard),
+    _kind(
+        "hang-shard",
+        Target.SHARD,
+        30,
+        "a database takes calls and answers at the end",
+        lambda targets, index: effects.shard_hangs(targets.cluster.stores[index]),
+    ),
+    _kind("slow-shard", Target.SHARD, 60, "each call to a database takes 300 ms more on average", _slow_shard),
+    _kind(
+        "lossy-shard", Target.SHARD, 60, "2 % of the calls to a database are refused, 4 % get no answer", _lossy_shard
+    ),
+    _kind(
+        "kill-worker",
+        Target.WORKER,
+        5,
+        "kill -9 of a worker, which starts again at the end",
+        lambda targets, index: Effect(targets.workers[index].kill, targets.workers[index].start),
+    ),
+    _kind(
+        "suspend-worker",
+        Target.WORKER,
+        30,
+        "a worker is suspended (SIGSTOP), and continues at the end",
+        lambda targets, index: Effect(targets.workers[index].suspend, targets.workers[index].resume),
+    ),
+    _kind(
+        "bad-network",
+        Target.NETWORK,
+        60,
+        "a fifth of all messages come late, 1 % reset their connection, datagrams are lost",
+        _bad_network,
+    ),
+)
+FAULT_KINDS: Mapping[str, FaultKind] = {kind.name: kind for kind in _KINDS}

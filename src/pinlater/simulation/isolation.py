@@ -1,0 +1,97 @@
+"""A simulation neither depends on what its interpreter did before, nor leaves anything behind in it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import CoroutineType
+
+from pinlater.simulation.loop import Timeline
+
+
+@contextmanager
+def common_dice(seed: int) -> Iterator[None]:
+    """The worker's modules use the interpreter's common random numbers."""
+    dice = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(dice)
+
+
+@contextmanager
+def collected_at_the_end() -> Iterator[None]:
+    """Nothing is collected by itself before the end of a simulation: where a coroutine of a killed process is collected its `finally`s
+    run, and when that is the seed must decide alone. They run here, when they can change nothing any more. Not to be nested."""
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        with _ignored_ends():
+            gc.collect()
+            _close_coroutines()
+            gc.collect()
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+def collect_young() -> None:
+    """Frees what became garbage since the last time. Call it at times of the simulation, not of this machine. Must change nothing in
+    the simulation: `Timeline.keep` has the coroutines of killed processes, and others end before they are garbage."""
+    with _ignored_ends():
+        gc.collect(1)
+
+
+def _close_coroutines() -> None:
+    """Those that something in the interpreter still holds would be closed within a later test. All of them are of this simulation: older
+    objects are frozen, and not among these."""
+    for each in gc.get_objects():
+        if isinstance(each, CoroutineType):
+            with suppress(Exception):  # as it awaits something in its `finally`
+                each.close()
+
+
+@contextmanager
+def _ignored_ends() -> Iterator[None]:
+    """A killed process says nothing: neither of coroutines that it never began, nor of those that await something as they are closed."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = hook
+
+
+@contextmanager
+def watched_logs(timeline: Timeline, expected: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """An exception that is logged and not answered is a bug that was survived, unless it is `expected`."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            if error is not None and not isinstance(error, expected):
+                timeline.complain(f"{record.name}: {record.getMessage()}: {error!r}")
+
+    handler = Handler(logging.ERROR)
+    logger = logging.getLogger("pinlater")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate

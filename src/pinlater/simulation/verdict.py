@@ -1,0 +1,50 @@
+"""Which promises a run broke: by what clients saw, and by what the shards hold at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.simulation.cluster import SimulatedCluster
+from pinlater.simulation.history import History, PromiseKind, check
+
+
+class RunVerdict(NamedTuple):
+    """`overtaken`: jobs stored twice by a repeat that overtook its first try: no promise, but worth a look."""
+
+    broken: Sequence[str]
+    overtaken: int
+
+
+def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool = False) -> RunVerdict:
+    """Call it once every job has ended. `failures_allowed`: whether a job may be FAILED."""
+    jobs = [(store.name, job) for store in cluster.stores for job in store.jobs()]
+    names = [f"{job.queue}:s{shard}:p{job.priority}:{job.id}" for shard, job in jobs]
+    final = {name: int(job.state) for name, (_, job) in zip(names, jobs, strict=True)}
+    slack_ms = 2 * max(server.clock_error_ms() for server in cluster.servers)
+    found = check(history, final, failures_allowed=failures_allowed, slack_ns=slack_ms * 1_000_000)
+    copies: dict[bytes, list[tuple[str, int]]] = {}
+    for shard, job in jobs:
+        copies.setdefault(job.body, []).append((shard, job.id))
+    # A body is one job of one request, so that two of one body are a request that was stored twice.
+    twice = {body: places for body, places in copies.items() if len(places) > 1}
+    excused = {body for body, places in twice.items() if _was_overtaken(cluster, places)}
+    bodies = {name: job.body for name, (_, job) in zip(names, jobs, strict=True)}
+    broken = [
+        f"{each.kind.name} {each.descriptor} {each.text}"
+        for each in found
+        if not (each.kind is PromiseKind.DOUBLED and bodies.get(each.descriptor) in excused)
+    ]
+    broken += [f"STORED {len(places)} times: {body.decode()}" for body, places in twice.items() if body not in excused]
+    doubled = [key for store in cluster.stores for key in store.doubled_keys]
+    broken += [f"DUPLICATES two unfinished jobs had the unique key {key}" for key in doubled]
+    broken += [f"COMPLAINT {text}" for text in cluster.timeline.complaints]
+    return RunVerdict(broken, len(excused))
+
+
+def _was_overtaken(cluster: SimulatedCluster, places: Sequence[tuple[str, int]]) -> bool:
+    """Whether a repeat overtook its first try, which the guarantees page names: by way of another server, on another shard."""
+    stored_by = {store.name: store.stored_by for store in cluster.stores}
+    shards = [shard for shard, _ in places]
+    servers = [stored_by[shard][job_id] for shard, job_id in places]
+    return len(set(shards)) == len(places) == len(set(servers))
