@@ -483,6 +483,17 @@ struct ClusterStatus {
   7: optional bool incomplete
 }
 
+// What a server with access control lets the caller do.
+struct CallerRights {
+  // The name of the caller's token; absent without a token.
+  1: optional string tokenName
+  // read, produce, work, operate, admin: as the token has them, without those that they include.
+  2: required list<string> roles
+  // Patterns of the queues; `*` is all.
+  3: required list<string> queues
+  4: optional i64 expiresAtMillis
+}
+
 struct ServerInfo {
   1: required string version
   // Names of what this server can do beyond the original, so that a client can ask before it uses it.
@@ -502,6 +513,8 @@ struct ServerInfo {
   // tokens: calls need a token with a role, or the roles of callers without one. loopback: any caller may do anything, and the server
   // listens on its own machine only. insecure: any caller may do anything, from the network too. Absent: an older server.
   12: optional string access
+  // With access control only.
+  100: optional CallerRights caller
 }
 
 // Every method that names a queue answers QUEUE_NOT_FOUND where there is none, but lookupJobs, deleteQueue and createQueue.

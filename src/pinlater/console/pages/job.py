@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pinlater.console.endpoints.jobs import get_job
+from pinlater.console.endpoint import Content
+from pinlater.console.endpoints.jobs import get_job, get_job_body
 from pinlater.console.endpoints.queues import get_queue_stats
 from pinlater.console.pages.bodies import BodyView, Way, body_view
 from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, relative, shown
@@ -85,6 +86,11 @@ async def show(call: PageCall) -> JobView:
         body=body_view(_bytes(job), query.view, whole=query.whole),
         commands=commands(job),
     )
+
+
+async def download(call: PageCall) -> Content:
+    """The body of the job as a file."""
+    return await call.api.ask(get_job_body, descriptor=call.descriptor)
 
 
 def _actions(job: JobItem, now_ms: int) -> Sequence[str]:

@@ -14,12 +14,13 @@ from pinlater.domain.access import BODIES, DRY_RUN
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.service import Service
+from pinlater.server.thrift.answers import caller_rights
 from pinlater.server.thrift.handlers import Handler
 from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
 
-DELETE_QUEUE = "deleteQueue"
+DELETE_QUEUE, SERVER_INFO = "deleteQueue", "getServerInfo"
 
 
 def _no_queue(call: Any) -> Collection[str]:
@@ -120,6 +121,8 @@ class Guard:
             return _delete_queue(grant, arguments, handle)
         if name not in grant.allowed or name == "lookupJobs":
             grant.check_roles(_variant(name, arguments))
+        if name == SERVER_INFO:
+            return _telling_rights(grant, handle)
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
@@ -165,6 +168,15 @@ def _delete_queue(grant: Grant, call: Any, handle: Handler) -> Handler:
 
 async def _delete_without_password(service: Service, call: Any) -> None:
     await service.queues.delete_queue(call.name, None)
+
+
+def _telling_rights(grant: Grant, handle: Handler) -> Handler:
+    async def answer(service: Service, call: Any) -> Any:
+        info = await handle(service, call)
+        info.caller = caller_rights(grant.rights)
+        return info
+
+    return answer
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:

@@ -325,6 +325,13 @@ class ClusterStatus:
     incomplete: bool | None = None
 
 
+class CallerRights:
+    tokenName: str | None = None
+    roles: list[str] = _NOT_SENT
+    queues: list[str] = _NOT_SENT
+    expiresAtMillis: int | None = None
+
+
 class ServerInfo:
     version: str = _NOT_SENT
     features: list[str] = _NOT_SENT
@@ -338,6 +345,7 @@ class ServerInfo:
     maxDescriptorsPerRequest: int = _NOT_SENT
     maxWaitMillis: int = _NOT_SENT
     access: str | None = None
+    caller: CallerRights | None = None
 
 
 class createQueue_args:

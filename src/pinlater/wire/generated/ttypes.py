@@ -1223,6 +1223,31 @@ class ClusterStatus(TBase):
         self.incomplete = incomplete
 
 
+class CallerRights(TBase):
+    """
+    Attributes:
+     - tokenName
+     - roles
+     - queues
+     - expiresAtMillis
+
+    """
+
+    __slots__ = (
+        'tokenName',
+        'roles',
+        'queues',
+        'expiresAtMillis',
+    )
+
+
+    def __init__(self, tokenName=None, roles=None, queues=None, expiresAtMillis=None,):
+        self.tokenName = tokenName
+        self.roles = roles
+        self.queues = queues
+        self.expiresAtMillis = expiresAtMillis
+
+
 class ServerInfo(TBase):
     """
     Attributes:
@@ -1238,6 +1263,7 @@ class ServerInfo(TBase):
      - maxDescriptorsPerRequest
      - maxWaitMillis
      - access
+     - caller
 
     """
 
@@ -1254,10 +1280,11 @@ class ServerInfo(TBase):
         'maxDescriptorsPerRequest',
         'maxWaitMillis',
         'access',
+        'caller',
     )
 
 
-    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None, access=None,):
+    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None, access=None, caller=None,):
         self.version = version
         self.features = features
         self.storeKind = storeKind
@@ -1270,6 +1297,7 @@ class ServerInfo(TBase):
         self.maxDescriptorsPerRequest = maxDescriptorsPerRequest
         self.maxWaitMillis = maxWaitMillis
         self.access = access
+        self.caller = caller
 all_structs.append(PinLaterException)
 PinLaterException.thrift_spec = (
     None,  # 0
@@ -3146,6 +3174,14 @@ ClusterStatus.thrift_spec = (
     (6, TType.I64, 'answersLost', None, None, ),  # 6
     (7, TType.BOOL, 'incomplete', None, None, ),  # 7
 )
+all_structs.append(CallerRights)
+CallerRights.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'tokenName', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'roles', (TType.STRING, 'UTF8', False), None, ),  # 2
+    (3, TType.LIST, 'queues', (TType.STRING, 'UTF8', False), None, ),  # 3
+    (4, TType.I64, 'expiresAtMillis', None, None, ),  # 4
+)
 all_structs.append(ServerInfo)
 ServerInfo.thrift_spec = (
     None,  # 0
@@ -3161,6 +3197,94 @@ ServerInfo.thrift_spec = (
     (10, TType.I32, 'maxDescriptorsPerRequest', None, None, ),  # 10
     (11, TType.I32, 'maxWaitMillis', None, None, ),  # 11
     (12, TType.STRING, 'access', 'UTF8', None, ),  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    None,  # 64
+    None,  # 65
+    None,  # 66
+    None,  # 67
+    None,  # 68
+    None,  # 69
+    None,  # 70
+    None,  # 71
+    None,  # 72
+    None,  # 73
+    None,  # 74
+    None,  # 75
+    None,  # 76
+    None,  # 77
+    None,  # 78
+    None,  # 79
+    None,  # 80
+    None,  # 81
+    None,  # 82
+    None,  # 83
+    None,  # 84
+    None,  # 85
+    None,  # 86
+    None,  # 87
+    None,  # 88
+    None,  # 89
+    None,  # 90
+    None,  # 91
+    None,  # 92
+    None,  # 93
+    None,  # 94
+    None,  # 95
+    None,  # 96
+    None,  # 97
+    None,  # 98
+    None,  # 99
+    (100, TType.STRUCT, 'caller', [CallerRights, None], None, ),  # 100
 )
 fix_spec(all_structs)
 del all_structs
