@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
 from typing import Literal
@@ -85,11 +86,16 @@ def address_of(listener: socket.socket) -> str:
 
 
 def serve(
-    client: AsyncClient, listener: socket.socket, *, loopback: bool, channel: ServerChannel | None = None
+    client: AsyncClient,
+    listener: socket.socket,
+    *,
+    loopback: bool,
+    channel: ServerChannel | None = None,
+    guest_token: Callable[[], str] = str,
 ) -> None:
     """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
-    machine's names as `Host`."""
-    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None)
+    machine's names as `Host`. `guest_token`: for people who have not logged in; '' is none."""
+    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None, guest_token)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)

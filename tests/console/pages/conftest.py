@@ -43,9 +43,10 @@ async def failed_job(client: AsyncClient, error: str = "boom", error_type: str =
 async def guarded(core: Core, clock: ManualClock) -> AsyncIterator[GuardedConsole]:
     """A console whose server wants tokens."""
     control = AccessControl((), (), clock.now_ms, clock.monotonic)
-    core.service.access = "tokens"
     server = thrift_server(core, access=control)
     await server.start()
     async with AsyncClient(f"127.0.0.1:{server.port}", source="console", token="", wait_for_servers=False) as client:
-        yield GuardedConsole(Console(client, clock.now_ms, LOOPBACK_NAMES), Tokens(control), control)
+        yield GuardedConsole(
+            Console(client, clock.now_ms, LOOPBACK_NAMES), Tokens(control), control, client, clock.now_ms
+        )
     await server.drain(0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.cookies import SimpleCookie
 from typing import Any
 
 from starlette.types import ASGIApp
 
+from pinlater.client import AsyncClient
 from pinlater.console.app import Console
+from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
@@ -82,14 +84,20 @@ class Person(PageVisitor):
 class GuardedConsole:
     """`tokens`: of its server, whose access control is `control`."""
 
-    def __init__(self, console: Console, tokens: Tokens, control: AccessControl) -> None:
+    def __init__(
+        self, console: Console, tokens: Tokens, control: AccessControl, client: AsyncClient, now_ms: Callable[[], int]
+    ) -> None:
+        self._client = client
+        self._now_ms = now_ms
         self.console = console
         self.tokens = tokens
         self.control = control
 
-    def person(self) -> Person:
-        """Someone with a browser of their own."""
-        return Person(self.console.app)
+    def person(self, guest_token: str = "") -> Person:
+        """Someone with a browser of their own. `guest_token`: before another console, which has a token of its own."""
+        if not guest_token:
+            return Person(self.console.app)
+        return Person(Console(self._client, self._now_ms, LOOPBACK_NAMES, lambda: guest_token).app)
 
     async def logged_in(self, name: str, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,)) -> Person:
         """Someone who has logged in with a new token."""

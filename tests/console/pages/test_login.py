@@ -60,7 +60,7 @@ async def test_what_the_role_may_not_do_is_not_offered_and_the_page_says_why(
     for path in ("/queues/mail?tab=failed", f"/jobs/{name}", "/failed"):
         page = await person.page(path)
         assert page.targets in (["/logout"], ["/logout", "/queues/mail/settings"])
-        assert "needs the role operate; token wall has read." in page.text
+        assert "need the role operate; token wall has read." in page.text
     answer = await person.presses("/queues/mail/pause")
     assert answer.status == 403
     assert "needs the role operate" in text_of(answer)
@@ -315,7 +315,7 @@ async def test_default_roles_show_pages_without_a_log_in_and_offer_one(
     guarded.control.replace(())
     page = await guarded.person().page("/queues/mail")
     assert "/login?back=%2Fqueues%2Fmail" in page.links
-    assert "needs the role operate; log in with a token that has it" in page.text
+    assert "need the role operate; log in with a token that has it" in page.text
     answer = await guarded.person().submit("/queues/mail/pause")
     assert answer.status == 401
 
@@ -338,3 +338,19 @@ async def test_a_program_with_a_bearer_token_gets_an_error_and_no_log_in_page(gu
     answer = await person.get("/", accept="text/html", authorization=f"Bearer {new_secret()}")
     assert answer.status == 401
     assert b'name="token"' not in answer.body
+
+
+async def test_the_consoles_own_token_shows_pages_to_people_without_a_log_in_and_lets_them_do_nothing(
+    guarded: GuardedConsole, client: AsyncClient
+) -> None:
+    own = guarded.tokens.make("wall", Role.OPERATE)
+    person = guarded.person(guest_token=own)
+    page = await person.page("/queues/mail")
+    assert page.targets == ["/queues/mail/settings"]
+    assert "log in with a token that has it" in page.text
+    assert "/login?back=%2Fqueues%2Fmail" in page.links
+    assert (await person.submit("/queues/mail/pause")).status == 401
+    assert (await person.get("/v1/queues")).status == 401
+    assert not (await client.queue_config("mail")).paused
+    guarded.tokens.revoke("wall")
+    assert (await guarded.person(guest_token=own).get("/", accept="text/html")).status == 401

@@ -60,7 +60,7 @@ class Visitor:
 
     def why_not(self, method: str) -> str:
         """Why a page does not offer an action."""
-        needed = f"needs the role {needed_for(method)}"
+        needed = f"need the role {needed_for(method)}"
         if self.session is None:
             return f"{needed}; log in with a token that has it"
         return f"{needed}; token {self.rights.name} has {', '.join(self.rights.roles) or 'none'}"
@@ -124,10 +124,9 @@ class Visitors:
 
 def rights_in(info: ServerInfo) -> Rights:
     """What a server said. Older servers with access control do not tell the caller's rights."""
-    controlled = info.access == "tokens"
     if info.caller is None:
-        return Rights(controlled)
+        return Rights(info.access == "tokens")
     caller = info.caller
     known = [role.value for role in Role]
     roles = [role for role in caller.roles if role in known]
-    return Rights(controlled, True, caller.token_name, roles, caller.queues, caller.expires_at_ms)
+    return Rights(True, True, caller.token_name, roles, caller.queues, caller.expires_at_ms)
