@@ -174,7 +174,7 @@ async def test_log_in_and_refusal_pages_have_no_defect_of_access(
     browsed: BrowsedConsole, width: int, scheme: Scheme
 ) -> None:
     assert browsed.tokens is not None
-    found = []
+    found: list[tuple[str, str]] = []
 
     async def check(page: Page, name: str) -> None:
         result = await Axe().run(page)

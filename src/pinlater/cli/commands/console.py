@@ -42,7 +42,7 @@ GuestTokenFile = Annotated[
     typer.Option(
         "--guest-token-file",
         metavar="FILE",
-        help="People who have not logged in see what the token in this file may see, and can change nothing. It is read again when it changes.",
+        help="People who have not logged in see what the token in this file may see, and can change nothing.",
     ),
 ]
 LogLevel = Annotated[Level, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
