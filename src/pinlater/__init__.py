@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         JobInfo,
         JobState,
         Outcome,
+        Tls,
         UniqueKey,
         UniqueScope,
     )
@@ -41,6 +42,7 @@ _HOMES = {
     "Reject": "pinlater.worker",
     "Retry": "pinlater.worker",
     "Snooze": "pinlater.worker",
+    "Tls": "pinlater.client",
     "UniqueKey": "pinlater.client",
     "UniqueScope": "pinlater.client",
     "Worker": "pinlater.worker",
@@ -63,6 +65,7 @@ __all__ = [
     "Reject",
     "Retry",
     "Snooze",
+    "Tls",
     "UniqueKey",
     "UniqueScope",
     "Worker",

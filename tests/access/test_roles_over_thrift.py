@@ -55,6 +55,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "cancelJobs": of_jobs,
         "deleteJobsByDescriptor": of_jobs,
         "configureQueue": {**of_queue, "config": types.QueueConfig()},
+        "explainJob": {**of_queue, "jobDescriptor": job},
         "getQueueConfig": of_queue,
         "getSettingsInForce": of_queue,
         "pauseQueue": of_queue,
@@ -190,4 +191,15 @@ async def test_the_server_tells_each_caller_its_own_rights(guarded: GuardedServe
     assert told.expiresAtMillis == 2**50
     told = (await caller.call("getServerInfo", None)).value.caller
     assert (told.tokenName, told.roles, told.queues, told.expiresAtMillis) == (None, [], ["*"], None)
+    caller.close()
+
+
+async def test_a_pause_keeps_the_name_of_the_token(guarded: GuardedServer) -> None:
+    """A source is only what callers call themselves."""
+    token = guarded.token(Role.OPERATE, name="night-shift")
+    caller = await TokenSender.connect(guarded)
+    await caller.call("createQueue", token, name="mail_new")
+    await caller.call("pauseQueue", token, queueName="mail_new")
+    reply = await caller.call("explainJob", token, queueName="mail_new", jobDescriptor=NAME)
+    assert reply.value.queue.pausedBy == "tests (token night-shift)"
     caller.close()

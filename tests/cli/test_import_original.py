@@ -20,7 +20,7 @@ from pinlater.client import AsyncClient, Client, JobInfo, JobState
 from pinlater.client.errors import CallerError
 from pinlater.import_original import source as reading
 from pinlater.import_original.copy import Copy, CopyPlan
-from pinlater.import_original.old_server import Tls, server_of
+from pinlater.import_original.old_server import OriginalTls, server_of
 from pinlater.testing import RealServer
 from tests.cli.conftest import COMMAND, Done, Pinlater
 from tests.client.fake_server import FakeServer
@@ -484,7 +484,7 @@ def test_large_bodies_make_short_pages() -> None:
             sizes.append(int(statement.rsplit("LIMIT", 1)[1]))
             return [(number, PENDING, 1, 1, 1, "", b"x" * body) for number in range(sizes[-1])]
 
-    original = Rows(server_of("mysql://u@h/", ""), Tls())
+    original = Rows(server_of("mysql://u@h/", ""), OriginalTls())
 
     async def read(pages: int) -> None:
         for _ in range(pages):

@@ -339,6 +339,43 @@ def test_a_job_that_waits_for_its_time_or_its_retry_says_so(pinlater: Pinlater, 
     assert waits[failed].startswith("retry in 9m ")
 
 
+def test_explain_tells_why_jobs_wait(pinlater: Pinlater, queue: str) -> None:
+    with Client(pinlater.address) as client:
+        [first, second] = client.enqueue(queue, [b"", b""]).descriptors
+    pinlater.ok("queue", "pause", queue)
+    done = pinlater("explain", first, second, f"{queue}:s1:p1:7", "--json")
+    jobs = done.json["jobs"]
+    assert (done.code, done.json["missing"]) == (1, [f"{queue}:s1:p1:7"])
+    assert [job["descriptor"] for job in jobs] == [first, second]
+    assert [reason["code"] for reason in jobs[1]["reasons"]] == ["paused", "no_worker", "behind"]
+    assert jobs[1]["reasons"][2]["figures"]["jobs_ahead"] == 1
+    shown = pinlater.ok("explain", first).out
+    assert re.search(r"^- The queue is paused by \S+, since 20\S+Z, for \d+m?s\.$", shown, re.MULTILINE)
+    pinlater.ok("queue", "resume", queue)
+
+
+def test_explain_fits_a_terminal_of_80_columns(pinlater: Pinlater, queue: str) -> None:
+    with Client(pinlater.address) as client:
+        [_, second] = client.enqueue(queue, [b"", b""]).descriptors
+    shown = on_terminal(pinlater.address, 80, False, "explain", second)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "- 1 job comes before it." in shown
+
+
+def test_explain_asks_all_servers_for_their_workers(pinlater: Pinlater, queue: str) -> None:
+    """The second address stands for another server; one that does not answer is left out."""
+    [descriptor] = put(pinlater.address, queue, "x")
+    servers = f"{pinlater.address},127.0.0.1:1"
+    assert "None has asked this server since its start" in pinlater.ok("explain", descriptor, "--server", servers).out
+    pinlater.ok("dequeue", queue, "--limit", "1", "--json")
+    assert "has claimed it until" in pinlater.ok("explain", descriptor).out
+
+
+def test_a_wrong_descriptor_can_not_be_explained(pinlater: Pinlater) -> None:
+    assert pinlater("explain", "what").code == 1
+    assert pinlater("explain", "missing:s1:p1:1").code == 1
+
+
 def test_the_progress_of_a_job_is_shown_apart_from_its_status(pinlater: Pinlater, queue: str) -> None:
     descriptor = pinlater.ok("enqueue", queue, "--body", "x", "--status", "of tenant 7").out.strip()
     assert "progress" not in pinlater.ok("lookup", descriptor).out

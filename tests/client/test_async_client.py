@@ -298,6 +298,14 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             t.QueueConfig(claimTimeoutMillis=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
         ),
         "getWaitingDequeues": [t.WaitingDequeues("q", "w", 2)],
+        "explainJob": t.JobExplanation(
+            "d",
+            info,
+            9,
+            t.ShardFacts("1", False, True),
+            t.QueueFacts(True, 1, None, 2.5, 3, 4.5, 5, 6, 7, 8, 10),
+            t.JobsAhead(11, True, False),
+        ),
         "getCluster": t.ClusterStatus(
             "a:1",
             [
@@ -343,6 +351,13 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             {"claim_timeout_ms": "jobs.claim_timeout_ms"},
         )
         assert await client.waiting_dequeues() == [values.WaitingDequeues("q", "w", 2)]
+        explained = await client.explain_job("q", "d")
+        assert (explained.queue, explained.ahead, explained.missing) == (
+            values.QueueFacts(True, 1, "", 2.5, 3, 4.5, 5, 6, 7, 8, 10),
+            values.JobsAhead(11, at_least=True),
+            False,
+        )
+        assert explained.reasons()[-1].code == "shard_drains"
         assert await client.cluster() == values.ClusterStatus(
             "a:1",
             [

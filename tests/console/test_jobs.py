@@ -164,3 +164,21 @@ async def test_jobs_are_deleted_by_state_and_by_name(caller: Caller) -> None:
     assert (await caller.ok("DELETE", f"{JOBS}?state=pending&regex=b&limit=5"))["jobs"] == 1
     found = await caller.ok("POST", "/v1/jobs/lookup", {"descriptors": [first, second, third]})
     assert [job["descriptor"] for job in found["jobs"]] == [third]
+
+
+async def test_the_reasons_why_a_job_waits_come_with_their_figures(caller: Caller, clock: ManualClock) -> None:
+    _, second = await enqueue(caller, "a", "b")
+    await caller.ok("POST", "/v1/queues/mail/pause")
+    clock.advance(seconds=7)
+    answer = await caller.ok("GET", f"/v1/jobs/{second}/explain")
+    assert (answer["descriptor"], answer["state"]) == (second, "pending")
+    paused, worker, behind = answer["reasons"]
+    assert (paused["code"], paused["figures"]["paused_by"]) == ("paused", "console")
+    assert paused["text"].startswith("The queue is paused by console, since 2026-")
+    assert (worker["code"], worker["figures"]["servers"]) == ("no_worker", 1)
+    assert (behind["code"], behind["figures"]["jobs_ahead"]) == ("behind", 1)
+
+
+async def test_a_missing_job_can_not_be_explained(caller: Caller) -> None:
+    answer = await caller.get("/v1/jobs/mail:s1:p1:7/explain")
+    assert (answer.status, answer.json["reason"]) == (404, "JOB_NOT_FOUND")

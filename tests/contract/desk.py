@@ -160,11 +160,17 @@ class Desk:
         return result
 
     async def claim(
-        self, limit: int = 1, *, source: str = "worker", queue: str = QUEUE, timeout_ms: int = TIMEOUT_MS
+        self,
+        limit: int = 1,
+        *,
+        source: str = "worker",
+        queue: str = QUEUE,
+        timeout_ms: int = TIMEOUT_MS,
+        owned: bool = True,
     ) -> list[DeskJob]:
-        """One dequeue."""
+        """One dequeue. `owned`: by a server that owns the queue."""
         holder = self.holder(source)
-        claimed = await self.order(ClaimOrder(queue, [ClaimCall(limit, holder)], timeout_ms))
+        claimed = await self.order(ClaimOrder(queue, [ClaimCall(limit, holder)], timeout_ms, from_memory=owned))
         [jobs] = claimed.jobs
         return [DeskJob(job, queue, holder) for job in jobs]
 

@@ -74,6 +74,23 @@ async def test_a_queue_that_exists_stays_as_it_is(desk: Desk) -> None:
     assert await desk.find(key) is not None
 
 
+async def test_who_paused_a_queue_is_kept_until_it_goes_on(desk: Desk) -> None:
+    await desk.shard.configure_queue(QUEUE, paused=True, version="0000000000003.1", by="ops@desk")
+    await desk.shard.configure_queue(QUEUE, paused=True, version="0000000000002.1", by="late")
+    await desk.shard.configure_queue(QUEUE, config=CONFIG, version="0000000000004.1")
+    [queue] = await desk.shard.list_queues()
+    assert (queue.paused_by, queue.paused_at_ms) == ("ops@desk", 3)
+
+    other = queue._replace(name="other")
+    await desk.shard.merge_queues([Queue("other")], desk.now)
+    await desk.shard.merge_queues([other], desk.now)
+    assert {found.name: found.paused_by for found in await desk.shard.list_queues()}["other"] == "ops@desk"
+
+    await desk.shard.configure_queue(QUEUE, paused=False, version="0000000000005.1", by="ops@desk")
+    found = {queue.name: queue for queue in await desk.shard.list_queues()}[QUEUE]
+    assert (found.paused_by, found.paused_at_ms) == ("", None)
+
+
 async def test_settings_and_the_pause_switch_are_kept_apart(desk: Desk) -> None:
     await desk.shard.configure_queue(QUEUE, paused=True)
     await desk.shard.configure_queue(QUEUE, config=CONFIG)

@@ -33,12 +33,15 @@ _DEADLINE_S = 30.0
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything on to `target` (`host:port`), until told otherwise."""
+    """Listens on a port of its own and passes everything on to `target` (`host:port`), until told otherwise.
 
-    def __init__(self, target: str) -> None:
+    `host` and `port`: where it listens; a free port if none is given.
+    """
+
+    def __init__(self, target: str, host: str = "127.0.0.1", port: int = 0) -> None:
         self.target = target  # where new connections go; may be changed, as an address is after a failover
-        self.host = "127.0.0.1"
-        self.port = 0
+        self.host = host
+        self.port = port
         self.connections = 0  # taken so far
         self._links: dict[Link, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,7 +63,7 @@ class Proxy:
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._to_server, self._to_client = Direction(), Direction()
-        self.port = free_port()
+        self.port = self.port or free_port()
         self._listen()
         return self
 

@@ -7,11 +7,12 @@ from tests.faults.mysql_faults import ON_MYSQL
 from tests.faults.polls import DURING_POLLS
 from tests.faults.queues import ON_QUEUES
 from tests.faults.redis_faults import ON_REDIS
+from tests.faults.server_faults import ON_SERVERS
 
 
 def faults_of(kind: str) -> dict[str, InjectedFault]:
     """By name, for a name of `stores.STORES`."""
     return {
         fault.name: fault
-        for fault in (*ANYWHERE, *ON_QUEUES, *DURING_POLLS, *(ON_REDIS if kind == "redis" else ON_MYSQL))
+        for fault in (*ANYWHERE, *ON_SERVERS, *ON_QUEUES, *DURING_POLLS, *(ON_REDIS if kind == "redis" else ON_MYSQL))
     }

@@ -145,24 +145,6 @@ async def a_network_is_half_open(stage: Stage) -> None:
         await stage.back(HARMED)
 
 
-# --- servers of ours -----------------------------------------------------------------------------------------------------------
-
-
-async def a_server_is_killed(stage: Stage) -> None:
-    """Two servers on the same shards, then three; one of them is killed -9 and comes back; one is stopped in order."""
-    third = await stage.add_server()
-    stage.load.spread()
-    await stage.lasts(5)
-    victim = stage.dice.choice(stage.servers)
-    victim.kill()
-    await stage.lasts(15)
-    await asyncio.to_thread(victim.start)
-    stage.load.spread()
-    await stage.lasts(10)
-    assert await stage.take_out(third) == 0, "a stop ended badly"
-    await stage.lasts(5)
-
-
 ANYWHERE = (
     InjectedFault(a_database_is_killed),
     InjectedFault(a_database_stands_still),
@@ -171,6 +153,5 @@ ANYWHERE = (
     InjectedFault(a_network_is_half_open),
     InjectedFault(a_shard_moves_to_another_host),
     InjectedFault(a_shard_is_drained_and_removed, errors=False),
-    InjectedFault(a_server_is_killed, harmed=None),
 )
 """Of whatever store."""

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -59,6 +60,7 @@ class Stage:
         self.rollbacks: list[Rollback] = []  # what shards have forgotten, and were allowed to
         self.lost: set[str] = set()  # jobs that went with it
         self.deleted: set[tuple[str, int]] = set()  # shard and id of jobs whose data a fault has deleted
+        self.served_again_s: list[float] = []  # how long after the loss of a server each shard took and did jobs again
         self.forgetful: set[str] = set()  # shards whose totals, and jobs' pasts, a fault has deleted
         self._databases = list(databases)
         self._server_count = servers
@@ -139,10 +141,10 @@ class Stage:
         """Where clients read which servers there are."""
         return self.folder / "servers"
 
-    async def add_server(self) -> PinLaterServer:
-        """One more, on ports that it keeps."""
+    async def add_server(self, *more: str, module: str = "pinlater") -> PinLaterServer:
+        """One more, on ports that it keeps, with `more` options. `module` runs the command in another's way."""
         ports = "--thrift-port", str(free_port()), "--http-port", str(free_port())
-        command = [sys.executable, "-m", "pinlater", "serve", "--config", str(self.settings), *ports]
+        command = [sys.executable, "-m", module, "serve", "--config", str(self.settings), *ports, *more]
         server = PinLaterServer(command, log=self.folder / f"server-{next(self._numbers)}.log")
         self._undo.callback(server.kill)
         await asyncio.to_thread(server.start)
@@ -150,11 +152,33 @@ class Stage:
         self._write_servers()
         return server
 
+    async def add_reached_by_proxy(self) -> tuple[PinLaterServer, Proxy]:
+        """One more that the other servers reach through a proxy, on another loopback address. Their datagrams do not pass it."""
+        port = free_port()
+        proxy = await self._undo.enter_async_context(Proxy(f"127.0.0.1:{port}", host="127.0.0.2", port=port))
+        settings = (f"dispatch.wake_port={port}", "advertised_address=127.0.0.2")
+        return await self.add_server(*(word for each in settings for word in ("--set", each))), proxy
+
     async def take_out(self, server: PinLaterServer) -> int:
         """Stops it in an orderly way, clients having been told; its exit code."""
         self.servers.remove(server)
         self._write_servers()
         return await asyncio.to_thread(server.stop)
+
+    def suspend(self, server: PinLaterServer) -> None:
+        """SIGSTOP, until `resume`, or the end of the stage."""
+        server.signal(signal.SIGSTOP)
+        self._undo.callback(self.resume, server)
+
+    def resume(self, server: PinLaterServer) -> None:
+        """SIGCONT; nothing for a server that has ended."""
+        if server.exit_code is None:
+            server.signal(signal.SIGCONT)
+
+    async def answers(self, server: PinLaterServer) -> bool:
+        """Whether it answers and uses all shards."""
+        healthy = await self.metric(server, "pinlater_shard_healthy")
+        return set(healthy) >= set(self.places) and all(value == 1 for value in healthy.values())
 
     def _write_servers(self) -> None:
         new = self.server_set.with_suffix(".new")
@@ -208,6 +232,12 @@ class Stage:
         """Until every server uses the shard again and jobs go there and are done."""
         await self.until(lambda: self.in_use(shard), f"shard {shard} is in use again")
         await self.flows([shard], jobs=10)
+
+    async def serves_again(self) -> None:
+        """Call it as soon as a server is lost: waits until every shard takes and does jobs, and notes after how long."""
+        began = time.monotonic()
+        await self.flows(list(self.places), jobs=10)
+        self.served_again_s.append(time.monotonic() - began)
 
     async def flows(self, shards: Sequence[str], *, jobs: int) -> None:
         """Waits until each of these shards has taken this number of further jobs, and as many are done."""

@@ -46,3 +46,23 @@ async def test_a_claims_answer_is_lost_and_connections_are_refused_during_long_p
 @pytest.mark.thorough
 async def test_a_database_restarts_under_long_polls(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     await nothing_is_broken_by("a_database_restarts_under_long_polls")
+
+
+@pytest.mark.thorough
+async def test_one_of_three_servers_on_the_same_shards_is_killed(nothing_is_broken_by: NothingIsBrokenBy) -> None:
+    await nothing_is_broken_by("a_server_is_killed")
+
+
+@pytest.mark.thorough
+async def test_a_server_is_suspended_past_its_lease_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
+    await nothing_is_broken_by("a_server_is_suspended_past_its_lease")
+
+
+@pytest.mark.thorough
+async def test_connections_between_servers_break_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
+    await nothing_is_broken_by("connections_between_servers_break")
+
+
+@pytest.mark.thorough
+async def test_servers_are_replaced_by_another_version_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
+    await nothing_is_broken_by("servers_are_replaced_by_another_version")

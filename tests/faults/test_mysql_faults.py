@@ -38,10 +38,6 @@ async def test_a_shard_is_drained_and_removed_under_load(nothing_is_broken_by: N
     await nothing_is_broken_by("a_shard_is_drained_and_removed")
 
 
-async def test_one_of_three_servers_on_the_same_shards_is_killed(nothing_is_broken_by: NothingIsBrokenBy) -> None:
-    await nothing_is_broken_by("a_server_is_killed")
-
-
 async def test_a_verdict_sees_what_is_gone(stage: Stage) -> None:
     await stage.flows(["1", "2", "3"], jobs=10)
     _, broken = await judge(stage)

@@ -71,6 +71,7 @@ class FaultVerdict:
     errors: Counter[str]
     trouble: dict[str, int]
     lost: int = 0  # jobs that a replica lacked, or whose keys were deleted
+    served_again_s: float | None = None  # after the loss of a server; the longest
 
     @property
     def slow(self) -> list[str]:
@@ -92,6 +93,11 @@ class FaultVerdict:
             *(
                 [f"  lost with the tail that a replica lacked, or with their keys: {self.lost} jobs"]
                 if self.lost
+                else []
+            ),
+            *(
+                [f"  every shard took and did 10 jobs within {self.served_again_s:.1f} s of a server's loss"]
+                if self.served_again_s is not None
                 else []
             ),
             *([f"  servers counted: {', '.join(trouble)}"] if trouble else []),
@@ -136,7 +142,10 @@ async def suffer(stage: Stage, fault: InjectedFault, *, normal_s: float) -> Faul
     jobs = sum(stage.load.enqueued.values())
     compared = _compare(stage, fault, quiet_at, began, ended)
     lost = len(stage.lost) - lost
-    return FaultVerdict(fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes, lost)
+    again_s, stage.served_again_s = max(stage.served_again_s, default=None), []
+    return FaultVerdict(
+        fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes, lost, again_s
+    )
 
 
 def _compare(stage: Stage, fault: InjectedFault, quiet_at: float, began: float, ended: float) -> list[Compared]:

@@ -17,9 +17,9 @@ from pinlater.client.errors import CallerError
 from pinlater.server.http.messages import BadRequest, Request, Response, parse_request, text_response
 from pinlater.server.http.routing import HostCheck, Router
 from pinlater.server.http.settings import HttpSettings
-from pinlater.server.http.thrift_hint import TEXT
 from pinlater.wire.codec import Decoder, encode_call
 from pinlater.wire.generated import ttypes as types
+from pinlater.wire.wrong_port import HTTP_PORT
 
 from .conftest import Serve, Site
 
@@ -217,7 +217,7 @@ async def test_a_thrift_client_on_the_http_port_is_told_so_in_thrift(
     reply = Decoder().reply(answered[4:])
     assert (reply.name, reply.seqid, int.from_bytes(answered[:4])) == ("getQueueNames", 7, len(answered) - 4)
     assert reply.application_error is not None
-    assert reply.application_error.message == TEXT
+    assert reply.application_error.message == HTTP_PORT
     assert "a Thrift client has connected to the HTTP port" in caplog.text
 
 

@@ -146,7 +146,7 @@ async def test_calls_to_a_database_that_stands_still_fail_in_time_and_it_goes_on
     killable.server.suspend()
     calls = [
         desk.insert(job),
-        desk.claim(),
+        desk.claim(owned=False),
         desk.heartbeat(held.ref),
         desk.shard.ping(),
         *[desk.look(held.key) for _ in range(12)],  # more than there are connections
@@ -159,7 +159,7 @@ async def test_calls_to_a_database_that_stands_still_fail_in_time_and_it_goes_on
     assert isinstance(answers[0], OutcomeUnknown)
     assert all(answer.retryable for answer in answers)
     assert (await desk.insert(job)).ids == [job.id]
-    assert [one.job.body for one in await desk.claim(10)] == [b"new"]
+    assert [one.job.body for one in await desk.claim(10, owned=False)] == [b"new"]
     assert (await desk.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
     await killable.assert_consistent()
 

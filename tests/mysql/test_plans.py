@@ -109,6 +109,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "after": f"key{BASE + 2_000}",
         "after_id": BASE + 2_000,
         "after_ms": 2_000,
+        "before_id": BASE + 2_000,
         "before_ms": BASE + 5,
         "deleted_ms": BASE + 5,
         "body": Sql(b"NULL"),

@@ -56,6 +56,7 @@ _READS = frozenset(
         "peek_jobs",
         "lookup_jobs",
         "scan_jobs",
+        "count_ahead",
         "count_jobs",
     )
 )

@@ -116,14 +116,15 @@ def test_a_request_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Giving one of them back by its token takes the others along."""
+    """Giving one of them back by its token takes the others along. One seed in twenty of this load finds it."""
     plain = Identity.holder
 
     def holder(self: Identity, source: str) -> Holder:
         return plain(self, source)._replace(token="the one")
 
     monkeypatch.setattr(Identity, "holder", holder)
-    assert caught() & {"TWICE", "STALE_APPLIED", "UNDONE"}
+    busy = TINY._replace(servers=(1,), busy_s=(1.0,), requests=(8,), workers=(3,))
+    assert caught(lambda seed: simulate(seed, busy)) & {"TWICE", "STALE_APPLIED", "UNDONE"}
 
 
 def test_one_token_for_all_attempts_of_a_long_poll_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

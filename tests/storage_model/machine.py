@@ -132,7 +132,7 @@ class ShardMachine(RuleBasedStateMachine):
     )
     def claim(self, queue: str, limits: list[int], max_bytes: int, source: str) -> None:
         calls = [ClaimCall(limit, self.holder(source), max_bytes) for limit in limits]
-        order = ClaimOrder(queue, calls, TIMEOUT_MS)
+        order = ClaimOrder(queue, calls, TIMEOUT_MS, from_memory=True)
         [claimed] = self.pair.both(lambda shard: shard.claim_jobs([order], self.now))
         if hasattr(claimed, "jobs"):
             for call, jobs in zip(calls, claimed.jobs, strict=True):

@@ -40,6 +40,8 @@ class Pair:
         self._kind = kind
         self._runner = asyncio.Runner()
         self._folder = tempfile.TemporaryDirectory(prefix="pinlater-model-")
+        # A server alone may trust its memory. What it remembers of several is old at once.
+        self._monotonic = self.clock.monotonic if servers == 1 else never_old()
         self.servers = [self._make() for _ in range(servers)]
         capabilities = self.servers[0].capabilities
         status = StatusRule(capabilities.custom_status_chars_max, capabilities.ack_replaces_status)
@@ -89,7 +91,7 @@ class Pair:
             self._folder.cleanup()
 
     def _make(self) -> Shard:
-        return make_store(self._kind, Path(self._folder.name), never_old())
+        return make_store(self._kind, Path(self._folder.name), self._monotonic)
 
 
 def comparable(result: Any) -> Any:

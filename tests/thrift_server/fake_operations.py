@@ -21,7 +21,9 @@ from pinlater.domain.calls import (
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.job import Attempt, HandedOutJob, JobState, Outcome, StoredJob
 from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
+from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
 from pinlater.server.dispatch.claiming import FromShard
+from pinlater.server.operations.explain import Explained
 from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
 
 DESCRIPTOR = "emails:s1:p1:73"
@@ -79,6 +81,14 @@ ANSWERS: dict[str, Any] = {
     "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
     "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
     "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
+    "explain": Explained(
+        DESCRIPTOR,
+        9,
+        JOB,
+        ShardFacts("1", in_reach=False, drains=True),
+        QueueFacts(True, 1, "ops", 2.5, 3, 4.5, 2**40, 6, 7, 8, 10),
+        JobsAhead(2**40, at_least=True, incomplete=True),
+    ),
     "cluster": ClusterStatus(
         "a:1",
         [
@@ -104,7 +114,7 @@ class FakeOperations:
         self.answers = dict(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
-        ) = self
+        ) = self.explaining = self
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []
         self.undelivered_event = asyncio.Event()

@@ -65,7 +65,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "cancelJobs": ("cancel", (ME, "emails", [DESCRIPTOR]), {}),
     "configureQueue": ("configure_queue", ("emails", QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5)), {}),
     "getQueueConfig": ("queue_config", ("emails",), {}),
-    "pauseQueue": ("set_paused", ("emails", True), {}),
+    "pauseQueue": ("set_paused", ("emails", True, ME.source), {}),
     "resumeQueue": ("set_paused", ("emails", False), {}),
     "getQueueStats": ("queue_stats", (["emails"],), {}),
     "runJobs": ("run_jobs", ("emails", [DESCRIPTOR], 3, 1_767_225_600_000), {}),
@@ -73,6 +73,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getSettingsInForce": ("in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
     "getCluster": ("cluster", (), {}),
+    "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
 
@@ -235,6 +236,26 @@ ANSWERED: dict[str, Any] = {
             "paused": None,
         },
         "origins": {"claimTimeoutMillis": "queue"},
+    },
+    "explainJob": {
+        "jobDescriptor": DESCRIPTOR,
+        "job": INFO,
+        "nowMillis": 9,
+        "shard": {"name": "1", "inReach": False, "drains": True},
+        "queue": {
+            "paused": True,
+            "pausedAtMillis": 1,
+            "pausedBy": "ops",
+            "maxJobsPerSecond": 2.5,
+            "nextSlotMillis": 3,
+            "claimedPerSecond": 4.5,
+            "inProgress": 2**40,
+            "waitingDequeues": 6,
+            "lastDequeueAtMillis": 7,
+            "serverStartedAtMillis": 8,
+            "servers": 10,
+        },
+        "jobsAhead": {"jobs": 2**40, "atLeast": True, "incomplete": True},
     },
     "getWaitingDequeues": [{"queueName": "emails", "source": "w-1", "number": 2}],
     "getCluster": {

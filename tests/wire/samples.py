@@ -94,6 +94,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getSettingsInForce": {"queueName": "emails"},
         "getWaitingDequeues": {},
         "getCluster": {},
+        "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
         "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
     }
 

@@ -88,7 +88,7 @@ def hint_for(error: PinLaterError) -> str:
         return DESCRIPTOR_HINT
     if error.detail in {"NO_HEALTHY_SHARDS", "SHARD_UNREACHABLE"}:
         return "(/readyz of the server says which shards are unreachable, and why)"
-    if isinstance(error, ServerUnreachable):
+    if isinstance(error, ServerUnreachable) and "with TLS" not in error.message:
         return "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)"
     return ""
 

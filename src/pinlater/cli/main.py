@@ -21,6 +21,7 @@ import typer
 import typer.core
 
 from pinlater.cli import exits, notes
+from pinlater.cli.connection_options import tls_options, token_options
 from pinlater.version import __version__
 
 JOBS, QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
@@ -42,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "ack": JOBS,
     "cancel": JOBS,
     "lookup": JOBS,
+    "explain": JOBS,
     "count": JOBS,
     "scan": JOBS,
     "run-now": JOBS,
@@ -65,6 +67,8 @@ COMMANDS: dict[str, str] = {
 EXTRAS = {"console": "console"}
 # Its callers send tokens of their own.
 WITHOUT_TOKEN = frozenset({"console"})
+# Its options of these names are for the connection to the database of the original.
+WITH_OTHER_TLS = frozenset({"import-original"})
 # Commands of a group that are looked for at the top.
 _OF_GROUPS = {name: f"queue {name}" for name in ("stats", "create", "pause", "resume", "config", "list", "delete")}
 
@@ -102,43 +106,14 @@ def _load(name: str) -> Any:
         alone.command(name, context_settings=getattr(found, "context_settings", None))(found)
         loaded = typer.main.get_command(alone)
     for command in (loaded, *getattr(loaded, "commands", {}).values()):
-        if name not in WITHOUT_TOKEN and any(param.name == "server" for param in command.params):
-            command.params.append(_token_file_option())
+        if any(param.name == "server" for param in command.params):
+            command.params += [] if name in WITHOUT_TOKEN else token_options()
+            command.params += [] if name in WITH_OTHER_TLS else tls_options()
         if command.callback is not None:
             command.callback = _guarded(name, command.callback)
     loaded.name = name
     loaded.rich_help_panel = COMMANDS[name]
     return loaded
-
-
-def _take_token_file(value: str | None) -> None:
-    if value is not None:
-        from pinlater.client._token import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
-
-        os.environ.pop(TOKEN_VARIABLE, None)
-        os.environ[TOKEN_FILE_VARIABLE] = value  # which the processes of a worker inherit
-
-
-def _calls_with_a_token(
-    _token_file: Annotated[
-        str | None,
-        typer.Option(
-            "--token-file",
-            metavar="FILE",
-            callback=_take_token_file,
-            is_eager=True,
-            expose_value=False,
-            help="File with the token to send. Default: PINLATER_TOKEN, or the file that PINLATER_TOKEN_FILE names.",
-        ),
-    ] = None,
-) -> None: ...
-
-
-def _token_file_option() -> Any:
-    """For each command that calls servers as a client. A secret is no option: other users of the machine see arguments."""
-    only = typer.Typer(add_completion=False)
-    only.command()(_calls_with_a_token)
-    return typer.main.get_command(only).params[0]
 
 
 def _guarded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:

@@ -204,7 +204,8 @@ def client_for(
             token=token,
         )
     except ValueError as error:
-        hint = "--token-file" if "token" in str(error) else "--server"
+        hints = {"token": "--token-file", "tls: ": "--tls-ca", "PINLATER_TLS": "--tls"}
+        hint = next((option for word, option in hints.items() if word in str(error)), "--server")
         raise typer.BadParameter(str(error), param_hint=hint) from None
 
 

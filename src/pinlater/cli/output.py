@@ -10,14 +10,14 @@ import base64
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
 from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
+from pinlater.domain import waiting, wording
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import PROGRESS_MARK, JobState
+from pinlater.domain.job import PROGRESS_MARK, source_of_claim
 
 Row = Sequence[object]
 # As `pinlater.worker.envelope` writes it; importing that would load all of the worker.
@@ -115,28 +115,12 @@ def one_line(text: str) -> str:
 
 def iso(moment_ms: int | None) -> str | None:
     """ISO 8601 in UTC, or None; the number itself if no calendar holds it."""
-    if moment_ms is None:
-        return None
-    try:
-        text = datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return str(moment_ms)
-    return text.replace("+00:00", "Z")
+    return None if moment_ms is None else wording.moment(moment_ms)
 
 
 def age(span_ms: int | None) -> str | None:
     """A span for people, in two units at most: `3d 4h`, `12m 5s`, `850ms`; None if it is not known."""
-    if span_ms is None:
-        return None
-    if span_ms < 1_000:
-        return f"{max(0, span_ms)}ms"
-    seconds = span_ms // 1_000
-    parts = []
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        number, seconds = divmod(seconds, length)
-        parts.append((number, unit))
-    first = next(index for index, (number, _) in enumerate(parts) if number)
-    return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number)
+    return None if span_ms is None else wording.span(span_ms)
 
 
 def body_text(body: bytes) -> str:
@@ -184,9 +168,8 @@ def holder_of(job: JobInfo) -> str | None:
 
 
 def source_of(claim_descriptor: str) -> str | None:
-    """The source in `host:port:serverStartMillis:source:counter`; it may hold colons itself."""
-    parts = claim_descriptor.split(":", 3)
-    return parts[3].rpartition(":")[0] if len(parts) == 4 and ":" in parts[3] else None
+    """The source in the name of a claim; None if it has another form."""
+    return source_of_claim(claim_descriptor)
 
 
 def age_of(job: JobInfo) -> str | None:
@@ -195,23 +178,9 @@ def age_of(job: JobInfo) -> str | None:
 
 
 def waits_for(job: JobInfo) -> str | None:
-    """Why a PENDING job is not due yet; None for others. By this machine's clock.
-
-    The server does not record why a job was put off without an attempt that counts.
-    """
-    now_ms = SystemClock().now_ms()
-    if job.state is not JobState.PENDING or job.run_after_ms is None or job.run_after_ms <= now_ms:
-        return None
-    left = age(job.run_after_ms - now_ms)
-    if was_put_off(job):
-        return f"put off {age(max(0, now_ms - (job.updated_at_ms or 0)))} ago without an attempt, due in {left}"
-    return f"retry in {left}" if job.attempts else f"due in {left}"
-
-
-def was_put_off(job: JobInfo) -> bool:
-    """Whether a waiting job's latest change was neither its enqueue nor the end of an attempt."""
-    changed_ms = job.updated_at_ms or 0
-    return changed_ms > max(job.created_at_ms, *(attempt.ended_at_ms for attempt in job.attempts), 0)
+    """Why a PENDING job is not due yet, in a few words; None for others. By this machine's clock."""
+    reason = waiting.not_due(job, SystemClock().now_ms())
+    return None if reason is None else reason.brief
 
 
 def first_line(error_type: str, error_text: str) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +74,9 @@ def _names(param: Any) -> str:
 
 def _meaning(param: Any) -> str:
     meaning = (param.help or "").strip()
-    kind = param.type_descriptor.annotation
-    if isinstance(kind, type) and issubclass(kind, Enum) and not param.metavar:
-        meaning += f" One of {', '.join(f'`{choice.value}`' for choice in kind)}."
+    choices = [getattr(choice, "value", choice) for choice in getattr(param.type, "choices", ())]
+    if choices and not param.metavar:
+        meaning += f" One of {', '.join(f'`{choice}`' for choice in choices)}."
     default = getattr(param.default, "value", param.default)
     if param.envvar:
         meaning += f" Or the environment's `{param.envvar}`."

@@ -415,6 +415,10 @@ def waiting_dequeues() -> ClientCall[list[values.WaitingDequeues]]:
     return ClientCall("getWaitingDequeues", (), _parsing.waiting_dequeues, Resend.SAFE)
 
 
+def explain_job(queue: str, descriptor: str) -> ClientCall[values.JobExplanation]:
+    return ClientCall("explainJob", (queue, descriptor), _parsing.job_explanation, Resend.SAFE)
+
+
 def cluster() -> ClientCall[values.ClusterStatus]:
     return ClientCall("getCluster", (), _parsing.cluster_status, Resend.SAFE)
 

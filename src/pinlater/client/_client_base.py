@@ -24,6 +24,7 @@ from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
 from pinlater.client._servers import ServerAddress, server_source, servers_by_default
+from pinlater.client._tls import Tls, tls_source
 from pinlater.client._token import token_source
 from pinlater.client.errors import ClientClosed
 from pinlater.domain.clock import Clock, SystemClock
@@ -53,6 +54,7 @@ class ClientBase:
         wait_for_servers: bool = True,
         request_keys: bool = True,
         token: str | PathLike[str] | None = None,
+        tls: Tls | bool | None = None,
         clock: Clock | None = None,
         connect: Connect | None = None,
     ) -> None:
@@ -67,14 +69,18 @@ class ClientBase:
         self._clock = clock or SystemClock()
         # A connection of its own kind ends in this process, which asks for no token.
         self._token = token_source("" if connect is not None and token is None else token, self._clock.monotonic)
+        made_with_tls = tls_source(False if connect is not None else tls, self._clock.monotonic)
         given = servers or servers_by_default()
         self._servers = server_source(given, self._clock.monotonic)
         self._source = source
         self._timeout_s = timeout_ms / 1000
         # How the sync client connects without a loop; where connections are made in a way of their own it has to use that.
-        self._dial = None if connect else Dial(connect_timeout_ms / 1000, _MAX_FRAME_BYTES)
+        self._dial = None if connect else Dial(connect_timeout_ms / 1000, _MAX_FRAME_BYTES, made_with_tls)
         self._connect = connect or partial(
-            connect_over_tcp, max_frame_bytes=_MAX_FRAME_BYTES, timeout_s=connect_timeout_ms / 1000
+            connect_over_tcp,
+            max_frame_bytes=_MAX_FRAME_BYTES,
+            timeout_s=connect_timeout_ms / 1000,
+            tls=made_with_tls,
         )
         self._connections = connections
         self._retries = retries

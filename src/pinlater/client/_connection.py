@@ -16,7 +16,10 @@ from typing import Any, Protocol, cast
 
 from pinlater.client._servers import ServerAddress
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
+from pinlater.client._tls import TlsSource
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
+from pinlater.tls.protocol import TlsProtocol
+from pinlater.tls.reasons import is_refusal
 
 _SEQUENCE_MAX = 2**31 - 1
 _PEEK_BYTES, _PEEK_BYTES_MAX = 64 * 1024, 16 * 1024 * 1024
@@ -51,8 +54,15 @@ Connect = Callable[[ServerAddress], Awaitable[Link]]
 class ClientConnection(asyncio.Protocol):
     """A connection that was made. `usable` says whether new calls may go over it."""
 
-    def __init__(self, address: ServerAddress, loop: asyncio.AbstractEventLoop, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        loop: asyncio.AbstractEventLoop,
+        max_frame_bytes: int,
+        tls: TlsSource | None = None,
+    ) -> None:
         self.address = address
+        self._tls = tls
         self._loop = loop
         self._max_frame_bytes = max_frame_bytes
         self._frames = FrameReader(max_frame_bytes)
@@ -94,9 +104,9 @@ class ClientConnection(asyncio.Protocol):
         """The answer to the newest call, if it has come and the event loop did not get to handing it out; else None.
 
         For another thread, while the loop is blocked: it looks and takes nothing away. Weakness: an answer is seen only when the
-        system's buffer holds all of it, some hundred kilobytes at least.
+        system's buffer holds all of it, some hundred kilobytes at least, and never over TLS, where looking would decrypt it.
         """
-        if self._newest is None or self._transport is None:
+        if self._newest is None or self._transport is None or self._tls is not None:
             return None
         sequence, method, future = self._newest
         if future.done():
@@ -137,7 +147,11 @@ class ClientConnection(asyncio.Protocol):
         self.abort()
         await asyncio.shield(self._gone)
 
-    def _lost_error(self) -> ConnectionLost:
+    def _lost_error(self) -> ConnectionLost | ServerUnreachable:
+        if self._tls is not None and self._lost is not None and is_refusal(self._lost):  # so no call was carried out
+            refusal = self._tls.unreachable(self.address, self._lost)
+            refusal.__cause__ = self._lost
+            return refusal
         error = ConnectionLost(f"Connection to {self.address} lost before the answer came")
         error.__cause__ = self._lost
         return error
@@ -209,18 +223,35 @@ def check_allowed(address: ServerAddress) -> None:
     """Does nothing; the pytest plugin puts a check of its own here. What that raises reaches the caller as it is."""
 
 
-async def connect(address: ServerAddress, max_frame_bytes: int, timeout_s: float) -> ClientConnection:
+async def connect(
+    address: ServerAddress, max_frame_bytes: int, timeout_s: float, tls: TlsSource | None = None
+) -> ClientConnection:
     """A new connection. Raises ServerUnreachable, with what the system said as its cause."""
     check_allowed(address)
     loop = asyncio.get_running_loop()
+    connection = ClientConnection(address, loop, max_frame_bytes, tls)
+    layer = None if tls is None else TlsProtocol(connection, tls.side(address))
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: ClientConnection(address, loop, max_frame_bytes), address.host, address.port
-            )
+            await loop.create_connection(lambda: layer or connection, address.host, address.port)
+            if tls is not None and layer is not None:
+                await _shake_hands(layer, tls, address)
     except (OSError, UnicodeError) as error:
+        if layer is not None:
+            layer.abort()
         raise unreachable(address, error, timeout_s) from error
+    except BaseException:
+        if layer is not None:
+            layer.abort()
+        raise
     return connection
+
+
+async def _shake_hands(layer: TlsProtocol, tls: TlsSource, address: ServerAddress) -> None:
+    try:
+        await layer.wait_handshake()
+    except OSError as error:
+        raise tls.unreachable(address, error) from error
 
 
 def unreachable(address: ServerAddress, error: OSError | UnicodeError, timeout_s: float) -> ServerUnreachable:

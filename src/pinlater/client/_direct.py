@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -17,11 +18,13 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.client import _connection
 from pinlater.client._calls import ClientCall
 from pinlater.client._connection import unreachable
-from pinlater.client._retries import is_lost, was_refused
+from pinlater.client._retries import is_lost, is_unsent
 from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
+from pinlater.client._tls import TlsSource
 from pinlater.client._token import TokenSource
 from pinlater.client.errors import ClientClosed, ConnectionLost, DeadlineExceeded, PinLaterError, ServerUnreachable
+from pinlater.tls.reasons import is_refusal
 
 T = TypeVar("T")
 _CONNECTIONS_MAX = 64
@@ -36,12 +39,13 @@ class Dial(NamedTuple):
 
     timeout_s: float
     max_frame_bytes: int
+    tls: TlsSource | None = None
 
 
 class DirectConnection:
     """A connection, for one call at a time."""
 
-    __slots__ = ("_decoder", "_frames", "_quiet", "_sequence", "_socket", "address", "leave_at", "renewals")
+    __slots__ = ("_decoder", "_frames", "_quiet", "_sequence", "_socket", "_tls", "address", "leave_at", "renewals")
 
     def __init__(self, address: ServerAddress, dial: Dial, until: float) -> None:
         """Raises ServerUnreachable."""
@@ -55,6 +59,9 @@ class DirectConnection:
         except (OSError, UnicodeError) as error:
             raise unreachable(address, error, timeout_s) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._tls = dial.tls
+        if self._tls is not None:
+            self._socket = _with_tls(self._socket, self._tls, address, timeout_s)
         self._frames = FrameReader(dial.max_frame_bytes)
         self._decoder = AnswerDecoder(dial.max_frame_bytes)
         self._sequence = 0
@@ -64,7 +71,18 @@ class DirectConnection:
 
     def usable(self) -> bool:
         """Whether nothing has come since the last answer: the connection's end, above all."""
-        return not self._quiet(0)
+        return not self._quiet(0) or (self._tls is not None and self._nothing_decrypted())
+
+    def _nothing_decrypted(self) -> bool:
+        """Whether what has come is for the TLS layer alone, such as new keys."""
+        self._socket.settimeout(0)
+        try:
+            self._socket.recv(1)
+        except ssl.SSLWantReadError:
+            return True
+        except OSError:
+            return False
+        return False  # an answer that no call waits for, or the connection's end
 
     def ask(
         self,
@@ -91,6 +109,8 @@ class DirectConnection:
         except TimeoutError:
             raise
         except (OSError, WireError) as error:
+            if self._tls is not None and is_refusal(error):  # so the call was not carried out
+                raise self._tls.unreachable(self.address, error) from error
             raise ConnectionLost(f"Connection to {self.address} lost before the answer came") from error
 
     def _answer(self, method: str, until: float) -> Any:
@@ -113,12 +133,27 @@ class DirectConnection:
     def hang_up(self) -> None:
         """Ends the call under way with ConnectionLost. From another thread."""
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(
+                self._socket, socket.SHUT_RDWR
+            )  # that of TLS would take the keys from the other thread
         except OSError:
             return  # it is closed already
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _with_tls(plain: socket.socket, tls: TlsSource, address: ServerAddress, timeout_s: float) -> socket.socket:
+    """The same connection after the handshake. Raises ServerUnreachable, having closed it."""
+    side = tls.side(address)
+    try:
+        return side.context.wrap_socket(plain, server_hostname=side.server_name)
+    except TimeoutError as error:
+        plain.close()
+        raise unreachable(address, TimeoutError(), timeout_s) from error
+    except (OSError, ValueError) as error:
+        plain.close()
+        raise tls.unreachable(address, error) from error
 
 
 class AllTaken(Exception):
@@ -162,7 +197,7 @@ class Direct:
             self._servers.failed(line.address)
             raise DeadlineExceeded(f"No answer to {call.shown} from {line.address} in time") from error
         except PinLaterError as error:
-            good = not (was_refused(error) or is_lost(error))
+            good = not (is_unsent(error) or is_lost(error))
             if not good:
                 self._servers.failed(line.address)
             explained = call.explained(error)

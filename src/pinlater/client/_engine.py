@@ -331,7 +331,7 @@ class Engine:
             if was_refused(error):
                 connection.retire()
                 self.servers.failed(connection.address)
-            elif is_lost(error):
+            elif is_lost(error) or isinstance(error, ServerUnreachable):
                 self.servers.failed(connection.address)
             explained = call.explained(error)
             if explained is not error:

@@ -156,6 +156,31 @@ def _queue_config(config: types.QueueConfig) -> QueueConfig:
     return QueueConfig(**{field: getattr(config, name) for field, name in QUEUE_SETTINGS.items()})
 
 
+def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
+    """The facts, and the job if it is known."""
+    queue, shard, ahead = found.queue, found.shard, found.jobsAhead
+    return values.JobExplanation(
+        found.jobDescriptor,
+        found.nowMillis,
+        None if found.job is None else job_info(found.job),
+        values.ShardFacts(shard.name, shard.inReach, shard.drains),
+        values.QueueFacts(
+            queue.paused,
+            queue.pausedAtMillis,
+            queue.pausedBy or "",
+            queue.maxJobsPerSecond,
+            queue.nextSlotMillis,
+            queue.claimedPerSecond,
+            queue.inProgress,
+            queue.waitingDequeues,
+            queue.lastDequeueAtMillis,
+            queue.serverStartedAtMillis,
+            queue.servers,
+        ),
+        None if ahead is None else values.JobsAhead(ahead.jobs, ahead.atLeast, ahead.incomplete),
+    )
+
+
 def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.WaitingDequeues]:
     """The dequeues that wait, by queue and source."""
     return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]

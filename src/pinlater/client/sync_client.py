@@ -29,6 +29,9 @@ class Client(SyncClientBase):
     `connections` are shared by calls that failed or are more than 64 at a time; others have one each.
     `token` is for servers with access control: the text, or a file with it (a `Path`), which is read again when it changes; without it
     the environment's PINLATER_TOKEN, or the file that PINLATER_TOKEN_FILE names. A refusal raises AccessDenied and is not retried.
+    `tls` encrypts the connections: True trusts the operating system's authorities, a `Tls` says which, and has the client's own
+    certificate. The server's certificate must be for the host that the client connects to. Without it the environment's PINLATER_TLS, and
+    the files that PINLATER_TLS_CA_FILE, PINLATER_TLS_CLIENT_CERTIFICATE_FILE and PINLATER_TLS_CLIENT_KEY_FILE name.
     Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections if
     TCP is not what is wanted, as `pinlater.testing` does.
     """
@@ -61,6 +64,10 @@ class Client(SyncClientBase):
     def waiting_dequeues(self) -> list[values.WaitingDequeues]:
         """The dequeues that wait for jobs on the server that answers, by queue and source."""
         return self._run(_calls.waiting_dequeues())
+
+    def explain_job(self, queue: str, descriptor: str) -> values.JobExplanation:
+        """Why a job waits, as the server that answers knows it: `reasons()` of the answer tells it."""
+        return self._run(_calls.explain_job(queue, descriptor))
 
     def cluster(self) -> values.ClusterStatus:
         """Which servers share the shards, and which of them owns what, as the server that answers knows it."""

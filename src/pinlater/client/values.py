@@ -32,6 +32,11 @@ from pinlater.domain.job import UniqueKey as UniqueKey
 from pinlater.domain.job import UniqueScope as UniqueScope
 from pinlater.domain.queue import QueueConfig as QueueConfig
 from pinlater.domain.queue import Rates as Rates
+from pinlater.domain.waiting import JobsAhead as JobsAhead
+from pinlater.domain.waiting import QueueFacts as QueueFacts
+from pinlater.domain.waiting import Reason as Reason
+from pinlater.domain.waiting import ShardFacts as ShardFacts
+from pinlater.domain.waiting import reasons
 
 
 class ClaimedJob(NamedTuple):
@@ -82,6 +87,29 @@ class JobInfo(NamedTuple):
     finished_at_ms: int | None = None
     expires_at_ms: int | None = None
     progress: str = ""
+
+
+class JobExplanation(NamedTuple):
+    """What tells why a job waits, as the server that answers knows it; `reasons` tells it. `now_ms`: the server's clock.
+
+    `job` is None if its shard is not in reach (`shard.in_reach`); else there is no such job. `ahead`: for a waiting job.
+    """
+
+    descriptor: str
+    now_ms: int
+    job: JobInfo | None
+    shard: ShardFacts
+    queue: QueueFacts
+    ahead: JobsAhead | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no such job."""
+        return self.job is None and self.shard.in_reach
+
+    def reasons(self) -> list[Reason]:
+        """Why the job waits, what an operator has to change first. Or how it ended, or who runs it. None if there is no such job."""
+        return [] if self.missing else reasons(self.now_ms, self.job, self.ahead, self.queue, self.shard)
 
 
 class Scanned(NamedTuple):

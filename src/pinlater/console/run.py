@@ -19,26 +19,37 @@ from pinlater.console.connection import BoundedConnection, ConnectionLimits, Ope
 from pinlater.console.server_channel import ServerChannel
 from pinlater.domain.clock import SystemClock
 from pinlater.supervision.open_files import raise_open_files
+from pinlater.tls.certificate import CertificateSource
+from pinlater.tls.listening import HTTPS_WANTED, listening_side
+from pinlater.tls.protocol import TlsProtocol
 
 LIMITS = ConnectionLimits()
 _OTHER_FILES = 64  # logs, the listener, calls to servers that are no long polls
 _BACKLOG = 1024
 _STOP_WITHIN_S = 20
+_TICKS_A_LOOK = 10  # of a tenth of a second
 
 
 class ConsoleServer(uvicorn.Server):
-    """A uvicorn server that ends long polls before it waits for its requests. `channel`: to the server that runs it, if one does."""
+    """A uvicorn server that ends long polls before it waits for its requests. `channel`: to the server that runs it, if one does.
+    `certificate`: None serves without TLS."""
 
     def __init__(
-        self, console: Console, limits: ConnectionLimits = LIMITS, channel: ServerChannel | None = None
+        self,
+        console: Console,
+        limits: ConnectionLimits = LIMITS,
+        channel: ServerChannel | None = None,
+        certificate: CertificateSource | None = None,
     ) -> None:
         self._channel = channel
+        self._certificate = certificate
+        self._looking: asyncio.Task[bool] | None = None
         self._obeying: asyncio.Task[None] | None = None
         self.connections = OpenConnections(limits)
         super().__init__(
             uvicorn.Config(
                 console.app,
-                http=partial(BoundedConnection, self.connections),  # type: ignore[arg-type] # it is only called
+                http=self._protocol(),  # type: ignore[arg-type] # it is only called
                 ws="none",
                 lifespan="on",
                 log_config=None,  # the command sets up the logs
@@ -51,10 +62,29 @@ class ConsoleServer(uvicorn.Server):
         )
         self._console = console
 
+    def _protocol(self) -> Callable[..., asyncio.Protocol]:
+        """uvicorn's own TLS would show the same certificate for ever, and hide connections until their handshakes are done."""
+        plain = partial(BoundedConnection, self.connections)
+        if self._certificate is None:
+            return plain
+        side = listening_side(self._certificate, "HTTP", plain_answer=lambda _: HTTPS_WANTED)
+        return lambda **uvicorns: TlsProtocol(plain(**uvicorns), side)
+
+    async def on_tick(self, counter: int) -> bool:
+        if (
+            self._certificate is not None
+            and counter % _TICKS_A_LOOK == 0
+            and (not self._looking or self._looking.done())
+        ):
+            self._looking = asyncio.create_task(asyncio.to_thread(self._certificate.refresh))
+            self._certificate.warn_of_expiry()
+        return await super().on_tick(counter)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._channel is not None and sockets:
-            self._obeying = asyncio.create_task(self._channel.obey(address_of(sockets[0]), self._stop))
+            address = address_of(sockets[0], tls=self._certificate is not None)
+            self._obeying = asyncio.create_task(self._channel.obey(address, self._stop))
 
     def _stop(self, how: Literal["stop", "stop now"]) -> None:
         self.should_exit = True
@@ -79,10 +109,11 @@ def listening(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
-def address_of(listener: socket.socket) -> str:
+def address_of(listener: socket.socket, *, tls: bool = False) -> str:
     """The URL at which it listens."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def serve(
@@ -91,15 +122,16 @@ def serve(
     *,
     loopback: bool,
     channel: ServerChannel | None = None,
+    certificate: CertificateSource | None = None,
     guest_token: Callable[[], str] = str,
 ) -> None:
     """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
-    machine's names as `Host`. `guest_token`: for people who have not logged in; '' is none."""
+    machine's names as `Host`. `certificate`: None serves without TLS. `guest_token`: for people who have not logged in; '' is none."""
     console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None, guest_token)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)
-    ConsoleServer(console, within(raise_open_files()), channel).run([listener])
+    ConsoleServer(console, within(raise_open_files()), channel, certificate).run([listener])
 
 
 def within(open_files: int) -> ConnectionLimits:

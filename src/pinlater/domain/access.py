@@ -62,6 +62,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "scanJobs": _READ,
     "getWaitingDequeues": _READ,
     "getCluster": _READ,
+    "explainJob": _READ,
     "lookupJobs": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "enqueueJobs": frozenset({Role.PRODUCE}),
     "dequeueJobs": _WORK,

@@ -51,6 +51,12 @@ def progress_of(custom_status: str) -> str:
     return next((line.removeprefix(PROGRESS_MARK) for line in lines if line.startswith(PROGRESS_MARK)), "")
 
 
+def source_of_claim(claim_descriptor: str) -> str | None:
+    """The source in `host:port:serverStartMillis:source:counter`, which may hold colons itself; None if it has another form."""
+    parts = claim_descriptor.split(":", 3)
+    return parts[3].rpartition(":")[0] if len(parts) == 4 and ":" in parts[3] else None
+
+
 class UniqueKey(NamedTuple):
     """A job's unique key: per queue, across priorities. `for_ms` counts from the enqueue and is used by scope TIME only."""
 

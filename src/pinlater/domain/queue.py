@@ -83,29 +83,37 @@ LIFE_UNKNOWN = Life()
 
 
 class Queue(NamedTuple):
-    """A queue as the store knows it."""
+    """A queue as the store knows it. `paused_by`: the source of the caller that paused it; '' if it is not known, or not paused."""
 
     name: str
     config: QueueConfig = QueueConfig()
     paused: bool = False
     versions: Versions = Versions()
     life: Life = Life()
+    paused_by: str = ""
+
+    @property
+    def paused_at_ms(self) -> int | None:
+        """When it was paused, by the clock of the server that did it; None if it is not paused, or that is not known."""
+        return (_ms(self.versions.paused) or None) if self.paused else None
 
     @property
     def newest_ms(self) -> int:
         """The newest time that the queue carries."""
         return max(*self.life, _ms(max(self.versions)))
 
-    def changed(self, config: QueueConfig | None, paused: bool | None, version: str) -> Queue:
+    def changed(self, config: QueueConfig | None, paused: bool | None, version: str, by: str = "") -> Queue:
         """With other settings and/or the pause switch (None leaves as is). What has a later version, or the same, stays as it is, and a
-        change from before the last deletion does nothing; '' is a change by a server that keeps no versions, and always counts."""
+        change from before the last deletion does nothing; '' is a change by a server that keeps no versions, and always counts.
+        `by`: who pauses the queue."""
         if version and self.life.deleted_ms and _ms(version) <= self.life.deleted_ms:
             return self
         queue = self
         if config is not None and (not version or version > queue.versions.config):
             queue = queue._replace(config=config, versions=queue.versions._replace(config=version))
         if paused is not None and (not version or version > queue.versions.paused):
-            queue = queue._replace(paused=paused, versions=queue.versions._replace(paused=version))
+            versions = queue.versions._replace(paused=version)
+            queue = queue._replace(paused=paused, versions=versions, paused_by=by if paused else "")
         return queue
 
     def newest(self, other: Queue) -> Queue:
@@ -118,7 +126,7 @@ class Queue(NamedTuple):
         if other.versions.config > queue.versions.config:
             queue = queue.changed(other.config, None, other.versions.config)
         if other.versions.paused > queue.versions.paused:
-            queue = queue.changed(None, other.paused, other.versions.paused)
+            queue = queue.changed(None, other.paused, other.versions.paused, other.paused_by)
         return queue
 
     def with_life(self, life: Life) -> Queue:
@@ -128,7 +136,7 @@ class Queue(NamedTuple):
             if _ms(queue.versions.config) <= life.deleted_ms:
                 queue = queue._replace(config=_NOTHING_SET, versions=queue.versions._replace(config=""))
             if _ms(queue.versions.paused) <= life.deleted_ms:
-                queue = queue._replace(paused=False, versions=queue.versions._replace(paused=""))
+                queue = queue._replace(paused=False, versions=queue.versions._replace(paused=""), paused_by="")
         return queue
 
     def made_after(self, deleted_ms: int) -> Queue:
@@ -146,7 +154,8 @@ def queue_of(name: str, text: str, paused: bool) -> Queue:
         return Queue(name, _NOTHING_SET, paused, _NO_VERSIONS, Life(int(unchanged[1]), int(unchanged[2])))
     found = json.loads(text)
     config = QueueConfig(**{field: found[field] for field in QueueConfig._fields if field in found})
-    return Queue(name, config, paused, Versions(*found.get(_VERSIONS_KEY, ())[:2]), Life(*found.get(_LIFE_KEY, ())[:2]))
+    versions, life = Versions(*found.get(_VERSIONS_KEY, ())[:2]), Life(*found.get(_LIFE_KEY, ())[:2])
+    return Queue(name, config, paused, versions, life, str(found.get(_PAUSED_BY_KEY, "")) if paused else "")
 
 
 def settings_text(queue: Queue) -> str:
@@ -158,11 +167,13 @@ def settings_text(queue: Queue) -> str:
     settings |= {field: value for field, value in queue.config._asdict().items() if value is not None}
     if any(queue.versions):
         settings[_VERSIONS_KEY] = list(queue.versions)
+    if queue.paused_by:
+        settings[_PAUSED_BY_KEY] = queue.paused_by
     return json.dumps(settings)
 
 
 _NO_VERSIONS = Versions()
-_VERSIONS_KEY, _LIFE_KEY = "versions", "life"
+_VERSIONS_KEY, _LIFE_KEY, _PAUSED_BY_KEY = "versions", "life", "paused_by"
 _UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)\]\}')
 
 

@@ -1,8 +1,32 @@
-"""Numbers in sentences."""
+"""Numbers, spans and moments in sentences."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 
 def counted(number: int, noun: str) -> str:
     """`1 job`, `2 jobs`, `1,000 jobs`: the noun gets its plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def span(span_ms: int) -> str:
+    """A span in two units at most: `3d 4h`, `12m 5s`, `850ms`."""
+    if span_ms < 1_000:
+        return f"{max(0, span_ms)}ms"
+    seconds = span_ms // 1_000
+    parts = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        number, seconds = divmod(seconds, length)
+        parts.append((number, unit))
+    first = next(index for index, (number, _) in enumerate(parts) if number)
+    return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number)
+
+
+def moment(at_ms: int, unit: str = "milliseconds") -> str:
+    """ISO 8601 in UTC, down to that unit; the number itself if no calendar holds it."""
+    try:
+        text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=unit)
+    except (OverflowError, ValueError, OSError):
+        return str(at_ms)
+    return text.replace("+00:00", "Z")

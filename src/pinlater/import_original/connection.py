@@ -10,7 +10,7 @@ from typing import Any
 import asyncmy
 from asyncmy import errors as driver
 
-from pinlater.import_original.old_server import OldServer, SourceFailed, Tls
+from pinlater.import_original.old_server import OldServer, OriginalTls, SourceFailed
 
 _CONNECT_S, _ANSWER_S = 10, 60
 # Whatever the server's own defaults are: some would change what a statement means, or cut what it gives.
@@ -55,7 +55,7 @@ class OldConnection:
             await asyncio.wait_for(self._raw.ensure_closed(), 1)
 
 
-async def connect(server: OldServer, tls: Tls) -> OldConnection:
+async def connect(server: OldServer, tls: OriginalTls) -> OldConnection:
     """An open connection. Raises `SourceFailed`."""
     with _failures(server, f"no connection within {_CONNECT_S} s"):
         async with asyncio.timeout(_CONNECT_S):

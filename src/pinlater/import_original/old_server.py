@@ -23,7 +23,7 @@ class SourceFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OldServer:
-    """A MySQL server and the user to log in as. `tls` None: as `Tls` says. Never shown with its password."""
+    """A MySQL server and the user to log in as. `tls` None: as `OriginalTls` says. Never shown with its password."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class OldServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class OriginalTls:
     """Whether connections are encrypted, by which authority certificates are signed (None: one of the machine's own), and whether they
     must be for the host."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pinlater.client import JobState
 from pinlater.import_original.connection import OldConnection, connect
-from pinlater.import_original.old_server import OldServer, SourceFailed, Tls
+from pinlater.import_original.old_server import OldServer, OriginalTls, SourceFailed
 
 _QUERIES = files("pinlater.import_original") / "queries"
 _DATABASE = re.compile(r"plq_(\d+(?:d\d+)?)_([A-Za-z0-9_]+)", re.ASCII)
@@ -70,7 +70,7 @@ class SourcePage(NamedTuple):
 class Original:
     """An old server. Use as `async with Original(...) as original:`; a connection that was lost is made again by the next call."""
 
-    def __init__(self, server: OldServer, tls: Tls) -> None:
+    def __init__(self, server: OldServer, tls: OriginalTls) -> None:
         self._server = server
         self._tls = tls
         self._connection: OldConnection | None = None

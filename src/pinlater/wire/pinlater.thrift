@@ -494,6 +494,58 @@ struct CallerRights {
   4: optional i64 expiresAtMillis
 }
 
+// Waiting jobs that are handed out before a job, on all shards.
+struct JobsAhead {
+  1: required i64 jobs
+  // There may be more: the count ended at its bound.
+  2: required bool atLeast
+  // A shard was unreachable; its jobs are not counted.
+  3: required bool incomplete
+}
+
+// What holds for the jobs of a queue, as the server that answers knows it.
+struct QueueFacts {
+  1: required bool paused
+  2: optional i64 pausedAtMillis
+  // The source of the caller, with its token if it sent one. Absent: not paused, or by a server that did not keep it.
+  3: optional string pausedBy
+  // Of all servers together; absent without a limit.
+  4: optional double maxJobsPerSecond
+  // How long until this server may hand out the next job. Absent: now, or only after a change of settings.
+  5: optional i64 nextSlotMillis
+  // In the last minute, of all servers together.
+  6: required double claimedPerSecond
+  // Counted for a PENDING job only.
+  7: required i64 inProgress
+  // Long polls that wait on this server now.
+  8: required i32 waitingDequeues
+  // When this server was last asked for jobs of the queue; absent if it was not since its start.
+  9: optional i64 lastDequeueAtMillis
+  10: required i64 serverStartedAtMillis
+  // That share the shards.
+  11: required i32 servers
+}
+
+struct ShardFacts {
+  1: required string name
+  2: required bool inReach
+  // It gets no new jobs.
+  3: required bool drains
+}
+
+// What tells why a job waits.
+struct JobExplanation {
+  1: required string jobDescriptor
+  // Without its body. Absent if its shard is not in reach; else there is no such job.
+  2: optional PinLaterJobInfo job
+  // The server's clock.
+  3: required i64 nowMillis
+  4: required ShardFacts shard
+  5: required QueueFacts queue
+  // Of a PENDING job.
+  6: optional JobsAhead jobsAhead
+}
+
 struct ServerInfo {
   1: required string version
   // Names of what this server can do beyond the original, so that a client can ask before it uses it.
@@ -600,6 +652,9 @@ service PinLater {
 
   // Which servers share the shards, and which of them owns what, as the server that answers knows it.
   ClusterStatus getCluster(1: RequestContext context) throws (1: PinLaterException e)
+
+  // What the server knows of a job, its queue and its shard, from which a client can tell why the job waits. Never scans jobs.
+  JobExplanation explainJob(1: RequestContext context, 2: string queueName, 3: string jobDescriptor) throws (1: PinLaterException e)
 
   // How many were deleted, in whatever state they were.
   i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)

@@ -25,6 +25,7 @@ from typing import Any, Never, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from pinlater.client._servers import servers_by_default
+from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError
 from pinlater.client.sync_client import Client
@@ -79,9 +80,9 @@ _HOUR_S = 3600.0
 class Worker:
     """Registers tasks, enqueues their jobs and runs them.
 
-    `client` is addresses (as for `AsyncClient`), or a client that the caller opens and closes. `concurrency` is how many jobs run at once,
-    of all queues together; it overrides `settings`. `codec` and `retry` apply to tasks without their own. `middleware` runs around every
-    job, the first one outermost. `child_setup`, a function at the top of a module, runs first in every child process.
+    `client` is addresses (as for `AsyncClient`, like `tls`), or a client that the caller opens and closes. `concurrency` is how many jobs
+    run at once, of all queues together; it overrides `settings`. `codec` and `retry` apply to tasks without their own. `middleware` runs
+    around every job, the first one outermost. `child_setup`, a function at the top of a module, runs first in every child process.
     """
 
     def __init__(
@@ -95,9 +96,13 @@ class Worker:
         retry: RetryPolicy | None = None,
         middleware: Sequence[Middleware] = (),
         child_setup: ChildSetup | None = None,
+        tls: Tls | bool | None = None,
         clock: Clock | None = None,
     ) -> None:
         check_client(client)
+        if tls is not None and (isinstance(client, AsyncClient) or callable(client)):
+            raise TypeError("Worker(): tls is for addresses; a client has its own")
+        self._tls = tls
         self._client: Servers | Callable[[], AsyncClient] = client
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
@@ -113,7 +118,7 @@ class Worker:
         self._child_setup = child_setup
         self._clock = clock or WallClock()
         self._registry = Registry()
-        self._enqueuer = Enqueuer(client, source, self._clock)
+        self._enqueuer = Enqueuer(client, source, self._clock, tls)
         self._run: WorkerRun | None = None
         self._stop_asked = False
         self.counts = WorkerCounts()
@@ -404,7 +409,11 @@ class Worker:
         source = self._client if given is None else given
         if isinstance(source, AsyncClient):
             return source.sharing(wait_for_servers=False)  # the worker tries again itself, and says so
-        made = source() if callable(source) else AsyncClient(source, source=self._source, wait_for_servers=False)
+        made = (
+            source()
+            if callable(source)
+            else AsyncClient(source, source=self._source, wait_for_servers=False, tls=self._tls)
+        )
         return await stack.enter_async_context(made)
 
     def _run_with(

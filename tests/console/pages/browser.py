@@ -148,7 +148,8 @@ async def filled(client: AsyncClient) -> tuple[str, str]:
     acks = [Ack(job.descriptor, succeeded=True, token=job.token) for job in claimed[:2]]
     acks += [_failure(job.descriptor, job.token) for job in claimed[2:5]]
     await client.ack("mail", acks)
-    hostile = Job(HOSTILE.encode(), headers={"x": HOSTILE, "long": "y" * 9_000}, custom_status=HOSTILE, priority=1)
+    hostile = Job(HOSTILE.encode(), headers={"x": HOSTILE, "long": "y" * 9_000}, custom_status=HOSTILE, priority=2)
+    await client.enqueue("images", [Job(b"before it")])
     stored = await client.enqueue("images", [hostile])
     return claimed[2].descriptor, stored.descriptors[0]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.client import AsyncClient, Job
+from pinlater.client.errors import UnknownMethod
 from pinlater.console.pages.bodies import body_view
 from pinlater.domain.clock import ManualClock
 from tests.console.pages.conftest import failed_job, stored
@@ -20,7 +23,8 @@ async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, cli
         '"ada"',
         "Enqueued",
         f"pinlater lookup {name}",
-        "no worker takes jobs",
+        "No worker asks for jobs of the queue.",
+        f"pinlater explain {name}",
     ):
         assert text in page.text
     assert page.targets == [f"/jobs/{name}/cancel", f"/jobs/{name}/delete"]
@@ -30,7 +34,7 @@ async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, cli
 
 async def test_the_time_line_shows_attempts_and_their_errors(visitor: PageVisitor, client: AsyncClient) -> None:
     page = await visitor.page(f"/jobs/{await failed_job(client, 'boom')}")
-    for text in ("Attempt 1 claimed by console", "Attempt 1 failed", "ValueError: boom", "It failed"):
+    for text in ("Attempt 1 claimed by console", "Attempt 1 failed", "ValueError: boom", "It has failed"):
         assert text in page.text
 
 
@@ -39,14 +43,27 @@ async def test_the_page_says_what_a_job_waits_for(
 ) -> None:
     name = (await client.enqueue("mail", [Job(b"x", run_after_ms=clock.now_ms() + 300_000)])).descriptors[0]
     page = await visitor.page(f"/jobs/{name}")
-    assert "It waits until it is due, in 5 min." in page.text
+    assert "It is not due until 2026-01-01T00:05:00Z, in 5m." in page.text
     assert page.targets[0] == f"/jobs/{name}/run"
     await client.pause_queue("mail")
-    assert "the queue is paused" in (await visitor.page(f"/jobs/{name}")).text
+    assert "The queue is paused by console, since" in (await visitor.page(f"/jobs/{name}")).text
     await client.resume_queue("mail")
     await client.run_jobs("mail", [name])
     await client.dequeue("mail", 1)
-    assert "console runs it; the claim ends in" in (await visitor.page(f"/jobs/{name}")).text
+    assert "console has claimed it until" in (await visitor.page(f"/jobs/{name}")).text
+
+
+async def test_before_a_server_that_can_not_explain_the_page_shows_the_rest(
+    visitor: PageVisitor, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unknown(self: AsyncClient, queue: str, descriptor: str) -> None:
+        raise UnknownMethod
+
+    monkeypatch.setattr(AsyncClient, "explain_job", unknown)
+    name = await stored(client)
+    page = await visitor.page(f"/jobs/{name}")
+    assert "Enqueued" in page.text
+    assert "No worker" not in page.text
 
 
 async def test_a_failed_job_is_retried(visitor: PageVisitor, client: AsyncClient) -> None:

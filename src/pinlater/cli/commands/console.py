@@ -7,12 +7,15 @@ from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from time import monotonic
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pinlater.cli import exits, options
 from pinlater.supervision.logs import setup
+
+if TYPE_CHECKING:
+    from pinlater.tls.certificate import CertificateSource
 
 _log = logging.getLogger("pinlater.console")
 PORT = 9998
@@ -45,6 +48,23 @@ GuestTokenFile = Annotated[
         help="People who have not logged in see what the token in this file may see, and can change nothing.",
     ),
 ]
+HttpsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--https-certificate",
+        metavar="FILE",
+        help="Serve HTTPS with this certificate (PEM), which is read again when it changes.",
+    ),
+]
+HttpsKey = Annotated[
+    Path | None, typer.Option("--https-key", metavar="FILE", help="Its key, if it is in another file.")
+]
+HttpsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--https-client-ca", metavar="FILE", help="Refuse browsers without a certificate that these authorities signed."
+    ),
+]
 LogLevel = Annotated[Level, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 ChannelToServer = Annotated[int | None, typer.Option("--control-channel", hidden=True)]
 
@@ -54,6 +74,9 @@ def console(
     port: Port = PORT,
     insecure: Insecure = False,
     guest_token_file: GuestTokenFile = None,
+    https_certificate: HttpsCertificate = None,
+    https_key: HttpsKey = None,
+    https_client_ca: HttpsClientCa = None,
     log_level: LogLevel = Level.INFO,
     log_format: options.LogFormat = options.LogForm.AUTO,
     server: options.Server = options.SERVER,
@@ -72,10 +95,11 @@ def console(
     loopback = is_loopback(host)
     if not loopback and not insecure:
         raise typer.BadParameter(
-            f"{host} is no loopback address, and the console speaks no TLS and has no rights of its own; --insecure allows it",
+            f"{host} is no loopback address, and the console has no rights of its own; --insecure allows it",
             param_hint="--host",
         )
     guest_token = _guest_token(guest_token_file)
+    certificate = _certificate(https_certificate, https_key, https_client_ca)
     client = options.client_for(server, timeout, connections=2, token="")
     setup(log_format.value, log_level.value)
     channel = None if control_channel is None else ServerChannel(control_channel)
@@ -88,13 +112,13 @@ def console(
             raise typer.Exit(exits.REFUSED) from None
         exits.fail(reason, exits.REFUSED)
     if channel is None:  # else the server says so
-        address = address_of(listener)
+        address = address_of(listener, tls=certificate is not None)
         _log.info("ready", extra={"address": address, "openapi": f"{address}/v1/openapi.json"})
     if not loopback:
         _log.warning(
             "the network reaches this console: unless the servers have access control, every program can read, enqueue and delete jobs"
         )
-    serve(client, listener, loopback=loopback, channel=channel, guest_token=guest_token)
+    serve(client, listener, loopback=loopback, channel=channel, certificate=certificate, guest_token=guest_token)
 
 
 def _guest_token(file: Path | None) -> Callable[[], str]:
@@ -105,3 +129,21 @@ def _guest_token(file: Path | None) -> Callable[[], str]:
         return token_source(file or "", monotonic)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--guest-token-file") from None
+
+
+def _certificate(certificate: Path | None, key: Path | None, client_ca: Path | None) -> CertificateSource | None:
+    """What the console serves HTTPS with; None for HTTP. Files that are no good are a usage error."""
+    from pinlater.domain.clock import WallClock
+    from pinlater.domain.invalid_settings import InvalidSettings
+    from pinlater.tls.certificate import CertificateBroken, CertificateSource
+    from pinlater.tls.settings import TlsSettings
+
+    clock = WallClock()
+    try:
+        settings = TlsSettings(certificate, key, client_ca, client_ca is not None)
+        return None if certificate is None else CertificateSource(settings, lambda: clock.now_ms() / 1000)
+    except InvalidSettings:
+        hint = "--https-key" if key is not None else "--https-client-ca"
+        raise typer.BadParameter("needs --https-certificate too", param_hint=hint) from None
+    except CertificateBroken as error:
+        raise typer.BadParameter(str(error), param_hint="--https-certificate") from None

@@ -8,6 +8,7 @@ import typer
 
 from pinlater.cli import exits, options, output
 from pinlater.client import JobInfo
+from pinlater.domain import waiting
 from pinlater.domain.job import JobState
 
 
@@ -37,7 +38,7 @@ def lookup(
 
 def _print_job(job: JobInfo) -> None:
     output.print_fields(_fields(job))
-    if output.waits_for(job) and output.was_put_off(job):
+    if output.waits_for(job) and waiting.was_put_off(job):
         task = output.task_of(job)
         unknown = f"does not know the task {task!r}" if task else "has no default task for jobs that name none"
         output.print_text(

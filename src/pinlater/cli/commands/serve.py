@@ -50,6 +50,13 @@ def serve(
             help="Allow an address beyond loopback without access control: every host that reaches it may do anything.",
         ),
     ] = False,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option("--tls-certificate", metavar="FILE", help="Serve TLS on all ports, with this certificate (PEM)."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, if it is in another file.")
+    ] = None,
     set_: MoreSettings = None,
     stop_with_stdin: Annotated[
         bool,
@@ -85,6 +92,8 @@ def serve(
         "console": False if no_console else None,
         "access.tokens_file": tokens,
         "access.insecure": True if insecure else None,
+        "tls.certificate_file": tls_certificate,
+        "tls.key_file": tls_key,
     }
     loaded = load_settings(config, set_, named)
     if (reason := refusal_to_start(loaded.settings)) is not None:

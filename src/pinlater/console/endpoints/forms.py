@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET
 
-from pinlater.client.values import AckResult, JobInfo, JobState
+from pinlater.client.values import AckResult, JobExplanation, JobInfo, JobState
 from pinlater.console.problems import invalid, reason_of
 from pinlater.console.shapes.claims import CheckpointItem, ItemError, ResultItem, ResultsAnswer
 from pinlater.console.shapes.fields import AnswerShape
-from pinlater.console.shapes.jobs import AttemptItem, JobItem, NewJobItem
+from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, NewJobItem, ReasonItem
 
 S = TypeVar("S", bound=AnswerShape)
 
@@ -78,6 +78,15 @@ def job_shown(job: JobInfo) -> JobItem:
         headers=dict(job.headers),
         attempts=[like(AttemptItem, attempt) for attempt in job.attempts],
         **body_shown(job.body),
+    )
+
+
+def explanation_shown(found: JobExplanation) -> ExplainAnswer:
+    """The reasons, in their order."""
+    return ExplainAnswer(
+        descriptor=found.descriptor,
+        state=None if found.job is None else found.job.state.name.lower(),  # type: ignore[arg-type]
+        reasons=[like(ReasonItem, reason, figures=dict(reason.figures)) for reason in found.reasons()],
     )
 
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pinlater.client import Job, UniqueKey, UniqueScope
 from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
-from pinlater.console.endpoints.forms import body_given, due_ms, job_shown, results_shown, state_of
+from pinlater.console.endpoints.forms import body_given, due_ms, explanation_shown, job_shown, results_shown, state_of
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultsAnswer
 from pinlater.console.shapes.fields import Nothing
@@ -21,6 +21,7 @@ from pinlater.console.shapes.jobs import (
     EnqueueBatchRequest,
     EnqueuedItem,
     EnqueueQuery,
+    ExplainAnswer,
     JobCountAnswer,
     JobItem,
     LookupAnswer,
@@ -123,6 +124,15 @@ async def get_job(call: ApiCall[BodiesQuery, Nothing]) -> JobItem:
 async def get_job_body(call: ApiCall[Nothing, Nothing]) -> Content:
     """Returns the body of a job, byte for byte."""
     return Content((await _found(call.descriptor, call, bodies=True)).body or b"")
+
+
+async def explain_job(call: ApiCall[Nothing, Nothing]) -> ExplainAnswer:
+    """Tells why a job waits: a pause, its due time, a rate limit, no worker, jobs before it and when its turn comes. Or who runs it, or
+    how it ended."""
+    found = await call.client.explain_job(call.descriptor.partition(":")[0], call.descriptor)
+    if found.missing:
+        raise _no_such_job(call.descriptor)
+    return explanation_shown(found)
 
 
 async def _found(

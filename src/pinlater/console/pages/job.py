@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pinlater.client.errors import UnknownMethod
 from pinlater.console.endpoint import Content
-from pinlater.console.endpoints.jobs import get_job, get_job_body
-from pinlater.console.endpoints.queues import get_queue_stats
+from pinlater.console.endpoints.jobs import explain_job, get_job, get_job_body
 from pinlater.console.pages.bodies import BodyView, Way, body_view
-from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, relative, shown
+from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, shown
 from pinlater.console.pages.listed_job import TASK_HEADER, worker_of
 from pinlater.console.pages.page import PageCall, PageView, job_path
-from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.shapes.fields import RequestShape
-from pinlater.console.shapes.jobs import BodiesQuery, JobItem
+from pinlater.console.shapes.jobs import BodiesQuery, JobItem, ReasonItem
 
 _WHOLE_CHARACTERS = 2_000_000
 
@@ -40,13 +39,13 @@ class JobMoment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView(PageView):
-    """`now`: one sentence about the present. `actions`: names of what is possible. `commands`: for a shell."""
+    """`reasons`: why it waits, or how it ended. `actions`: names of what is possible. `commands`: for a shell."""
 
     query: JobPageQuery
     job: JobItem
     queue: str
     task: str
-    now: str
+    reasons: Sequence[ReasonItem]
     actions: Sequence[str]
     moments: Sequence[JobMoment]
     error: ShownText
@@ -63,11 +62,14 @@ class JobView(PageView):
 
 
 async def show(call: PageCall) -> JobView:
-    """Two calls: the job, and the counters of its queue for what the job waits for."""
+    """Two calls: the job, and what it waits for."""
     query = call.read(JobPageQuery)
     job = await call.api.ask(get_job, descriptor=call.descriptor, query=BodiesQuery(bodies=True))
     queue = job.descriptor.partition(":")[0]
-    figures = figures_of(await call.api.ask(get_queue_stats, queue=queue))
+    try:
+        reasons: Sequence[ReasonItem] = (await call.api.ask(explain_job, descriptor=job.descriptor)).reasons
+    except UnknownMethod:  # an older server
+        reasons = ()
     characters = _WHOLE_CHARACTERS if query.whole else TEXT_CHARACTERS
     return JobView(
         title=job.descriptor,
@@ -76,7 +78,7 @@ async def show(call: PageCall) -> JobView:
         job=job,
         queue=queue,
         task=job.headers.get(TASK_HEADER, ""),
-        now=sentence(job, figures, call.now_ms),
+        reasons=reasons,
         actions=_actions(job, call.now_ms),
         moments=sorted(moments(job, characters), key=lambda one: one.at_ms),
         error=shown(job.error_text, characters),
@@ -108,28 +110,6 @@ def _bytes(job: JobItem) -> bytes:
     return b64decode(job.body_base64) if job.body_base64 is not None else (job.body or "").encode()
 
 
-def sentence(job: JobItem, queue: QueueFigures, now_ms: int) -> str:
-    """What the job waits for, or how it ended."""
-    match job.state:
-        case "succeeded":
-            return "It succeeded."
-        case "failed":
-            return "It failed and does not run again by itself."
-        case "in_progress":
-            return f"{worker_of(job.claim_descriptor) or 'A worker'} runs it; the claim ends {_when(job.claim_deadline_at_ms, now_ms)}."
-    if queue.paused:
-        return "It waits: the queue is paused."
-    if job.run_after_ms and job.run_after_ms > now_ms:
-        return f"It waits until it is due, {_when(job.run_after_ms, now_ms)}."
-    if not (queue.waiting_dequeues or queue.running or queue.rate_claimed):
-        return "It is due and waits: no worker takes jobs of this queue."
-    return "It is due and waits for its turn."
-
-
-def _when(at_ms: int | None, now_ms: int) -> str:
-    return "at an unknown time" if at_ms is None else relative(at_ms, now_ms)
-
-
 def moments(job: JobItem, characters: int) -> Iterator[JobMoment]:
     """What is known to have happened, and what will."""
     yield JobMoment(job.created_at_ms, "start", "Enqueued")
@@ -156,6 +136,8 @@ def commands(job: JobItem) -> dict[str, str]:
     """For a shell, by what they do."""
     name = shlex.quote(job.descriptor)
     found = {"Look up": f"pinlater lookup {name} --body"}
+    if job.state in ("pending", "in_progress"):
+        found["Explain"] = f"pinlater explain {name}"
     if job.state in ("pending", "failed"):
         found["Run now"] = f"pinlater run-now {name}"
     if job.state in ("pending", "in_progress"):

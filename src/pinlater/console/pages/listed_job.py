@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pinlater.console.pages.formats import one_line
 from pinlater.console.shapes.jobs import JobItem
+from pinlater.domain.job import source_of_claim
 
 TASK_HEADER = "pinlater-task"
 
@@ -44,9 +45,8 @@ def error_line(job: JobItem) -> str:
 
 
 def worker_of(claim_descriptor: str | None) -> str:
-    """The source in `host:port:serverStartMillis:source:counter`, which may hold colons itself; the whole if it has another form."""
-    parts = (claim_descriptor or "").split(":", 3)
-    return parts[3].rpartition(":")[0] if len(parts) == 4 and ":" in parts[3] else claim_descriptor or ""
+    """The source in the name of a claim; the whole if it has another form."""
+    return source_of_claim(claim_descriptor or "") or claim_descriptor or ""
 
 
 def age_column(state: str) -> str:

@@ -153,6 +153,47 @@ class JobItem(AnswerShape, frozen=True, kw_only=True):
     body_base64: BodyBase64
 
 
+class ReasonItem(AnswerShape, frozen=True, kw_only=True):
+    """One reason why a job waits."""
+
+    code: Annotated[
+        Literal[
+            "paused",
+            "not_due",
+            "stopped",
+            "rate_limit",
+            "workers_busy",
+            "no_worker",
+            "behind",
+            "next",
+            "claimed",
+            "succeeded",
+            "failed",
+            "shard_unreachable",
+            "shard_drains",
+        ],
+        Meta(description="For programs; others may be added."),
+    ]
+    text: Annotated[str, Meta(description="A sentence or two for people.")]
+    figures: Annotated[
+        Mapping[str, bool | int | float | str],
+        Meta(
+            description="What the text says in numbers: times end in `_at_ms`, spans in `_ms`. What is not known is left out."
+        ),
+    ]
+
+
+class ExplainAnswer(AnswerShape, frozen=True, kw_only=True):
+    """Why a job waits, as the server that answers knows it."""
+
+    descriptor: str
+    state: Annotated[State | None, Meta(description="Null if the shard of the job is unreachable.")]
+    reasons: Annotated[
+        Sequence[ReasonItem],
+        Meta(description="What has to be changed first comes first. Or who runs the job, or how it ended."),
+    ]
+
+
 class LookupAnswer(AnswerShape, frozen=True, kw_only=True):
     """The jobs that exist, in the order of the request."""
 

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
+from pinlater.domain.clock import WallClock
 from pinlater.domain.passwords import HashMalformed, check_hash_form
 from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.extras import install_line
@@ -22,6 +23,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import find_shards, read_password
 from pinlater.server.config.sources import Origin
 from pinlater.server.storage.tls import make_context
+from pinlater.tls.certificate import CertificateBroken, load_certificate
 
 _FRAME_OVERHEAD_BYTES = 64 * 1024
 
@@ -31,11 +33,12 @@ def check_together(
 ) -> list[str]:
     """Everything that is wrong beyond a single value, each with its place.
 
-    `driver_needed`: a store without its driver is wrong, too. `tokens_needed`: so is a file of tokens that is missing or broken.
+    `driver_needed`: a store without its driver is wrong, too. `tokens_needed`: so is a file of tokens, or a certificate, that is missing
+    or broken.
     """
     problems = list(_problems(settings))
     if tokens_needed:
-        problems += _tokens_problems(settings)
+        problems += [*_tokens_problems(settings), *_tls_problems(settings)]
     driver = _missing_driver(settings) if driver_needed else None
     if driver is not None:
         problems.insert(0, ("store", driver))
@@ -109,8 +112,18 @@ def _tokens_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     try:
         tokens_in(path)
     except FileBroken as error:
-        hint = "" if path.exists() else "; `pinlater token create` makes it"
+        is_missing = isinstance(error.__cause__, FileNotFoundError)
+        hint = "; `pinlater token create` makes it" if is_missing else ""
         yield "access.tokens_file", f"{error}{hint}"
+
+
+def _tls_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.tls.certificate_file is None:
+        return
+    try:
+        load_certificate(settings.tls, WallClock().now_ms() / 1000)
+    except CertificateBroken as error:
+        yield "tls.certificate_file", str(error)
 
 
 def _shard_problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -158,11 +171,32 @@ def warnings_about(settings: Settings) -> list[str]:
         found.append(
             f"{path} can be read by every user of this machine: it tells the names and rights of tokens (chmod o-r)"
         )
+    found += _tls_warnings(settings)
     if settings.store.is_sharded:
         found += _shard_warnings(settings)
     elif warning := EMBEDDED[settings.store.kind].warning:
         found.append(f"store: {warning}")
     return found
+
+
+def _tls_warnings(settings: Settings) -> Iterator[str]:
+    tls = settings.tls
+    if tls.certificate_file is None:
+        beyond = [host for host in sorted(_hosts(settings)) if not is_loopback(host)]
+        if beyond and settings.access.tokens_file is not None:
+            yield (
+                f"listening on {beyond[0]} without TLS: tokens and jobs cross the network in plain text (tls.certificate_file)"
+            )
+        return
+    key = tls.key_file or tls.certificate_file
+    if _others_may_read(key):
+        yield f"{key} can be read by every user of this machine, and holds the key of the certificate (chmod o-r)"
+    try:
+        names = load_certificate(tls, WallClock().now_ms() / 1000).names
+    except CertificateBroken:
+        return  # where that matters it is a problem
+    if not names:
+        yield f"{tls.certificate_file} has no subject alternative name: no client can verify the name of this server"
 
 
 def _shard_warnings(settings: Settings) -> Iterator[str]:

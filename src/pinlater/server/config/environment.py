@@ -14,7 +14,19 @@ from pinlater.server.config.errors import did_you_mean
 from pinlater.server.config.schema import ENV_PREFIX, Key, keys
 from pinlater.server.config.sources import Given, Origin, SettingsSource
 
-OTHER_VARIABLES = frozenset({"PINLATER_CONFIG", "PINLATER_SERVERS", "PINLATER_TOKEN", "PINLATER_TOKEN_FILE"})
+OTHER_VARIABLES = frozenset(
+    {
+        "PINLATER_CONFIG",
+        "PINLATER_SERVERS",
+        "PINLATER_TOKEN",
+        "PINLATER_TOKEN_FILE",
+        "PINLATER_TLS",
+        "PINLATER_TLS_CA_FILE",
+        "PINLATER_TLS_SERVER_NAME",
+        "PINLATER_TLS_CLIENT_CERTIFICATE_FILE",
+        "PINLATER_TLS_CLIENT_KEY_FILE",
+    }
+)
 """Variables that the command line and the client read themselves."""
 
 _KUBERNETES = re.compile(

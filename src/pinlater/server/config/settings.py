@@ -25,6 +25,7 @@ from pinlater.server.storage.redis.settings import RedisSettings
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.telemetry.settings import TelemetrySettings
 from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.tls.settings import TlsSettings
 
 DEFAULT_STORE = StoreLocation("sqlite", Path("pinlater.db"))
 
@@ -38,6 +39,8 @@ FLAGS: Mapping[str, str] = {
     "console": "--console",
     "access.tokens_file": "--tokens",
     "access.insecure": "--insecure",
+    "tls.certificate_file": "--tls-certificate",
+    "tls.key_file": "--tls-key",
 }
 """Keys that have a flag of their own; all others are set by `--set KEY=VALUE`."""
 
@@ -71,6 +74,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "http.idle_timeout_s": (0.1, _TEN_YEARS_S),
     "http.handler_timeout_s": (0.1, _TEN_YEARS_S),
     "http.write_timeout_s": (0.1, _TEN_YEARS_S),
+    "tls.handshake_timeout_s": (0.1, _TEN_YEARS_S),
     "sqlite.inline_commit_us": (0, 10_000_000),
     "sqlite.lookup_inline_max": (0, 1_000_000),
 }
@@ -115,6 +119,7 @@ class Settings:
     thrift: ThriftSettings = field(default_factory=ThriftSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
     sqlite: SqliteSettings = field(default_factory=SqliteSettings)
     mysql: MysqlSettings = field(default_factory=MysqlSettings)
     redis: RedisSettings = field(default_factory=RedisSettings)

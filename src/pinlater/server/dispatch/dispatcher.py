@@ -14,6 +14,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, TooManyWaiting
 from pinlater.server.dispatch.claim_returns import ClaimReturns
 from pinlater.server.dispatch.claiming import Claiming, FromShard
+from pinlater.server.dispatch.last_dequeues import LastDequeues
 from pinlater.server.dispatch.rate_limits import Block, RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
@@ -34,6 +35,7 @@ class Dispatcher:
         self._clock = clock
         self._settings = settings
         self.wakeups = Wakeups(clock)
+        self.last_dequeues = LastDequeues(clock)
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False
         self.returns = ClaimReturns(shards, limits, self.wakeups.jobs_ready)
@@ -52,6 +54,7 @@ class Dispatcher:
 
         Raises `DequeueRateLimited` (never with `wait_ms`), `QueueNotFound`, `TooManyWaiting`.
         """
+        self.last_dequeues.note(request.queue)
         if request.wait_ms and request.call.limit > 0:
             return await self._claim_or_wait(request)
         if self.limits.is_open(request.queue):
@@ -117,6 +120,7 @@ class Dispatcher:
             await waiters.wait(request.call.limit, seconds, next_due_ms)
         finally:
             del self._waiting_requests[id(request)]
+            self.last_dequeues.note(request.queue)
 
     async def _claim_if_allowed(
         self, request: ClaimRequest, waiters: Waiters | None = None, attempt: int = 0

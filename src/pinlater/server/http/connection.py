@@ -22,7 +22,7 @@ import h11
 
 from pinlater.server.http.messages import BadRequest, Request, Response, parse_request, text_response
 from pinlater.server.http.settings import HttpSettings
-from pinlater.server.http.thrift_hint import thrift_answer
+from pinlater.wire.wrong_port import HTTP_PORT, begins_tls, thrift_answer
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,11 @@ class HttpConnection:
         """The address of the client, without its port."""
         peer = self._writer.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else str(peer)
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether the client has proven that it has a certificate of an authority that counts."""
+        return self._writer.get_extra_info("peercert") is not None
 
     @property
     def waits_for_client(self) -> bool:
@@ -162,7 +167,9 @@ class HttpConnection:
             data = await self._reader.read(_READ_BYTES)
             if self._fresh:
                 self._fresh = False
-                answer = thrift_answer(data)
+                if begins_tls(data):
+                    log.warning("a client with TLS has connected to the HTTP port, which has no TLS")
+                answer = thrift_answer(data, HTTP_PORT)
                 if answer is not None:
                     raise _ThriftCall(answer)
             self._protocol.receive_data(data)

@@ -22,6 +22,9 @@ from pinlater.server.http.settings import HttpSettings
 from pinlater.server.http.status import OneServer, Readiness, StatusPages, StatusSource
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.settings import QUEUE_SERIES_MAX
+from pinlater.tls.certificate import CertificateSource
+from pinlater.tls.listening import HTTPS_WANTED, listening_side
+from pinlater.tls.protocol import TlsProtocol
 
 __all__ = ["HttpServer", "OneServer", "Readiness", "StatusSource"]
 
@@ -34,7 +37,8 @@ CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
 
 class HttpServer:
     """Serves the status pages, and whatever `extra_routes` adds to the router. `access`: None lets all callers see all pages; with it
-    all pages but the health checks need a token."""
+    all pages but the health checks need a token. `certificate`: None serves without TLS; where clients need one too, health checks are
+    answered without it."""
 
     def __init__(
         self,
@@ -45,8 +49,10 @@ class HttpServer:
         extra_routes: Callable[[Router], None] | None = None,
         queue_series_max: int = QUEUE_SERIES_MAX,
         access: AccessControl | None = None,
+        certificate: CertificateSource | None = None,
     ) -> None:
         self._settings = settings
+        self._certificate = certificate
         self._metrics = metrics
         self._access = access
         self._router = Router()
@@ -62,7 +68,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listens. Raises OSError if the address can't be had."""
-        self._server = await asyncio.start_server(self._accept, self._settings.host, self._settings.port)
+        self._server = await self._listen(self._settings.host, self._settings.port)
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._metrics.gauge(
             "http-connections",
@@ -71,6 +77,20 @@ class HttpServer:
             help="Open connections of the HTTP server",
         )
         log.info("http server listens", extra={"host": self._settings.host, "port": self.port})
+
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
+        if self._certificate is None:
+            return await asyncio.start_server(self._accept, host, port)
+        side = listening_side(
+            self._certificate, "HTTP", self._metrics.count, lenient=True, plain_answer=lambda _: HTTPS_WANTED
+        )
+        loop = asyncio.get_running_loop()
+
+        def new_connection() -> TlsProtocol:
+            reader = asyncio.StreamReader(loop=loop)
+            return TlsProtocol(asyncio.StreamReaderProtocol(reader, self._accept, loop=loop), side)
+
+        return await loop.create_server(new_connection, host, port)
 
     async def stop(self) -> None:
         """Accepts no more, lets requests that are being answered finish for a while, then ends the others. May be called twice."""
@@ -139,7 +159,12 @@ class HttpServer:
         return response
 
     async def _answer_allowed(self, connection: HttpConnection, request: Request) -> Response:
-        if self._access is not None and request.path not in CHECKS:
+        if request.path in CHECKS:
+            return await self._answer(request)
+        if self._client_needs_certificate and not connection.has_certificate:
+            self._metrics.count("http_certificates_missing")
+            return text_response("Without a client certificate only health checks are answered\n", 403)
+        if self._access is not None:
             try:
                 check_access(self._access, request)
             except AccessDenied as error:
@@ -147,6 +172,10 @@ class HttpServer:
                 await asyncio.sleep(self._access.refusals.one(connection.host).delay_s)
                 return refusal(error)
         return await self._answer(request)
+
+    @property
+    def _client_needs_certificate(self) -> bool:
+        return self._certificate is not None and self._certificate.settings.require_client_certificate
 
     async def _answer(self, request: Request) -> Response:
         if not self._hosts.permits(request.headers.get("host")):

@@ -24,6 +24,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
 from pinlater.server.main.access_watch import access_watch
+from pinlater.server.main.certificate_watch import CERTIFICATE, certificate_watch
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
@@ -40,6 +41,7 @@ from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.open_files import TooFewOpenFiles
 from pinlater.server.thrift.server import ThriftServer
 from pinlater.server.thrift.traced import traced
+from pinlater.tls.certificate import CertificateSource
 from pinlater.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -73,8 +75,15 @@ def _another(setting: str, what: str) -> str:
     return f"{flag} chooses another {what}, as does {setting} in the settings"
 
 
-def thrift_server(core: Core, *, shared_port: bool = False, access: AccessControl | None = None) -> ThriftServer:
-    """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in."""
+def thrift_server(
+    core: Core,
+    *,
+    shared_port: bool = False,
+    access: AccessControl | None = None,
+    certificate: CertificateSource | None = None,
+) -> ThriftServer:
+    """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in.
+    `certificate`: None serves without TLS."""
     return ThriftServer(
         core.service,
         core.settings.thrift,
@@ -85,6 +94,7 @@ def thrift_server(core: Core, *, shared_port: bool = False, access: AccessContro
         other_connections=core.settings.http.max_connections + PLACES_FOR_CHECKS,
         handlers=traced(HANDLERS, find_tracing()),
         guard=None if access is None else Guard(access),
+        certificate=certificate,
     )
 
 
@@ -112,6 +122,8 @@ class App:
         self._files = FileWatch(settings)
         self._access_watch = access_watch(settings, self._files, self.clock)
         self._access = None if self._access_watch is None else self._access_watch.control
+        self._certificate_watch = certificate_watch(settings)
+        self.certificate = None if self._certificate_watch is None else self._certificate_watch.source
         self._clock_watch = ClockWatch(self.clock, self.metrics)
         self._cut_off = asyncio.Event()
         self._reloading: asyncio.Future[None] | None = None
@@ -121,6 +133,7 @@ class App:
             OneServer(self.metrics, self.readiness, self.server_info, self.queue_counts),
             queue_series_max=settings.telemetry.queue_series_max,
             access=self._access,
+            certificate=self.certificate,
         )
 
     # --- life -------------------------------------------------------------------------------------------------------------
@@ -176,22 +189,41 @@ class App:
     def _assemble(self) -> None:
         """What works on the core."""
         metrics = self.metrics
-        self.cluster = Cluster(self.core.shards, self.core.dispatcher, self.core.standstill)
+        self.cluster = Cluster(
+            self.core.shards,
+            self.core.dispatcher,
+            self.core.standstill,
+            self.certificate if self.settings.tls.between_servers else None,
+        )
+        if self._certificate_watch is not None:
+            self._certificate_watch.show(metrics)
         metrics.labelled_gauge(
             "file-broken-",
-            lambda: self._files.broken,
+            self._broken_files,
             prometheus="pinlater_file_broken",
             label="file",
             help="1 while a file that is read again can't be, and its old values hold",
             join="max",
         )
-        self.thrift = thrift_server(self.core, shared_port=self._one_of_many, access=self._access)
+        self.thrift = thrift_server(
+            self.core, shared_port=self._one_of_many, access=self._access, certificate=self.certificate
+        )
         self.periodic_work = PeriodicWork(
-            self.core, self.cluster, self._clock_watch, self._files, self._readiness, self._access_watch
+            self.core,
+            self.cluster,
+            self._clock_watch,
+            self._files,
+            self._readiness,
+            self._access_watch,
+            self._certificate_watch,
         )
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
         self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
+
+    def _broken_files(self) -> Mapping[str, float]:
+        watch = self._certificate_watch
+        return self._files.broken if watch is None else {**self._files.broken, CERTIFICATE: watch.broken}
 
     async def _hear_others(self) -> None:
         """Servers of the same shards wake each other. If this can't be, they look about once a second."""

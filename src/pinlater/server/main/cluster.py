@@ -34,6 +34,7 @@ from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NO_OWNER, Claimed
 from pinlater.server.telemetry.metrics import Metrics
+from pinlater.tls.certificate import CertificateSource
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,14 @@ _TOLD_LOOK_S = 60.0
 class Cluster:
     """What one server knows of the other servers of its shards, and the wakes between them."""
 
-    def __init__(self, shards: Shards, dispatcher: Dispatcher, standstill: Standstill) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        dispatcher: Dispatcher,
+        standstill: Standstill,
+        certificate: CertificateSource | None = None,
+    ) -> None:
+        """`certificate`: None leaves calls between servers unencrypted."""
         self._shards = shards
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
@@ -66,7 +74,9 @@ class Cluster:
             self._told,
             shards.clock.monotonic,
             shards.settings.call_timeout_ms / 1000,
+            certificate,
         )
+        self._tls = certificate is not None
         self._interest = Interest(self._dequeued, self._tell_waits)
         self.queues_changed: Callable[[], None] = lambda: None
         self._queue_changes = 0
@@ -92,6 +102,7 @@ class Cluster:
             self._look_soon,
             self._know_waits,
             lambda: self.queues_changed(),
+            tls=self._tls,
         )
         self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
         self._dispatcher.limits.join_others(self._interest.begins)

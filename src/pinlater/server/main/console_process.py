@@ -19,6 +19,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.supervision.console_messages import ConsoleServes, from_console
 from pinlater.supervision.process_slot import ProcessSlot
 from pinlater.supervision.restarts import Next, next_start
+from pinlater.tls.certificate import CertificateSource
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +32,18 @@ _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 class ConsoleProcess:
-    """`stopping`: is set when the server begins to stop. `command`: this program's, unless given; the options come behind it."""
+    """`stopping`: is set when the server begins to stop. `command`: this program's, unless given; the options come behind it.
+    `certificate`: that of the server, if it has TLS."""
 
-    def __init__(self, settings: Settings, stopping: asyncio.Event, command: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stopping: asyncio.Event,
+        command: Sequence[str] = (),
+        certificate: CertificateSource | None = None,
+    ) -> None:
         self._settings = settings
+        self._certificate = certificate
         self._stopping = stopping
         self._command = command or [*this_program(), "console"]
         self._slot: ConsoleSlot | None = None
@@ -82,7 +91,23 @@ class ConsoleProcess:
             *("--server", server, "--port", str(settings.console_port)),
             *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
             *(("--guest-token-file", str(guest)) if guest is not None else ()),
+            *self._tls_options(),
         ]
+
+    def _tls_options(self) -> Sequence[str]:
+        """For its connections to the server: it trusts the server's certificate itself, and shows it where clients need one. Browsers on
+        this machine reach the console without TLS."""
+        tls, certificate = self._settings.tls, self._certificate
+        if certificate is None or tls.certificate_file is None:
+            return []
+        file, key = str(tls.certificate_file), str(tls.key_file or tls.certificate_file)
+        names = certificate.current.names
+        options = ["--tls-ca", file]
+        if names:
+            options += ["--tls-server-name", names[0].replace("*", "any")]
+        if tls.require_client_certificate:
+            options += ["--tls-certificate", file, "--tls-key", key]
+        return options
 
 
 class ConsoleSlot(ProcessSlot[None]):

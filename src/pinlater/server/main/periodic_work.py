@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.main.access_watch import TOKENS_LOOK_MS, AccessWatch
+from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, CertificateWatch
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
@@ -37,6 +38,7 @@ class PeriodicWork:
         files: FileWatch,
         readiness: ReadinessWatch,
         access: AccessWatch | None,
+        certificate: CertificateWatch | None,
     ) -> None:
         self._core = core
         self._cluster = cluster
@@ -44,6 +46,7 @@ class PeriodicWork:
         self._files = files
         self._readiness = readiness
         self._access = access
+        self._certificate = certificate
         self._next_heartbeat_s = 0.0
         cluster.members_changed = self._members_changed
         cluster.queues_changed = core.service.queue_cache.another_changed
@@ -73,6 +76,8 @@ class PeriodicWork:
             work.append(Periodic("members", _HEARTBEAT_MS, self._look_at_members))
         if self._access is not None:
             work.append(Periodic("tokens", TOKENS_LOOK_MS, self._access.look))
+        if self._certificate is not None:
+            work.append(Periodic("certificate", CERTIFICATE_LOOK_MS, self._certificate.look))
         if self._files:
             work.append(Periodic("files", every.file_interval_ms, self._files.look))
         return work

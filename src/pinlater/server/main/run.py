@@ -58,7 +58,7 @@ class StopSignals:
 
 async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
     app, stops = App(settings), StopSignals()
-    console = ConsoleProcess(settings, stops.stop)
+    console = ConsoleProcess(settings, stops.stop, certificate=app.certificate)
     if stop_with_stdin:
         at_end_of_stdin(lambda: stops.signalled("SIGTERM"))
     await run_until_stopped(app, stops, lambda: console.start(app.thrift.port))

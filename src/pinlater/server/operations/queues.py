@@ -36,6 +36,7 @@ Value = TypeVar("Value")
 _QUEUES_A_TURN = 250
 # A call that has taken longer may have been given up by its caller, who may have done the opposite since.
 _YOUNG_S = 5.0
+_BY_MAX = 200  # characters of who pauses a queue
 YEAR_MS = 366 * 24 * 3_600_000
 
 
@@ -167,12 +168,14 @@ class Queues:
         """The queue's settings, None if the server's default holds."""
         return await self._queue_cache.require(name)
 
-    async def set_paused(self, name: str, paused: bool) -> None:
-        """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`."""
+    async def set_paused(self, name: str, paused: bool, by: str = "") -> None:
+        """Stops or resumes dequeues; enqueues and acks go on. As `configure_queue`. `by`: the caller, kept with the pause."""
         version = await self._next_version(name)
         method = "pauseQueue" if paused else "resumeQueue"
         with self._telling():
-            await self._on_each(method, lambda shard: shard.store.configure_queue(name, paused=paused, version=version))
+            await self._on_each(
+                method, lambda shard: shard.store.configure_queue(name, paused=paused, version=version, by=by[:_BY_MAX])
+            )
         await self._queue_cache.refresh()
 
     async def _next_version(self, name: str) -> str:

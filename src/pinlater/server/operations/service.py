@@ -15,6 +15,7 @@ from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.cluster_status import status_alone
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
+from pinlater.server.operations.explain import Explain
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
@@ -48,6 +49,7 @@ FEATURES = (
     "settings-in-force",
     "waiting-dequeues",
     "cluster",
+    "explain",
 )
 
 
@@ -87,6 +89,9 @@ class Service:
         self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
         self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
         self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
+        self.explaining = Explain(
+            shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: len(self.cluster_status().servers)
+        )
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
 

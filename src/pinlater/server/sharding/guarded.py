@@ -142,6 +142,7 @@ class GuardedShard:
     peek_jobs = _guarded(_Limit.LOOK, JobStore.peek_jobs)
     lookup_jobs = _guarded(_Limit.LOOK, JobStore.lookup_jobs)
     scan_jobs = _guarded(_Limit.WORK, JobStore.scan_jobs)
+    count_ahead = _guarded(_Limit.WORK, JobStore.count_ahead)
     count_jobs = _guarded(_Limit.WORK, JobStore.count_jobs)
 
     create_queues = _guarded(_Limit.WORK, QueueStore.create_queues)

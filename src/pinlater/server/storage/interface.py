@@ -37,6 +37,7 @@ from pinlater.server.storage.values import (
     Owners,
     Page,
     PageRow,
+    Place,
     Purge,
     RequestRef,
     Requeue,
@@ -128,6 +129,13 @@ class JobStore(Protocol):
         """One page. Fewer rows than the limit does not mean the end if bodies were asked for; no rows does."""
         ...
 
+    async def count_ahead(self, place: Place) -> int | PinLaterError:
+        """How many waiting jobs a claim hands out before it comes to that place, but at most `place.limit`.
+
+        Reads at most `place.limit` entries of an index, whatever else waits. Errors as values: QueueNotFound.
+        """
+        ...
+
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
         ...
@@ -165,9 +173,15 @@ class QueueStore(Protocol):
         ...
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+        self,
+        name: str,
+        *,
+        config: QueueConfig | None = None,
+        paused: bool | None = None,
+        version: str = "",
+        by: str = "",
     ) -> None:
-        """Replaces the settings and/or the pause switch; None leaves as is. Raises `QueueNotFound`.
+        """Replaces the settings and/or the pause switch; None leaves as is. `by`: who pauses. Raises `QueueNotFound`.
 
         Kept with `version`, and only if that is later than the version of what is replaced (`Queue.changed`).
         """

@@ -302,6 +302,21 @@ class PageRow(NamedTuple):
     job: StoredJob
 
 
+class Place(NamedTuple):
+    """A place in the order in which a shard hands out the jobs of a queue. Before it come the waiting jobs of higher priorities with
+    run-after ≤ `due_by_ms`, and those of `priority` with a lower run-after, or the same and a lower id.
+
+    No job need be there. `limit`: count no further.
+    """
+
+    queue: str
+    priority: int
+    run_after_ms: int
+    id: int
+    due_by_ms: int
+    limit: int
+
+
 class Swept(NamedTuple):
     """What one sweep did in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back.
 

@@ -19,6 +19,7 @@ from pinlater.domain.calls import (
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt, Outcome, StoredJob, progress_of
 from pinlater.domain.queue import Queue, QueueConfig
+from pinlater.server.operations.explain import Explained
 from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
 from pinlater.server.thrift.failures import code_of
 from pinlater.wire.generated import ttypes as types
@@ -183,6 +184,31 @@ def _settings(config: QueueConfig) -> dict[str, Any]:
 def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
     """The dequeues that wait, by queue and source."""
     return [types.WaitingDequeues(*each) for each in found]
+
+
+def job_explanation(explained: Explained) -> types.JobExplanation:
+    """What is known of a job that waits, of its queue and its shard."""
+    queue, ahead = explained.queue, explained.ahead
+    return types.JobExplanation(
+        jobDescriptor=explained.descriptor,
+        job=None if explained.job is None else job_info(explained.descriptor, explained.job),
+        nowMillis=explained.now_ms,
+        shard=types.ShardFacts(*explained.shard),
+        queue=types.QueueFacts(
+            paused=queue.paused,
+            pausedAtMillis=queue.paused_at_ms,
+            pausedBy=queue.paused_by or None,
+            maxJobsPerSecond=queue.max_jobs_per_second,
+            nextSlotMillis=queue.next_slot_ms,
+            claimedPerSecond=queue.claimed_per_second,
+            inProgress=queue.running,
+            waitingDequeues=number(queue.waiting_dequeues),
+            lastDequeueAtMillis=queue.last_dequeue_at_ms,
+            serverStartedAtMillis=queue.server_started_at_ms,
+            servers=number(queue.servers),
+        ),
+        jobsAhead=None if ahead is None else types.JobsAhead(*ahead),
+    )
 
 
 def cluster_status(status: ClusterStatus) -> types.ClusterStatus:

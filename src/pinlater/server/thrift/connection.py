@@ -31,6 +31,7 @@ from pinlater.server.thrift.shedding import address_of
 from pinlater.server.thrift.transports import descriptor_of, keep_alive, peer_has_left, start_reading, stop_reading
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong
+from pinlater.wire.wrong_port import begins_tls
 
 if TYPE_CHECKING:
     from pinlater.server.thrift.server import ThriftServer
@@ -277,6 +278,8 @@ class ThriftConnection(asyncio.Protocol):
         the frame is read and discarded, up to `FRAMES_DISCARDED` times the bound.
         """
         self._report_bad_frame(error)
+        if isinstance(error, FrameTooLong) and begins_tls(error.size.to_bytes(4, "big")):
+            logger.warning("a client with TLS has connected to the Thrift port, which has no TLS")
         self._splitter = FrameSplitter(0)
         if isinstance(error, FrameTooLong) and error.size <= FRAMES_DISCARDED * self._server.settings.max_frame_bytes:
             self._farewell = self._server.answering.too_long(error)

@@ -20,7 +20,7 @@ from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
 
-DELETE_QUEUE, SERVER_INFO = "deleteQueue", "getServerInfo"
+DELETE_QUEUE, PAUSE_QUEUE, SERVER_INFO = "deleteQueue", "pauseQueue", "getServerInfo"
 
 
 def _no_queue(call: Any) -> Collection[str]:
@@ -83,6 +83,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getSettingsInForce": _queue,
     "getWaitingDequeues": _no_queue,
     "getCluster": _no_queue,
+    "explainJob": _queue,
     "deleteJobsByDescriptor": _queue,
 }
 """The queues that a call of each method names, all of which the token must allow."""
@@ -123,6 +124,8 @@ class Guard:
             grant.check_roles(_variant(name, arguments))
         if name == SERVER_INFO:
             return _telling_rights(grant, handle)
+        if name == PAUSE_QUEUE and grant.name:
+            handle = _pausing(grant)
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
@@ -177,6 +180,15 @@ def _telling_rights(grant: Grant, handle: Handler) -> Handler:
         return info
 
     return answer
+
+
+def _pausing(grant: Grant) -> Handler:
+    """Keeps the name of the token with the pause: a source is only what callers call themselves."""
+
+    async def pause(service: Service, call: Any) -> None:
+        await service.queues.set_paused(call.queueName, True, f"{call.context.source} (token {grant.name})")
+
+    return pause
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:

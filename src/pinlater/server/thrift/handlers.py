@@ -186,7 +186,7 @@ async def get_cluster(service: Service, call: received.getCluster_args) -> Any:
 
 
 async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
-    await service.queues.set_paused(call.queueName, True)
+    await service.queues.set_paused(call.queueName, True, call.context.source)
 
 
 async def resume_queue(service: Service, call: received.resumeQueue_args) -> None:
@@ -200,6 +200,10 @@ async def get_queue_stats(service: Service, call: received.getQueueStats_args) -
 async def get_server_info(service: Service, call: received.getServerInfo_args) -> Any:
     del call
     return answers.server_info(await service.server_info())
+
+
+async def explain_job(service: Service, call: received.explainJob_args) -> Any:
+    return answers.job_explanation(await service.explaining.explain(call.queueName, call.jobDescriptor))
 
 
 HANDLERS: dict[str, Handler] = {
@@ -231,5 +235,6 @@ HANDLERS: dict[str, Handler] = {
     "getSettingsInForce": get_settings_in_force,
     "getWaitingDequeues": get_waiting_dequeues,
     "getCluster": get_cluster,
+    "explainJob": explain_job,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,
 }

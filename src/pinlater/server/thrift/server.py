@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
@@ -25,6 +25,10 @@ from pinlater.server.thrift.large_frames import LargeFrames
 from pinlater.server.thrift.open_files import raise_file_limit
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.server.thrift.shedding import SHED_SHARE, beyond_their_share, held_bytes_min, is_slow, slow_ones
+from pinlater.tls.certificate import CertificateSource
+from pinlater.tls.listening import listening_side
+from pinlater.tls.protocol import TlsProtocol
+from pinlater.wire.wrong_port import TLS_PORT, thrift_answer
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +52,7 @@ class ThriftServer:
 
     `budget` counts the bytes in flight; not given, it has the settings' limit. `other_connections`: how many other listeners of this
     process may hold; the system's bound on open files is shared with them. `handlers`: what each method calls. `guard`: access control,
-    if there is one.
+    if there is one. `certificate`: None serves without TLS.
     """
 
     def __init__(
@@ -64,8 +68,10 @@ class ThriftServer:
         other_connections: int = 0,
         handlers: Mapping[str, Handler] = HANDLERS,
         guard: Guard | None = None,
+        certificate: CertificateSource | None = None,
     ) -> None:
         self.settings = settings
+        self._certificate = certificate
         self.metrics = metrics
         self.monotonic = clock.monotonic
         self._large_frames = LargeFrames(settings.wire_limits)
@@ -123,7 +129,7 @@ class ThriftServer:
                 extra={"max_connections": self.max_connections, "wanted": settings.max_connections},
             )
         self._server = await loop.create_server(
-            lambda: ThriftConnection(self, loop),
+            self._new_connection(loop),
             self.settings.host,
             self.settings.port,
             backlog=self.settings.backlog,
@@ -133,6 +139,15 @@ class ThriftServer:
         self._schedule_sweep(loop)
         self.standstill.begin()
         self._note_progress(loop)
+
+    def _new_connection(self, loop: asyncio.AbstractEventLoop) -> Callable[[], asyncio.Protocol]:
+        """A handshake is a connection like any other: it counts against the same bounds."""
+        if self._certificate is None:
+            return lambda: ThriftConnection(self, loop)
+        side = listening_side(
+            self._certificate, "Thrift", self.metrics.count, plain_answer=lambda data: thrift_answer(data, TLS_PORT)
+        )
+        return lambda: TlsProtocol(ThriftConnection(self, loop), side)
 
     async def drain(self, grace_s: float) -> None:
         """Stops accepting, answers what has come, closes; what isn't done after `grace_s` is cut. May be called twice.

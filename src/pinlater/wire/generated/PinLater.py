@@ -1369,6 +1369,59 @@ getCluster_result.thrift_spec = (
 )
 
 
+class explainJob_args(TBase):
+    """
+    Attributes:
+     - context
+     - queueName
+     - jobDescriptor
+
+    """
+
+    __slots__ = (
+        'context',
+        'queueName',
+        'jobDescriptor',
+    )
+
+
+    def __init__(self, context=None, queueName=None, jobDescriptor=None,):
+        self.context = context
+        self.queueName = queueName
+        self.jobDescriptor = jobDescriptor
+all_structs.append(explainJob_args)
+explainJob_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'jobDescriptor', 'UTF8', None, ),  # 3
+)
+
+
+class explainJob_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(explainJob_result)
+explainJob_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [JobExplanation, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class deleteJobsByDescriptor_args(TBase):
     """
     Attributes:

@@ -332,6 +332,41 @@ class CallerRights:
     expiresAtMillis: int | None = None
 
 
+class JobsAhead:
+    jobs: int = _NOT_SENT
+    atLeast: bool = _NOT_SENT
+    incomplete: bool = _NOT_SENT
+
+
+class QueueFacts:
+    paused: bool = _NOT_SENT
+    pausedAtMillis: int | None = None
+    pausedBy: str | None = None
+    maxJobsPerSecond: float | None = None
+    nextSlotMillis: int | None = None
+    claimedPerSecond: float = _NOT_SENT
+    inProgress: int = _NOT_SENT
+    waitingDequeues: int = _NOT_SENT
+    lastDequeueAtMillis: int | None = None
+    serverStartedAtMillis: int = _NOT_SENT
+    servers: int = _NOT_SENT
+
+
+class ShardFacts:
+    name: str = _NOT_SENT
+    inReach: bool = _NOT_SENT
+    drains: bool = _NOT_SENT
+
+
+class JobExplanation:
+    jobDescriptor: str = _NOT_SENT
+    job: PinLaterJobInfo | None = None
+    nowMillis: int = _NOT_SENT
+    shard: ShardFacts = _NOT_SENT
+    queue: QueueFacts = _NOT_SENT
+    jobsAhead: JobsAhead | None = None
+
+
 class ServerInfo:
     version: str = _NOT_SENT
     features: list[str] = _NOT_SENT
@@ -617,6 +652,17 @@ class getCluster_args:
 
 class getCluster_result:
     success: ClusterStatus | None = None
+    e: PinLaterException | None = None
+
+
+class explainJob_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+    jobDescriptor: str = _NOT_SENT
+
+
+class explainJob_result:
+    success: JobExplanation | None = None
     e: PinLaterException | None = None
 
 

@@ -11,6 +11,8 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "ClusterStatus": ('address', 'servers', 'shards', 'forwarded', 'moves', 'answersLost'),
     "ForwardedCalls": ('kind', 'callsSent', 'itemsSent', 'callsTaken', 'itemsTaken'),
     "JobCount": ('jobs',),
+    "JobExplanation": ('jobDescriptor', 'nowMillis', 'shard', 'queue'),
+    "JobsAhead": ('jobs', 'atLeast', 'incomplete'),
     "PinLaterCheckpointJobRequest": ('jobDescriptor',),
     "PinLaterCheckpointJobsRequest": ('queueName', 'requests'),
     "PinLaterDeleteJobsRequest": ('queueName', 'jobState'),
@@ -28,6 +30,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "PinLaterScanJobsRequest": ('queueName', 'jobState'),
     "PinLaterScanJobsResponse": ('scannedJobs',),
     "QueueCounts": ('priority', 'pending', 'future', 'inProgress', 'succeeded', 'failed', 'enqueuedTotal', 'claimedTotal', 'succeededTotal', 'failedTotal', 'retriedTotal'),
+    "QueueFacts": ('paused', 'claimedPerSecond', 'inProgress', 'waitingDequeues', 'serverStartedAtMillis', 'servers'),
     "QueueRates": ('enqueued', 'claimed', 'succeeded', 'failed', 'retried'),
     "QueueStats": ('queueName', 'paused', 'counts', 'rates', 'waitingDequeues'),
     "ReleaseRequest": ('queueName', 'claims'),
@@ -35,5 +38,6 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "RunJobsRequest": ('queueName', 'jobDescriptors'),
     "ServerInfo": ('version', 'features', 'storeKind', 'nowMillis', 'startedAtMillis', 'priorityLevels', 'maxBodyBytes', 'maxFrameBytes', 'maxJobsPerRequest', 'maxDescriptorsPerRequest', 'maxWaitMillis'),
     "SettingsInForce": ('values', 'origins'),
+    "ShardFacts": ('name', 'inReach', 'drains'),
     "WaitingDequeues": ('queueName', 'source', 'number'),
 }

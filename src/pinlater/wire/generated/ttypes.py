@@ -1248,6 +1248,127 @@ class CallerRights(TBase):
         self.expiresAtMillis = expiresAtMillis
 
 
+class JobsAhead(TBase):
+    """
+    Attributes:
+     - jobs
+     - atLeast
+     - incomplete
+
+    """
+
+    __slots__ = (
+        'jobs',
+        'atLeast',
+        'incomplete',
+    )
+
+
+    def __init__(self, jobs=None, atLeast=None, incomplete=None,):
+        self.jobs = jobs
+        self.atLeast = atLeast
+        self.incomplete = incomplete
+
+
+class QueueFacts(TBase):
+    """
+    Attributes:
+     - paused
+     - pausedAtMillis
+     - pausedBy
+     - maxJobsPerSecond
+     - nextSlotMillis
+     - claimedPerSecond
+     - inProgress
+     - waitingDequeues
+     - lastDequeueAtMillis
+     - serverStartedAtMillis
+     - servers
+
+    """
+
+    __slots__ = (
+        'paused',
+        'pausedAtMillis',
+        'pausedBy',
+        'maxJobsPerSecond',
+        'nextSlotMillis',
+        'claimedPerSecond',
+        'inProgress',
+        'waitingDequeues',
+        'lastDequeueAtMillis',
+        'serverStartedAtMillis',
+        'servers',
+    )
+
+
+    def __init__(self, paused=None, pausedAtMillis=None, pausedBy=None, maxJobsPerSecond=None, nextSlotMillis=None, claimedPerSecond=None, inProgress=None, waitingDequeues=None, lastDequeueAtMillis=None, serverStartedAtMillis=None, servers=None,):
+        self.paused = paused
+        self.pausedAtMillis = pausedAtMillis
+        self.pausedBy = pausedBy
+        self.maxJobsPerSecond = maxJobsPerSecond
+        self.nextSlotMillis = nextSlotMillis
+        self.claimedPerSecond = claimedPerSecond
+        self.inProgress = inProgress
+        self.waitingDequeues = waitingDequeues
+        self.lastDequeueAtMillis = lastDequeueAtMillis
+        self.serverStartedAtMillis = serverStartedAtMillis
+        self.servers = servers
+
+
+class ShardFacts(TBase):
+    """
+    Attributes:
+     - name
+     - inReach
+     - drains
+
+    """
+
+    __slots__ = (
+        'name',
+        'inReach',
+        'drains',
+    )
+
+
+    def __init__(self, name=None, inReach=None, drains=None,):
+        self.name = name
+        self.inReach = inReach
+        self.drains = drains
+
+
+class JobExplanation(TBase):
+    """
+    Attributes:
+     - jobDescriptor
+     - job
+     - nowMillis
+     - shard
+     - queue
+     - jobsAhead
+
+    """
+
+    __slots__ = (
+        'jobDescriptor',
+        'job',
+        'nowMillis',
+        'shard',
+        'queue',
+        'jobsAhead',
+    )
+
+
+    def __init__(self, jobDescriptor=None, job=None, nowMillis=None, shard=None, queue=None, jobsAhead=None,):
+        self.jobDescriptor = jobDescriptor
+        self.job = job
+        self.nowMillis = nowMillis
+        self.shard = shard
+        self.queue = queue
+        self.jobsAhead = jobsAhead
+
+
 class ServerInfo(TBase):
     """
     Attributes:
@@ -3181,6 +3302,45 @@ CallerRights.thrift_spec = (
     (2, TType.LIST, 'roles', (TType.STRING, 'UTF8', False), None, ),  # 2
     (3, TType.LIST, 'queues', (TType.STRING, 'UTF8', False), None, ),  # 3
     (4, TType.I64, 'expiresAtMillis', None, None, ),  # 4
+)
+all_structs.append(JobsAhead)
+JobsAhead.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'jobs', None, None, ),  # 1
+    (2, TType.BOOL, 'atLeast', None, None, ),  # 2
+    (3, TType.BOOL, 'incomplete', None, None, ),  # 3
+)
+all_structs.append(QueueFacts)
+QueueFacts.thrift_spec = (
+    None,  # 0
+    (1, TType.BOOL, 'paused', None, None, ),  # 1
+    (2, TType.I64, 'pausedAtMillis', None, None, ),  # 2
+    (3, TType.STRING, 'pausedBy', 'UTF8', None, ),  # 3
+    (4, TType.DOUBLE, 'maxJobsPerSecond', None, None, ),  # 4
+    (5, TType.I64, 'nextSlotMillis', None, None, ),  # 5
+    (6, TType.DOUBLE, 'claimedPerSecond', None, None, ),  # 6
+    (7, TType.I64, 'inProgress', None, None, ),  # 7
+    (8, TType.I32, 'waitingDequeues', None, None, ),  # 8
+    (9, TType.I64, 'lastDequeueAtMillis', None, None, ),  # 9
+    (10, TType.I64, 'serverStartedAtMillis', None, None, ),  # 10
+    (11, TType.I32, 'servers', None, None, ),  # 11
+)
+all_structs.append(ShardFacts)
+ShardFacts.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'name', 'UTF8', None, ),  # 1
+    (2, TType.BOOL, 'inReach', None, None, ),  # 2
+    (3, TType.BOOL, 'drains', None, None, ),  # 3
+)
+all_structs.append(JobExplanation)
+JobExplanation.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'jobDescriptor', 'UTF8', None, ),  # 1
+    (2, TType.STRUCT, 'job', [PinLaterJobInfo, None], None, ),  # 2
+    (3, TType.I64, 'nowMillis', None, None, ),  # 3
+    (4, TType.STRUCT, 'shard', [ShardFacts, None], None, ),  # 4
+    (5, TType.STRUCT, 'queue', [QueueFacts, None], None, ),  # 5
+    (6, TType.STRUCT, 'jobsAhead', [JobsAhead, None], None, ),  # 6
 )
 all_structs.append(ServerInfo)
 ServerInfo.thrift_spec = (

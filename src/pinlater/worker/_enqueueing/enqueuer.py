@@ -14,6 +14,7 @@ from typing import TypeVar
 from pinlater.client import _calls
 from pinlater.client._bodies import body_of
 from pinlater.client._calls import ClientCall
+from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
 from pinlater.client.errors import PriorityNotSupported, QueueNotFound, UnknownMethod
@@ -34,7 +35,10 @@ _WOULD_BLOCK = "this would block the event loop: await the form that ends in _as
 class Enqueuer:
     """Uses the client that the worker was given, or else opens one when first needed."""
 
-    def __init__(self, servers: Servers | AsyncClient | Client, source: str | None, clock: Clock) -> None:
+    def __init__(
+        self, servers: Servers | AsyncClient | Client, source: str | None, clock: Clock, tls: Tls | bool | None = None
+    ) -> None:
+        self._tls = tls
         self._servers = servers
         self._source = source
         self._clock = clock
@@ -130,7 +134,9 @@ class Enqueuer:
             return self._servers
         own = self._own.get(_OWN)
         if own is None:  # two threads may come here at once: one client is kept, the other never connected
-            own = self._own.setdefault(_OWN, Client(self._servers, source=self._source, clock=self._clock))
+            own = self._own.setdefault(
+                _OWN, Client(self._servers, source=self._source, tls=self._tls, clock=self._clock)
+            )
         return own
 
 

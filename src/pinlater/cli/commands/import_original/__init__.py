@@ -23,7 +23,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import JobState
 from pinlater.domain.wording import counted
 from pinlater.import_original.copy import Copy, CopyCounts, CopyPlan, Imported, Told
-from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, SourceFailed, Tls
+from pinlater.import_original.old_server import PASSWORD_VARIABLE, OldServer, OriginalTls, SourceFailed
 
 if TYPE_CHECKING:  # its driver is an extra
     from pinlater.import_original.source import Original
@@ -110,7 +110,7 @@ def import_original(
         (options.span_ms(retry_for, "--retry-for") or 0) / 1000,
         _checked_origin(origin),
     )
-    how = Tls(tls or tls_any_host or tls_ca is not None, tls_ca, check_hostname=not tls_any_host)
+    how = OriginalTls(tls or tls_any_host or tls_ca is not None, tls_ca, check_hostname=not tls_any_host)
     if dry_run and map_file is not None:
         raise typer.BadParameter("--dry-run and --map exclude each other")
     found = old_servers(source or [], from_shards, host_prefix, password_file)
@@ -122,7 +122,7 @@ def _copy(
     plan: CopyPlan,
     client: AsyncClient | None,
     found: Sequence[OldServer],
-    tls: Tls,
+    tls: OriginalTls,
     map_file: Path | None,
     as_json: bool,
 ) -> None:

@@ -18,11 +18,14 @@ from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.forwarding.forward_lane import ForwardLane
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
+from pinlater.server.cluster.forwarding.peer_tls import connecting_side
 from pinlater.server.cluster.forwarding.traffic import TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 from pinlater.server.cluster.peers import Address, Peer
 from pinlater.server.sharding.shards import ClaimRequest, ShardLanes, Shards
 from pinlater.server.storage.values import Claimed, InsertRequest
+from pinlater.tls.protocol import TlsProtocol
+from pinlater.tls.reasons import why_no_tls_server
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,8 @@ class Forwarding:
     """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
     `look(address)` is called when something has changed about that server, `know_waits(at, bits)` when it has said which queues its
-    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues."""
+    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues. `tls`: connections are made with TLS,
+    and never without."""
 
     def __init__(
         self,
@@ -60,7 +64,10 @@ class Forwarding:
         look: Callable[[str], None] = lambda _: None,
         know_waits: Callable[[Address, int | None], None] = lambda _at, _bits: None,
         queues_changed: Callable[[], None] = lambda: None,
+        *,
+        tls: bool = False,
     ) -> None:
+        self._tls = connecting_side() if tls else None
         self._shards = shards
         self._own_address = own_address
         self._owners = owners
@@ -205,18 +212,30 @@ class Forwarding:
             self._queues_changed,
         )
         loop = asyncio.get_running_loop()
+        layer = None if self._tls is None else TlsProtocol(connection, self._tls)
+        outer = layer or connection
         try:
             async with asyncio.timeout(_CONNECT_S):
-                await loop.create_connection(lambda: connection, *peer.at)
+                await loop.create_connection(lambda: outer, *peer.at)
+                if layer is not None:
+                    await self._shake_hands(layer, address)
                 await connection.wait_ready()
         except (OSError, TimeoutError) as error:
-            connection.abort()
+            outer.abort()
             logger.debug("no connection to a server", extra={"server": address, "reason": str(error)})
             return None
         except BaseException:  # cancelled: the other server would keep a connection that this one has forgotten
-            connection.abort()
+            outer.abort()
             raise
         return connection
+
+    async def _shake_hands(self, layer: TlsProtocol, address: str) -> None:
+        try:
+            await layer.wait_handshake()
+        except OSError as error:
+            reason = why_no_tls_server(error, address)
+            logger.warning("calls to a server go to the shards instead", extra={"server": address, "reason": reason})
+            raise
 
     def _changed(self, connection: PeerConnection) -> None:
         self._note_end(connection)

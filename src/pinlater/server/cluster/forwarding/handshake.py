@@ -2,6 +2,7 @@
 
 The side that connects names itself, the shard whose secret it goes by, and a nonce; the other answers with a nonce of its own and its
 proof; the first sends its proof. Nothing else is read from a side that has not proven itself, and no more than `HELLO_BYTES_MAX`.
+Over TLS, proofs are bound to the certificate of the side that was connected to: its digest is the `binding`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def hello(address: str, lost: Sequence[Lost] = ()) -> Hello:
     return Hello((VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES), lost)
 
 
-def welcome(asked: Hello, known_secrets: list[bytes]) -> tuple[Welcome, bytes]:
+def welcome(asked: Hello, known_secrets: list[bytes], binding: bytes = b"") -> tuple[Welcome, bytes]:
     """The answer to a hello without a secret known to both sides yet: signed by each secret, one behind the other, and the nonce.
 
     Raises `BadMessage` where no version is spoken by both.
@@ -74,25 +75,28 @@ def welcome(asked: Hello, known_secrets: list[bytes]) -> tuple[Welcome, bytes]:
     if not low <= VERSION <= high or len(asked.nonce) != NONCE_BYTES:
         raise BadMessage(f"a server that speaks versions {low} to {high}; this one speaks {VERSION}")
     nonce = secrets.token_bytes(NONCE_BYTES)
-    proofs = b"".join(_signed(secret, b"welcome", asked, nonce) for secret in known_secrets)
+    proofs = b"".join(_signed(secret, b"welcome", asked, nonce, binding) for secret in known_secrets)
     return Welcome(VERSION, nonce, proofs), nonce
 
 
-def prove(asked: Hello, answered: Welcome, secret: bytes) -> Proof:
+def prove(asked: Hello, answered: Welcome, secret: bytes, binding: bytes = b"") -> Proof:
     """Checks the other side's proof, and makes this side's. Raises `BadMessage`."""
-    expected = _signed(secret, b"welcome", asked, answered.nonce)
+    expected = _signed(secret, b"welcome", asked, answered.nonce, binding)
     size = len(expected)
     given = [answered.proof[start : start + size] for start in range(0, len(answered.proof), size)]
     if not any(hmac.compare_digest(expected, each) for each in given):
         raise BadMessage("a server that does not know the secret of the shard")
-    return Proof(_signed(secret, b"proof", asked, answered.nonce))
+    return Proof(_signed(secret, b"proof", asked, answered.nonce, binding))
 
 
-def check(asked: Hello, nonce: bytes, given: Proof, known_secrets: list[bytes]) -> None:
+def check(asked: Hello, nonce: bytes, given: Proof, known_secrets: list[bytes], binding: bytes = b"") -> None:
     """Raises `BadMessage` unless the side that connected knows one of the secrets."""
-    if not any(hmac.compare_digest(given.proof, _signed(secret, b"proof", asked, nonce)) for secret in known_secrets):
+    if not any(
+        hmac.compare_digest(given.proof, _signed(secret, b"proof", asked, nonce, binding)) for secret in known_secrets
+    ):
         raise BadMessage("a server that does not know the secret of any shard")
 
 
-def _signed(secret: bytes, role: bytes, asked: Hello, nonce: bytes) -> bytes:
-    return hmac.digest(secret, msgspec.msgpack.encode((role, asked, nonce)), "sha256")
+def _signed(secret: bytes, role: bytes, asked: Hello, nonce: bytes, binding: bytes) -> bytes:
+    signed = (role, asked, nonce, binding) if binding else (role, asked, nonce)
+    return hmac.digest(secret, msgspec.msgpack.encode(signed), "sha256")

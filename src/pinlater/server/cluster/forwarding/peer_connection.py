@@ -29,6 +29,7 @@ from pinlater.server.cluster.forwarding.messages import (
     PartAnswer,
     Told,
 )
+from pinlater.server.cluster.forwarding.peer_tls import binding_of
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 
@@ -69,6 +70,7 @@ class PeerConnection(asyncio.Protocol):
         self._hello = handshake.hello(own_address, lost)
         self._taken = 0  # answers
         self._secret = secret
+        self._binding = b""
         self._changed = changed
         self._waits_changed = waits_changed
         self._queues_changed = queues_changed
@@ -196,7 +198,7 @@ class PeerConnection(asyncio.Protocol):
 
     def _take_welcome(self, message: bytes) -> None:
         answered = handshake.decoded(message, handshake.Welcome)
-        self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret)))
+        self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret, self._binding)))
         self._welcome = False
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
@@ -293,6 +295,7 @@ class PeerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._binding = binding_of(transport)
         self._write(handshake.encoded(self._hello))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -27,6 +27,7 @@ from pinlater.server.cluster.forwarding.messages import (
     PartAnswer,
     Told,
 )
+from pinlater.server.cluster.forwarding.peer_tls import listening_factory
 from pinlater.server.cluster.forwarding.traffic import Traffic, TrafficByServer
 from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     AnsweredClaims,
@@ -34,6 +35,8 @@ from pinlater.server.cluster.forwarding.unconfirmed_claims import (
     Lost,
     UnconfirmedClaims,
 )
+from pinlater.tls.certificate import CertificateSource
+from pinlater.wire.wrong_port import begins_tls
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +64,8 @@ class PeerListener:
 
     `still_runs()`: False where this process stood still, and what lies in its sockets must not be carried out. `look(address)` is called
     when a server has connected, and when it has changed who owns what. `told()`: what this server says of itself.
-    `monotonic`: in seconds. `limit_s`: so long a server may take none of its answers.
+    `monotonic`: in seconds. `limit_s`: so long a server may take none of its answers. `certificate`: None takes connections without TLS
+    only; with it only connections with TLS are taken.
     """
 
     def __init__(
@@ -74,7 +78,9 @@ class PeerListener:
         told: Callable[[], Told] = lambda: Told((), {}, 0),
         monotonic: Callable[[], float] = time.monotonic,
         limit_s: float = 10.0,
+        certificate: CertificateSource | None = None,
     ) -> None:
+        self._certificate = certificate
         self.limit_s = limit_s
         self.carry_out = carry_out
         self.still_runs = still_runs
@@ -92,7 +98,8 @@ class PeerListener:
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; the port. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Incoming(self, loop), host, port)
+        new = listening_factory(self._certificate, lambda binding: _Incoming(self, loop, binding))
+        self._server = await loop.create_server(new, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     def heard_s(self, address: str) -> float:
@@ -198,9 +205,10 @@ class _Answered(NamedTuple):
 
 
 class _Incoming(asyncio.Protocol):
-    """A connection of another server."""
+    """A connection of another server. `binding`: what proofs over it are bound to."""
 
-    def __init__(self, listener: PeerListener, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, listener: PeerListener, loop: asyncio.AbstractEventLoop, binding: bytes = b"") -> None:
+        self._binding = binding
         self._listener = listener
         self._loop = loop
         self._frames = Frames(handshake.HELLO_BYTES_MAX)
@@ -231,6 +239,12 @@ class _Incoming(asyncio.Protocol):
         if not self._listener.still_runs():
             return  # it has closed the connections
         self.heard_s = self._listener.monotonic()
+        if self._hello is None and begins_tls(data):
+            logger.warning(
+                "a server speaks TLS, which this one does not (tls.certificate_file)", extra={"peer": self._peer}
+            )
+            self.abort()
+            return
         try:
             for message in self._frames.feed(data):
                 if self.proven:
@@ -386,11 +400,11 @@ class _Incoming(asyncio.Protocol):
     def _greet(self, message: bytes) -> None:
         if self._hello is None:
             self._hello = handshake.decoded(message, handshake.Hello)
-            answered, self._nonce = handshake.welcome(self._hello, self._listener.known_secrets())
+            answered, self._nonce = handshake.welcome(self._hello, self._listener.known_secrets(), self._binding)
             self._write(handshake.encoded(answered))
             return
         proof = handshake.decoded(message, handshake.Proof)
-        handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets())
+        handshake.check(self._hello, self._nonce, proof, self._listener.known_secrets(), self._binding)
         self.proven = True
         self._listener.settle(self._hello.lost)
         self.tell_waits()

@@ -19,6 +19,7 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.http.server import HttpServer
 from pinlater.server.main.access_watch import access_watch
 from pinlater.server.main.app import listening
+from pinlater.server.main.certificate_watch import certificate_watch
 from pinlater.server.main.console_process import ConsoleProcess, this_program
 from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.processes.combined_pages import Joined
@@ -51,16 +52,19 @@ class ServerSupervisor:
         self._stopping = asyncio.Event()
         self._code = 0
         self._failure: str | None = None
-        self._console = ConsoleProcess(settings, self._stopping)
         self._processes = ProcessGroup(self._slots, self._stopping, lambda: settings.drain_timeout_s + _EXTRA_S)
         self._pages = Joined(self._slots, self._metrics, self._clock, self._state)
         self._access_watch = access_watch(settings, FileWatch(settings), self._clock)
+        self._certificate_watch = certificate_watch(settings)
+        certificate = None if self._certificate_watch is None else self._certificate_watch.source
+        self._console = ConsoleProcess(settings, self._stopping, certificate=certificate)
         self._http = HttpServer(
             settings.http,
             self._metrics,
             self._pages,
             queue_series_max=settings.telemetry.queue_series_max,
             access=None if self._access_watch is None else self._access_watch.control,
+            certificate=certificate,
         )
 
     async def run(self, *, stop_with_stdin: bool = False) -> int:
@@ -133,6 +137,8 @@ class ServerSupervisor:
             await asyncio.gather(*(slot.replace_if_stuck() for slot in self._slots))
             if self._access_watch is not None:
                 await self._access_watch.look()
+            if self._certificate_watch is not None:
+                await self._certificate_watch.look()
 
     def _state(self) -> str:
         if self._stopping.is_set():

@@ -1,10 +1,11 @@
-"""Scans: one page of one queue, state and priority."""
+"""Scans: one page of one queue, state and priority. Counts of what comes before a place."""
 
 from __future__ import annotations
 
+from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.values import Page, PageRow
+from pinlater.server.storage.values import Page, PageRow, Place
 
 
 def scan(queue: QueueState, page: Page) -> list[PageRow]:
@@ -22,3 +23,14 @@ def scan(queue: QueueState, page: Page) -> list[PageRow]:
         size_bytes += len(job.body)
         rows.append(PageRow(sort_ms, job.shown(body=page.bodies)))
     return rows
+
+
+def count_ahead(queue: QueueState, place: Place) -> int:
+    """By two searches in a sorted list for each priority."""
+    higher = sum(
+        queue.in_state(JobState.PENDING, priority).count_through((place.due_by_ms, I64_MAX))
+        for priority in queue.priorities()
+        if priority < place.priority
+    )
+    same = queue.in_state(JobState.PENDING, place.priority).count_through((place.run_after_ms, place.id - 1))
+    return min(higher + same, place.limit)

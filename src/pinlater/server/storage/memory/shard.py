@@ -34,6 +34,7 @@ from pinlater.server.storage.values import (
     KeyHolder,
     Page,
     PageRow,
+    Place,
     Purge,
     RequestRef,
     Requeue,
@@ -133,12 +134,18 @@ class MemoryShard:
         return [self._queues[name].settings for name in sorted(self._queues)]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+        self,
+        name: str,
+        *,
+        config: QueueConfig | None = None,
+        paused: bool | None = None,
+        version: str = "",
+        by: str = "",
     ) -> None:
         queue = self._queues.get(name)
         if queue is None:
             raise QueueNotFound.of(name)
-        queue.settings = queue.settings.changed(config, paused, version)
+        queue.settings = queue.settings.changed(config, paused, version, by)
 
     # --- the three hot paths --------------------------------------------------------------------------------------------
 
@@ -259,6 +266,10 @@ class MemoryShard:
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         queue = self._queues.get(page.queue)
         return reading.scan(queue, page) if queue else QueueNotFound.of(page.queue)
+
+    async def count_ahead(self, place: Place) -> int | PinLaterError:
+        queue = self._queues.get(place.queue)
+        return reading.count_ahead(queue, place) if queue else QueueNotFound.of(place.queue)
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         names = self._queues if queues is None else set(queues) & set(self._queues)

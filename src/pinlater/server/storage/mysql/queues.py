@@ -87,14 +87,14 @@ async def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int
 
 
 async def configure(
-    transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
+    transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str, by: str
 ) -> bool:
     """False if there is no such queue."""
     [found] = await transaction.select(sql("lock_queue")(name=name.encode()))
     if not found.rows:
         return False
     queue_id, was_paused, text = found.rows[0]
-    queue = queue_of(name, text, bool(was_paused)).changed(config, paused, version)
+    queue = queue_of(name, text, bool(was_paused)).changed(config, paused, version, by)
     _save(transaction, queue_id, queue)
     return True
 

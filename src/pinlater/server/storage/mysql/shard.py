@@ -284,9 +284,15 @@ class MysqlShard(RelationalShard):
         return [queue for _, queue in found]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+        self,
+        name: str,
+        *,
+        config: QueueConfig | None = None,
+        paused: bool | None = None,
+        version: str = "",
+        by: str = "",
     ) -> None:
-        if not await self._opened.other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version)):
+        if not await self._opened.other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version, by)):
             raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------

@@ -71,14 +71,14 @@ async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: 
 
 
 async def configure(
-    writer: Writer, readers: Readers, name: str, config: QueueConfig | None, paused: bool | None, version: str
+    writer: Writer, readers: Readers, name: str, config: QueueConfig | None, paused: bool | None, version: str, by: str
 ) -> None:
     """As `QueueStore.configure_queue`."""
     for _ in range(_TRIES):
         answer = await readers.run("find_settings", name)
         if not answer:
             raise QueueNotFound.of(name)
-        queue = unpacked(name, answer[0]).changed(config, paused, version)
+        queue = unpacked(name, answer[0]).changed(config, paused, version, by)
         [done] = await writer.run("configure_queue", name, answer[0], _settings(queue))
         if done == _CONFIGURED:
             return

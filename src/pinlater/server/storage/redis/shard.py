@@ -32,6 +32,7 @@ from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.maintenance_snapshot import MaintenanceSnapshot
 from pinlater.server.storage.redis.membership import Membership, change_owners, members, owners
 from pinlater.server.storage.redis.migration import migrate
+from pinlater.server.storage.redis.nothing_due import NothingDue
 from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.server_requirements import Memory, check_server
@@ -56,6 +57,7 @@ from pinlater.server.storage.values import (
     Owners,
     Page,
     PageRow,
+    Place,
     Purge,
     RequestRef,
     Requeue,
@@ -120,6 +122,7 @@ class RedisShard:
         self._unknown_claims: list[tuple[bytes, str]] = []  # claims of unknown outcome: no worker has their jobs
         self._unsure = False  # whether there may be some
         self._given_back: set[str] = set()  # queues that got such jobs back
+        self._nothing_due = NothingDue()
         self._finished = OldestFinished()
         self._repair = IndexRepair()
         self._changes = RedisChangePoller(self._queue_cache, self._refresh, WRITERS)
@@ -222,6 +225,7 @@ class RedisShard:
         )
         if left:  # what the new master holds may be older
             self._snapshots.forget()
+            self._nothing_due.changed(())
         return left
 
     async def _refresh(self) -> None:
@@ -259,10 +263,12 @@ class RedisShard:
         return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
 
     async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        return await queue_rows.merge(self._opened.other, self._opened.readers, self._queue_cache, queues)
+        with self._nothing_due.change([queue.name for queue in queues]):
+            return await queue_rows.merge(self._opened.other, self._opened.readers, self._queue_cache, queues)
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-        newest_ms = await queue_rows.delete(self._opened.other, names, deleted_ms, now_ms)
+        with self._nothing_due.change(names):
+            newest_ms = await queue_rows.delete(self._opened.other, names, deleted_ms, now_ms)
         await self._refresh()
         return newest_ms
 
@@ -272,9 +278,16 @@ class RedisShard:
         return [queue for _, queue in found]
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+        self,
+        name: str,
+        *,
+        config: QueueConfig | None = None,
+        paused: bool | None = None,
+        version: str = "",
+        by: str = "",
     ) -> None:
-        await queue_rows.configure(self._opened.other, self._opened.readers, name, config, paused, version)
+        with self._nothing_due.change([name]):
+            await queue_rows.configure(self._opened.other, self._opened.readers, name, config, paused, version, by)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
@@ -282,15 +295,29 @@ class RedisShard:
         if await self._memory.is_full(self._opened.readers):
             raise StoreFull.of(f"{self.endpoint}: {self._memory}")
         lost, age = self._membership.lost, InsertAge()
-        return await self._with_queues(
-            self._opened.inserting,
-            [request.queue for request in requests],
-            lambda access: inserting.insert(access, self._front, requests, now_ms, age, lost),
-        )
+        names = [request.queue for request in requests]
+        with self._nothing_due.change(names):
+            return await self._with_queues(
+                self._opened.inserting,
+                names,
+                lambda access: inserting.insert(access, self._front, requests, now_ms, age, lost),
+            )
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
+        self._check_open()
+        now_s = self._monotonic()
+        remembered = [self._nothing_due.answer(order, now_ms, now_s) for order in orders]
+        asked = [order for order, answer in zip(orders, remembered, strict=True) if answer is None]
+        found = iter(await self._search(asked, now_ms, now_s) if asked else ())
+        return [next(found) if answer is None else answer for answer in remembered]
+
+    async def _search(
+        self, orders: Sequence[ClaimOrder], now_ms: int, now_s: float
+    ) -> Sequence[Claimed | PinLaterError]:
+        search = self._nothing_due.search_begins(orders)
+        results: Sequence[Claimed | PinLaterError] = ()
         try:
-            return await self._with_queues(
+            results = await self._with_queues(
                 self._opened.claiming,
                 [order.queue for order in orders],
                 lambda access: claiming.claim(access, orders, now_ms, self._unknown_claims),
@@ -298,13 +325,17 @@ class RedisShard:
         except (OutcomeUnknown, asyncio.CancelledError):
             self._unsure = True
             raise
+        finally:
+            self._nothing_due.search_ends(search, orders, results, now_s)
+        return results
 
     async def finish_jobs(self, acks: Sequence[JobAck], now_ms: int) -> Sequence[Acked]:
-        return await self._with_queues(
-            self._opened.finishing,
-            [ack.key.queue for ack in acks],
-            lambda access: finishing.finish(access, acks, now_ms),
-        )
+        names = [ack.key.queue for ack in acks]
+        put_back = [ack.key.queue for ack in acks if not ack.succeeded]
+        with self._nothing_due.change(put_back) if put_back else contextlib.nullcontext():
+            return await self._with_queues(
+                self._opened.finishing, names, lambda access: finishing.finish(access, acks, now_ms)
+            )
 
     # --- keys across shards ---------------------------------------------------------------------------------------------------
 
@@ -340,6 +371,8 @@ class RedisShard:
         await self._snapshots.latest()
         changed = await self._changes.changed(self.slot)
         given_back, self._given_back = self._given_back, set()
+        if changed:
+            self._nothing_due.changed(list(changed))
         return list(given_back | changed)
 
     async def note_map(self, shard_map: str, now_ms: int) -> int:
@@ -351,11 +384,12 @@ class RedisShard:
     async def checkpoint_jobs(
         self, checkpoints: Sequence[JobCheckpoint], now_ms: int
     ) -> Sequence[Acked | PinLaterError]:
-        return await self._with_queues(
-            self._opened.other,
-            [item.key.queue for item in checkpoints],
-            lambda access: finishing.checkpoint(access, checkpoints, now_ms),
-        )
+        with self._nothing_due.change([item.key.queue for item in checkpoints]):
+            return await self._with_queues(
+                self._opened.other,
+                [item.key.queue for item in checkpoints],
+                lambda access: finishing.checkpoint(access, checkpoints, now_ms),
+            )
 
     async def extend_claims(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
@@ -365,11 +399,12 @@ class RedisShard:
         )
 
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
-        return await self._with_queues(
-            self._opened.other,
-            [ref.key.queue for ref in claims],
-            lambda access: finishing.release(access, claims, now_ms),
-        )
+        with self._nothing_due.change([ref.key.queue for ref in claims]):
+            return await self._with_queues(
+                self._opened.other,
+                [ref.key.queue for ref in claims],
+                lambda access: finishing.release(access, claims, now_ms),
+            )
 
     async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
         return await self._with_queues(
@@ -377,16 +412,20 @@ class RedisShard:
         )
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
-        return await self._with_queues(
-            self._opened.other, [order.key.queue for order in orders], lambda access: bulk.run(access, orders, now_ms)
-        )
+        with self._nothing_due.change([order.key.queue for order in orders]):
+            return await self._with_queues(
+                self._opened.other,
+                [order.key.queue for order in orders],
+                lambda access: bulk.run(access, orders, now_ms),
+            )
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
-        return await self._with_queues(
-            self._opened.other, [order.queue], lambda access: bulk.requeue(access, order, now_ms)
-        )
+        with self._nothing_due.change([order.queue]):
+            return await self._with_queues(
+                self._opened.other, [order.queue], lambda access: bulk.requeue(access, order, now_ms)
+            )
 
     async def purge_jobs(self, order: Purge) -> int | PinLaterError:
         return await self._with_queues(self._opened.other, [order.queue], lambda access: bulk.purge(access, order, 0))
@@ -412,6 +451,11 @@ class RedisShard:
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         return await self._with_queues(self._opened.other, [page.queue], lambda access: reading.scan(access, page))
+
+    async def count_ahead(self, place: Place) -> int | PinLaterError:
+        return await self._with_queues(
+            self._opened.other, [place.queue], lambda access: reading.count_ahead(access, place)
+        )
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         due_by_ms = self._due_by_ms
@@ -444,13 +488,15 @@ class RedisShard:
             return []
         gone = (await self._snapshots.latest()).gone
         if gone or self._repair.is_urgent:
-            await self._with_queues(self._opened.other, (), lambda access: self._repair.repair(access, gone))
+            with self._nothing_due.change(()):
+                await self._with_queues(self._opened.other, (), lambda access: self._repair.repair(access, gone))
             self._snapshots.forget()
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
-        return await self._with_queues(
-            self._opened.other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit)
-        )
+        with self._nothing_due.change(()):
+            return await self._with_queues(
+                self._opened.other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit)
+            )
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
         """Gives back claims that were made although their callers were told that the outcome is unknown: no worker has these jobs."""
@@ -458,9 +504,10 @@ class RedisShard:
         self._unsure = False
         claims = list(self._unknown_claims)
         if claims:
-            self._given_back |= await self._with_queues(
-                self._opened.other, (), lambda access: finishing.release_claims(access, claims, now_ms)
-            )
+            with self._nothing_due.change(()):
+                self._given_back |= await self._with_queues(
+                    self._opened.other, (), lambda access: finishing.release_claims(access, claims, now_ms)
+                )
             # In place: a claim under way holds this very list.
             self._unknown_claims[:] = [claim for claim in self._unknown_claims if claim not in claims]
 
@@ -476,11 +523,14 @@ class RedisShard:
             return []
         state, most = await self._snapshots.state(), self._settings.finished_bytes_max
         snapshot = await self._snapshots.latest()
+        repaired = self.stats.jobs_repaired
         await self._with_queues(
             self._opened.other,
             (),
             lambda access: self._repair.look_around(access, snapshot.finished_bytes, state, now_ms),
         )
+        if self.stats.jobs_repaired != repaired:
+            self._nothing_due.changed(())
         return await self._with_queues(
             self._opened.other,
             (),

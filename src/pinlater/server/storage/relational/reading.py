@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import JobState
 from pinlater.server.storage.request_keys import KeyedAnswer
@@ -15,6 +15,7 @@ from pinlater.server.storage.values import (
     Inserted,
     KeyHolder,
     Page,
+    Place,
     RequestRef,
     TimedKeys,
     UniqueHeld,
@@ -89,6 +90,23 @@ def _text(value: str | bytes) -> str:
 async def timed_keys(reader: Reader, now_ms: int) -> TimedKeys:
     [row] = await reader.select("count_timed_keys", now_ms=now_ms, limit=TIMED_KEYS_COUNTED)
     return TimedKeys(*row)
+
+
+async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
+    """From the highest priority on, entries of the index up to the limit."""
+    queue_id = await queue_id_of(reader, place.queue)
+    if queue_id is None:
+        return QueueNotFound.of(place.queue)
+    higher = await reader.select("list_higher_priorities", queue_id=queue_id, priority=place.priority)
+    all_due = [(priority, place.due_by_ms + 1, -1) for (priority,) in higher]
+    found = 0
+    for priority, before_ms, before_id in [*all_due, (place.priority, place.run_after_ms, place.id)]:
+        if found >= place.limit:
+            break
+        end = {"priority": priority, "before_ms": before_ms, "before_id": before_id}
+        [row] = await reader.select("count_waiting", queue_id=queue_id, **end, limit=place.limit - found)
+        found += row[0]
+    return found
 
 
 async def page_order(reader: Reader, queue_id: int, page: Page) -> list[tuple[int, int]]:

@@ -20,6 +20,7 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
     JobKey,
     KeyHolder,
+    Place,
     Purge,
     RequestRef,
     Requeue,
@@ -96,6 +97,11 @@ class RelationalShard(ABC):
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         return await self._change(bulk.run, orders, now_ms)
+
+    # --- reading ------------------------------------------------------------------------------------------------------------
+
+    async def count_ahead(self, place: Place) -> int | PinLaterError:
+        return await self._walk(reading.count_ahead, place)
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 

@@ -64,14 +64,14 @@ def _drop(transaction: Transaction, queue: QueueEntry) -> None:
 
 
 def configure(
-    transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str
+    transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str, by: str
 ) -> bool:
     """False if there is no such queue."""
     queue = transaction.queue_cache.queues.get(name)
     if queue is None:
         return False
     transaction.queue_cache.will_change(queue)
-    settings = queue.settings = queue.settings.changed(config, paused, version)
+    settings = queue.settings = queue.settings.changed(config, paused, version, by)
     row = (settings.paused, settings_text(settings), queue.queue_id)
     transaction.execute(sql("configure_queue"), row)
     return True

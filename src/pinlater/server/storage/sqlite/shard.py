@@ -198,9 +198,15 @@ class SqliteShard(RelationalShard):
         return await self._open.readers.long(reading.list_queues)
 
     async def configure_queue(
-        self, name: str, *, config: QueueConfig | None = None, paused: bool | None = None, version: str = ""
+        self,
+        name: str,
+        *,
+        config: QueueConfig | None = None,
+        paused: bool | None = None,
+        version: str = "",
+        by: str = "",
     ) -> None:
-        found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version))
+        found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version, by))
         if not found:
             raise QueueNotFound.of(name)
 

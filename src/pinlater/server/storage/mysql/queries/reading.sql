@@ -46,6 +46,18 @@ WHERE queue_id = :queue_id AND state = :state AND priority = :priority
   AND (finished_at_ms < :after_ms OR (finished_at_ms = :after_ms AND id < :after_id))
 ORDER BY finished_at_ms DESC, id DESC LIMIT :limit;
 
+-- name: list_higher_priorities(queue_id, priority)
+-- Those that are handed out before :priority.
+SELECT DISTINCT priority FROM counters WHERE queue_id = :queue_id AND priority < :priority ORDER BY priority;
+
+-- name: count_waiting(queue_id, priority, before_ms, before_id, limit)
+-- How many waiting jobs of one priority come before :before_ms and :before_id; reads :limit entries of the key at most.
+SELECT COUNT(*) FROM (
+  SELECT 1 FROM ready
+  WHERE queue_id = :queue_id AND priority = :priority
+    AND (run_after_ms < :before_ms OR (run_after_ms = :before_ms AND id < :before_id)) LIMIT :limit
+) AS found;
+
 -- name: count_jobs(which)
 -- Counters summed over all writers, with the run-after of the job that waits longest where one is due.
 SELECT queues.name, counters.priority, CAST(SUM(pending) AS SIGNED), CAST(GREATEST(SUM(future), 0) AS SIGNED),

@@ -40,6 +40,17 @@ SELECT finished_at_ms, id FROM done
 WHERE queue_id = :queue_id AND state = :state AND priority = :priority AND (finished_at_ms, id) < (:after_ms, :after_id)
 ORDER BY finished_at_ms DESC, id DESC LIMIT :limit;
 
+-- name: list_higher_priorities(queue_id, priority)
+-- Those with waiting jobs that are handed out before :priority.
+SELECT priority FROM counters WHERE queue_id = :queue_id AND priority < :priority AND pending > 0 ORDER BY priority;
+
+-- name: count_waiting(queue_id, priority, before_ms, before_id, limit)
+-- How many waiting jobs of one priority come before (:before_ms, :before_id); reads :limit entries of the key at most.
+SELECT COUNT(*) FROM (
+  SELECT 1 FROM ready
+  WHERE queue_id = :queue_id AND priority = :priority AND (run_after_ms, id) < (:before_ms, :before_id) LIMIT :limit
+);
+
 -- name: count_all_jobs()
 -- The counters of every queue, with the run-after of the job that waits longest where one is due.
 SELECT queues.name, counters.priority, counters.pending, counters.future, counters.in_progress, counters.succeeded,

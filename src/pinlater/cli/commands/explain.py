@@ -1,0 +1,80 @@
+"""`pinlater explain`: why jobs wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pinlater.cli import exits, options, output
+from pinlater.client import AsyncClient, JobExplanation, QueueFacts
+from pinlater.client.errors import PinLaterError, QueueNotFound
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.waiting import ASKED_LATELY_MS
+
+
+def explain(
+    descriptors: options.Descriptors,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Tell why jobs wait, what an operator has to change first: a pause, the due time, a rate limit, no worker, jobs before it. Exit code
+    1 if any of the jobs does not exist.
+
+    A server knows only the workers that ask it for jobs itself: name all servers with --server.
+
+    Example: pinlater explain emails:s1:p1:42 --server a:9010,b:9010
+    """
+    options.by_queue(descriptors)
+
+    async def ask(client: AsyncClient) -> Sequence[JobExplanation | None]:
+        return [await _explained(client, descriptor, timeout) for descriptor in dict.fromkeys(descriptors)]
+
+    answers = options.ask(server, timeout, ask)
+    found = [answer for answer in answers if answer is not None and not answer.missing]
+    missing = sorted(set(descriptors) - {answer.descriptor for answer in found})
+    if json:
+        output.print_json({"jobs": [_as_json(answer) for answer in found], "missing": missing})
+    else:
+        for number, answer in enumerate(found):
+            output.print_lines([""] * bool(number))
+            output.print_text([answer.descriptor, *(f"- {reason.text}" for reason in answer.reasons())])
+    if missing:
+        exits.fail(f"no such job: {', '.join(missing)}", exits.REFUSED)
+
+
+def _as_json(answer: JobExplanation) -> dict[str, object]:
+    return {
+        "descriptor": answer.descriptor,
+        "state": None if answer.job is None else answer.job.state.name,
+        "reasons": [{"code": one.code, "text": one.text, "figures": dict(one.figures)} for one in answer.reasons()],
+    }
+
+
+async def _explained(client: AsyncClient, descriptor: str, timeout_s: float) -> JobExplanation | None:
+    """None if there is no such queue."""
+    queue = parse_descriptor(descriptor).queue
+    try:
+        answer = await client.explain_job(queue, descriptor)
+    except QueueNotFound:
+        return None
+    if len(client.servers) < 2 or _workers_ask(answer):
+        return answer
+    addresses = [str(address) for address in client.servers]
+    found = await asyncio.gather(*(_queue_at(address, queue, descriptor, timeout_s) for address in addresses))
+    return answer._replace(queue=answer.queue.joined([facts for facts in found if facts is not None]))
+
+
+def _workers_ask(answer: JobExplanation) -> bool:
+    asked_at_ms = answer.queue.last_dequeue_at_ms
+    lately = asked_at_ms is not None and answer.now_ms - asked_at_ms <= ASKED_LATELY_MS
+    return lately or bool(answer.queue.waiting_dequeues)
+
+
+async def _queue_at(address: str, queue: str, descriptor: str, timeout_s: float) -> QueueFacts | None:
+    """What that server knows of the queue; None if it does not answer."""
+    try:
+        async with options.client_for(address, timeout_s) as one:
+            return (await one.explain_job(queue, descriptor)).queue
+    except PinLaterError:
+        return None

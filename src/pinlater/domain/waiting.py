@@ -1,0 +1,284 @@
+"""Why a job waits: from what is known of it, its queue and its shard to an ordered list of reasons. Pure; the one place that decides this.
+
+`pinlater lookup` knows the job only; `explainJob` answers all the facts. Weakness: a server knows only the requests of workers that it gets
+itself, so `no_worker` counts on jobs that were claimed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pinlater.domain.job import Attempt, JobState, source_of_claim
+from pinlater.domain.wording import counted, moment, span
+
+ASKED_LATELY_MS = 60_000
+"""A worker that has asked for jobs within this time counts as asking. The rates of a server are of the same time."""
+AT_ITS_LIMIT = 0.9
+"""A queue of which this share of its rate limit was claimed waits for the limit."""
+
+Figure = bool | int | float | str
+
+
+class Reason(NamedTuple):
+    """`code`: for programs, a word in small letters. `text`: a sentence or two for people. `brief`: a few words for a table.
+
+    `figures`: what the text says in numbers, for programs; what is not known is left out. Times end in `_at_ms`, spans in `_ms`.
+    """
+
+    code: str
+    text: str
+    brief: str
+    figures: Mapping[str, Figure] = {}
+
+
+class LookedUpJob(Protocol):
+    """A job as a lookup shows it."""
+
+    @property
+    def state(self) -> JobState: ...
+    @property
+    def created_at_ms(self) -> int: ...
+    @property
+    def run_after_ms(self) -> int | None: ...
+    @property
+    def updated_at_ms(self) -> int | None: ...
+    @property
+    def attempts(self) -> Sequence[Attempt]: ...
+    @property
+    def claim_descriptor(self) -> str | None: ...
+    @property
+    def claim_deadline_ms(self) -> int | None: ...
+
+
+class JobsAhead(NamedTuple):
+    """Waiting jobs that come before a job, on all shards. `at_least`: there may be more. `incomplete`: a shard is unreachable, and its
+    jobs are not counted."""
+
+    jobs: int
+    at_least: bool = False
+    incomplete: bool = False
+
+
+class QueueFacts(NamedTuple):
+    """What holds for the jobs of a queue, as the server that answers knows it.
+
+    `max_jobs_per_second`: the limit of all servers together; `next_slot_ms`: how long until this server may hand out a job, None if it
+    may now, or if only a change of settings helps. `claimed_per_second`: in the last minute, of all servers together. `running`: jobs in
+    progress. `waiting_dequeues`, `last_dequeue_at_ms`: at this server; None if none came since its start. `servers`: that share the shards;
+    `servers_asked`: whose requests are counted.
+    """
+
+    paused: bool = False
+    paused_at_ms: int | None = None
+    paused_by: str = ""
+    max_jobs_per_second: float | None = None
+    next_slot_ms: int | None = None
+    claimed_per_second: float = 0.0
+    running: int = 0
+    waiting_dequeues: int = 0
+    last_dequeue_at_ms: int | None = None
+    server_started_at_ms: int = 0
+    servers: int = 1
+    servers_asked: int = 1
+
+    def joined(self, others: Sequence[QueueFacts]) -> QueueFacts:
+        """With the requests of workers that other servers know of."""
+        asked = [each.last_dequeue_at_ms for each in (self, *others) if each.last_dequeue_at_ms is not None]
+        return self._replace(
+            waiting_dequeues=self.waiting_dequeues + sum(each.waiting_dequeues for each in others),
+            last_dequeue_at_ms=max(asked, default=None),
+            server_started_at_ms=max(each.server_started_at_ms for each in (self, *others)),
+            servers_asked=max(1, len(others)),
+        )
+
+
+class ShardFacts(NamedTuple):
+    """The shard of a job, as the server that answers sees it. `drains`: it gets no new jobs."""
+
+    name: str
+    in_reach: bool = True
+    drains: bool = False
+
+
+def reasons(
+    now_ms: int, job: LookedUpJob | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
+) -> list[Reason]:
+    """What the job waits for, what an operator has to change first; or how it ended, or who runs it. Never empty.
+
+    `job` is None if its shard is unreachable; `ahead` if that is not known.
+    """
+    found = list(_reasons(now_ms, job, ahead, queue, shard))
+    if shard.drains:
+        text = f"Its shard s{shard.name} drains: it gets no new jobs, and workers still get those that it has."
+        found.append(Reason("shard_drains", text, "its shard drains", {"shard": shard.name}))
+    return found
+
+
+def _reasons(
+    now_ms: int, job: LookedUpJob | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
+) -> Iterator[Reason]:
+    if job is None:
+        text = f"Its shard s{shard.name} is unreachable, and nothing more is known of the job."
+        yield Reason("shard_unreachable", text, "its shard is unreachable", {"shard": shard.name})
+        if queue.paused:
+            yield _paused(queue, now_ms)
+    elif job.state is JobState.PENDING:
+        yield from _waiting(now_ms, job, ahead, queue)
+    elif job.state is JobState.IN_PROGRESS:
+        yield _claimed(job, now_ms)
+    elif job.state is JobState.SUCCEEDED:
+        yield Reason("succeeded", "It has succeeded.", "succeeded")
+    else:
+        yield Reason("failed", "It has failed, and does not run again by itself.", "failed")
+
+
+def _waiting(now_ms: int, job: LookedUpJob, ahead: JobsAhead | None, queue: QueueFacts) -> Iterator[Reason]:
+    later = not_due(job, now_ms)
+    found = [_paused(queue, now_ms) if queue.paused else None, later, _of_limit(queue), _of_workers(queue, now_ms)]
+    known = [reason for reason in found if reason is not None]
+    yield from known
+    if ahead is not None and ahead.jobs:
+        yield _behind(ahead, queue, 0 if later is None else (job.run_after_ms or 0) - now_ms)
+    elif not known:
+        yield Reason("next", "It is due and comes first: the next request of a worker gets it.", "comes first")
+
+
+def not_due(job: LookedUpJob, now_ms: int) -> Reason | None:
+    """Why a waiting job is not due yet; None for one that is, and for others.
+
+    The server does not record why a job was put off without an attempt that counts.
+    """
+    due_at_ms = job.run_after_ms
+    if job.state is not JobState.PENDING or due_at_ms is None or due_at_ms <= now_ms:
+        return None
+    left_ms = due_at_ms - now_ms
+    due, left = f"until {_at(due_at_ms)}, in {span(left_ms)}", span(left_ms)
+    figures: dict[str, Figure] = {"due_at_ms": due_at_ms, "due_in_ms": left_ms}
+    if was_put_off(job):
+        ago_ms = max(0, now_ms - (job.updated_at_ms or 0))
+        text = f"It was put off {span(ago_ms)} ago without an attempt, and is not due {due}."
+        brief = f"put off {span(ago_ms)} ago without an attempt, due in {left}"
+        return Reason("not_due", text, brief, {**figures, "put_off_at_ms": job.updated_at_ms or 0})
+    if job.attempts:
+        latest = job.attempts[-1]
+        words = f"Attempt {latest.number} ended ({latest.outcome.replace('_', ' ')})"
+        text = f"{words}, and its retry is not due {due}."
+        return Reason("not_due", text, f"retry in {left}", {**figures, "ended_attempt": latest.number})
+    return Reason("not_due", f"It is not due {due}.", f"due in {left}", figures)
+
+
+def was_put_off(job: LookedUpJob) -> bool:
+    """Whether a waiting job's latest change was neither its enqueue nor the end of an attempt."""
+    changed_ms = job.updated_at_ms or 0
+    return changed_ms > max(job.created_at_ms, *(attempt.ended_at_ms for attempt in job.attempts), 0)
+
+
+def _paused(queue: QueueFacts, now_ms: int) -> Reason:
+    figures: dict[str, Figure] = {}
+    text = "The queue is paused"
+    if queue.paused_by:
+        text += f" by {queue.paused_by}"
+        figures["paused_by"] = queue.paused_by
+    if queue.paused_at_ms is not None:
+        text += f", since {_at(queue.paused_at_ms)}, for {span(now_ms - queue.paused_at_ms)}"
+        figures["paused_at_ms"] = queue.paused_at_ms
+    return Reason("paused", f"{text}.", "the queue is paused", figures)
+
+
+def _of_limit(queue: QueueFacts) -> Reason | None:
+    limit = queue.max_jobs_per_second
+    if limit is None or queue.paused:
+        return None
+    if limit == 0:
+        text = "The rate limit of the queue is 0, which stops dequeues."
+        return Reason("stopped", text, "the rate limit is 0", {"max_jobs_per_second": 0.0})
+    figures: dict[str, Figure] = {"max_jobs_per_second": limit, "claimed_per_second": queue.claimed_per_second}
+    text = f"The rate limit allows {_rate(limit)}."
+    if queue.next_slot_ms is not None:
+        figures["next_slot_ms"] = queue.next_slot_ms
+        return Reason(
+            "rate_limit", f"{text} This server hands out the next in {span(queue.next_slot_ms)}.", "rate limit", figures
+        )
+    if queue.claimed_per_second < AT_ITS_LIMIT * limit:
+        return None
+    text = f"{text} In the last minute, {_rate(queue.claimed_per_second)} were claimed."
+    return Reason("rate_limit", text, "rate limit", figures)
+
+
+def _of_workers(queue: QueueFacts, now_ms: int) -> Reason | None:
+    """None if workers ask for jobs, as far as is known. Requests count while a queue is paused or limited, too."""
+    asked_at_ms = queue.last_dequeue_at_ms
+    asked_lately = asked_at_ms is not None and now_ms - asked_at_ms <= ASKED_LATELY_MS
+    if queue.waiting_dequeues or queue.claimed_per_second or asked_lately:
+        return None
+    figures: dict[str, Figure] = {"running": queue.running, "servers": queue.servers}
+    here = "this server" if queue.servers_asked == 1 else f"one of the {queue.servers_asked} servers"
+    if asked_at_ms is None:
+        last = f"None has asked {here} since its start {span(now_ms - queue.server_started_at_ms)} ago."
+        figures["server_started_at_ms"] = queue.server_started_at_ms
+    else:
+        last = f"The last one asked {here} {span(now_ms - asked_at_ms)} ago."
+        figures["last_dequeue_at_ms"] = asked_at_ms
+    if queue.servers > queue.servers_asked:
+        last += f" {queue.servers} servers share the shards, and each knows only the workers that ask it."
+    if queue.running:
+        text = f"No worker asks for jobs of the queue; {counted(queue.running, 'job')} of it {_are(queue.running)} claimed. {last}"
+        return Reason("workers_busy", text, "no worker asks for more jobs", figures)
+    return Reason("no_worker", f"No worker asks for jobs of the queue. {last}", "no worker", figures)
+
+
+def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int) -> Reason:
+    figures: dict[str, Figure] = {
+        "jobs_ahead": ahead.jobs,
+        "at_least": ahead.at_least,
+        "incomplete": ahead.incomplete,
+        "claimed_per_second": queue.claimed_per_second,
+    }
+    many = counted(ahead.jobs, "job")
+    text = f"{'At least ' if ahead.at_least else ''}{many} {'comes' if ahead.jobs == 1 else 'come'} before it."
+    rate_per_second, limit = queue.claimed_per_second, queue.max_jobs_per_second
+    stopped = queue.paused or limit == 0  # until an operator changes that, no time can be told
+    if rate_per_second and not stopped:
+        where = "as all servers claimed in the last minute"
+        if limit is not None and limit < rate_per_second:
+            rate_per_second, where = limit, "the rate limit"
+        turn_in_ms = max(due_in_ms, round(1000 * ahead.jobs / rate_per_second))
+        figures["turn_in_ms"] = turn_in_ms
+        rate = f"At {_rate(rate_per_second)}, {where},"
+        comes = "its turn comes in more than" if ahead.at_least else "its turn comes in about"
+        text = f"{text} {rate} {comes} {span(turn_in_ms)}."
+    elif not stopped:
+        text = f"{text} No job was claimed in the last minute, so no time can be told."
+    if ahead.incomplete:
+        text += " A shard is unreachable, and its jobs are not counted."
+    return Reason("behind", text, f"behind {'at least ' if ahead.at_least else ''}{many}", figures)
+
+
+def _claimed(job: LookedUpJob, now_ms: int) -> Reason:
+    holder = source_of_claim(job.claim_descriptor or "") or job.claim_descriptor or "A worker"
+    figures: dict[str, Figure] = {"holder": holder} if job.claim_descriptor else {}
+    ends_at_ms = job.claim_deadline_ms
+    if ends_at_ms is None:
+        return Reason("claimed", f"{holder} has claimed it.", f"claimed by {holder}", figures)
+    figures["claim_deadline_at_ms"] = ends_at_ms
+    if ends_at_ms > now_ms:
+        text = f"{holder} has claimed it until {_at(ends_at_ms)}, for another {span(ends_at_ms - now_ms)}."
+    else:
+        text = f"The claim of {holder} ended {span(now_ms - ends_at_ms)} ago; a server is about to end the attempt."
+    return Reason("claimed", text, f"claimed by {holder}", figures)
+
+
+def _at(at_ms: int) -> str:
+    return moment(at_ms, "seconds")
+
+
+def _rate(per_second: float) -> str:
+    if per_second < 0.1:
+        return f"{per_second:.2g} jobs a second"
+    number = f"{per_second:,.1f}".removesuffix(".0") if per_second < 100 else f"{per_second:,.0f}"
+    return f"{number} job{'' if number == '1' else 's'} a second"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -1,0 +1,44 @@
+"""TLS between servers of the same shards. No authority vouches for a server here, and no name is checked: servers are known by addresses
+that may be in no certificate. Instead, what proves the secret of a shard also covers the certificate that the listening side has shown
+(`handshake.py`). A third party has another certificate, or not its key, so it can't pass a proof on from one connection to another."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import Callable
+
+from pinlater.tls.certificate import CertificateSource
+from pinlater.tls.listening import listening_side
+from pinlater.tls.protocol import ConnectingSide, TlsProtocol
+
+
+def listening_factory(
+    certificate: CertificateSource | None, new: Callable[[bytes], asyncio.Protocol]
+) -> Callable[[], asyncio.Protocol]:
+    """Makes the protocol of a connection from another server. `new` makes it without TLS, from what its proofs are bound to."""
+    if certificate is None:
+        return lambda: new(b"")
+    side = listening_side(certificate, "cluster")
+
+    def new_with_tls() -> asyncio.Protocol:
+        current = certificate.current
+        return TlsProtocol(new(current.digest), side._replace(context=lambda: current.lenient_context))
+
+    return new_with_tls
+
+
+def connecting_side() -> ConnectingSide:
+    """For connections to other servers. By itself it trusts every certificate: `binding_of` what it got must be proven."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return ConnectingSide(context, None)
+
+
+def binding_of(transport: asyncio.BaseTransport) -> bytes:
+    """What proofs over this connection, which this side has made, are bound to: the certificate of the other side; nothing without TLS."""
+    tls = transport.get_extra_info("ssl_object")
+    return b"" if tls is None else hashlib.sha256(tls.getpeercert(binary_form=True)).digest()

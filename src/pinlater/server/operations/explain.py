@@ -1,0 +1,114 @@
+"""What is known of a job that waits: the facts from which `domain.waiting` tells why. No count of it scans jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.errors import Unavailable
+from pinlater.domain.job import JobState, StoredJob
+from pinlater.domain.queue import Queue, Rates
+from pinlater.domain.rate_limit import lower_limit
+from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
+from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.operations.addressing import OnShard, address, on_reachable
+from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.values import Place, raise_error
+from pinlater.server.telemetry.metrics import Metrics
+
+AHEAD_MAX = 10_000
+"""Jobs that are counted on each shard before a job. A count that reaches it is a lower bound (`JobsAhead.at_least`)."""
+
+
+class Explained(NamedTuple):
+    """`job`: None if there is none, or if its shard is unreachable."""
+
+    descriptor: str
+    now_ms: int
+    job: StoredJob | None
+    shard: ShardFacts
+    queue: QueueFacts
+    ahead: JobsAhead | None = None
+
+
+class Explain:
+    """Answers for one job at a time. `servers()`: how many servers share the shards."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        queue_cache: QueueCache,
+        dispatcher: Dispatcher,
+        identity: Identity,
+        metrics: Metrics,
+        clock: Clock,
+        rates: Callable[[str], Rates],
+        servers: Callable[[], int],
+    ) -> None:
+        self._shards = shards
+        self._queue_cache = queue_cache
+        self._dispatcher = dispatcher
+        self._identity = identity
+        self._metrics = metrics
+        self._clock = clock
+        self._rates = rates
+        self._servers = servers
+
+    async def explain(self, queue_name: str, descriptor: str) -> Explained:
+        """The facts. Raises `QueueNotFound`, and `DescriptorInvalid` if the name can't be read; a job that is missing is no error."""
+        parts = address(self._shards, queue_name, [descriptor], 1)
+        queue = await self._queue_cache.require(queue_name)
+        if not parts:
+            shard = ShardFacts(parse_descriptor(descriptor)[1])
+            return Explained(descriptor, self._clock.now_ms(), None, shard, self._of_queue(queue, 0))
+        [part] = parts
+        lanes = part.shard
+        facts = ShardFacts(lanes.name, lanes.healthy, not lanes.takes_enqueues)
+        job: StoredJob | None = None
+        if lanes.healthy:
+            try:
+                [job] = await lanes.store.lookup_jobs(part.keys, bodies=False)
+            except Unavailable:
+                facts = facts._replace(in_reach=False)
+        running, ahead = 0, None
+        if job is not None and job.state is JobState.PENDING:
+            running, ahead = await self._count(job, part)
+        return Explained(descriptor, self._clock.now_ms(), job, facts, self._of_queue(queue, running), ahead)
+
+    async def _count(self, job: StoredJob, part: OnShard) -> tuple[int, JobsAhead]:
+        """Jobs of the queue in progress, and those that come before the job."""
+        [key] = part.keys
+        due_by_ms = max(self._clock.now_ms(), job.run_after_ms)
+        place = Place(key.queue, key.priority, job.run_after_ms, key.id, due_by_ms, AHEAD_MAX)
+
+        async def count(shard: ShardLanes) -> tuple[int, int]:
+            ahead = raise_error(await shard.store.count_ahead(place))
+            return sum(row.in_progress for row in await shard.store.count_jobs([key.queue])), ahead
+
+        counts = await on_reachable(self._shards, self._metrics, "explainJob", count)
+        return sum(running for running, _ in counts), JobsAhead(
+            sum(ahead for _, ahead in counts),
+            at_least=any(ahead >= AHEAD_MAX for _, ahead in counts),
+            incomplete=len(counts) < len(self._shards),
+        )
+
+    def _of_queue(self, queue: Queue, running: int) -> QueueFacts:
+        limits = self._dispatcher.limits
+        block = limits.block(queue.name)
+        return QueueFacts(
+            paused=queue.paused,
+            paused_at_ms=queue.paused_at_ms,
+            paused_by=queue.paused_by,
+            max_jobs_per_second=lower_limit(limits.of_file(queue.name), queue.config.max_jobs_per_second),
+            next_slot_ms=None if block is None else block.retry_after_ms,
+            claimed_per_second=self._rates(queue.name).claimed,
+            running=running,
+            waiting_dequeues=self._dispatcher.waiting(queue.name),
+            last_dequeue_at_ms=self._dispatcher.last_dequeues.at_ms(queue.name),
+            server_started_at_ms=self._identity.started_at_ms,
+            servers=self._servers(),
+        )

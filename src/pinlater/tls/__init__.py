@@ -1,0 +1,1 @@
+"""TLS for connections: what client, servers and console share. Knows nothing of PinLater's messages."""

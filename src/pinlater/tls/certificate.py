@@ -1,0 +1,187 @@
+"""The certificate of a listener, from its files: checked before it is used, and read again when the files change.
+
+A check is a handshake in memory. It proves that key and certificate belong together and that a client which trusts the certificate
+accepts it, and tells the names and the dates in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import math
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pinlater.tls.settings import TlsSettings
+
+logger = logging.getLogger(__name__)
+
+_FILE_BYTES_MAX = 2**20
+_NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME: the dates are compared here, to say them in the error
+_WARN_BEFORE_S = 14 * 86_400.0
+_WARN_EVERY_S = 86_400.0
+
+
+class CertificateBroken(OSError):
+    """Files that can't be used; the text names the file and says why."""
+
+
+class Certificate(NamedTuple):
+    """A certificate that is good to use. `context` asks for a client's certificate as the settings say, `lenient_context` takes a client
+    without one, too. `digest`: SHA-256 of the certificate. `names`: that clients may call the server by."""
+
+    context: ssl.SSLContext
+    lenient_context: ssl.SSLContext
+    digest: bytes
+    names: tuple[str, ...]
+    expires_at_s: float
+
+
+def load_certificate(settings: TlsSettings, now_s: float) -> Certificate:
+    """The certificate as its files are now. Raises CertificateBroken."""
+    certificate = settings.certificate_file
+    if certificate is None:
+        raise CertificateBroken("tls.certificate_file is not set")
+    key = settings.key_file or certificate
+    for path, word in ((certificate, b"CERTIFICATE"), (key, b"PRIVATE KEY"), (settings.client_ca_file, b"CERTIFICATE")):
+        if path is not None and word + b"-----" not in _content(path):
+            raise CertificateBroken(f"{path} holds no {word.decode().lower()} in the form PEM")
+    plain = _listening(certificate, key)
+    digest, found = _tried(plain, certificate)
+    expires_at_s = ssl.cert_time_to_seconds(found["notAfter"])
+    if now_s >= expires_at_s:
+        raise CertificateBroken(f"{certificate}: the certificate expired on {found['notAfter']}")
+    if now_s < ssl.cert_time_to_seconds(found["notBefore"]):
+        raise CertificateBroken(f"{certificate}: the certificate is not valid before {found['notBefore']}")
+    names = tuple(name for kind, name in found.get("subjectAltName", ()) if kind in {"DNS", "IP Address"})
+    if settings.client_ca_file is None:
+        return Certificate(plain, plain, digest, names, expires_at_s)
+    contexts = []
+    for required in (settings.require_client_certificate, False):
+        context = _listening(certificate, key)
+        with _naming(settings.client_ca_file):
+            context.load_verify_locations(str(settings.client_ca_file))
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        contexts.append(context)
+    return Certificate(contexts[0], contexts[1], digest, names, expires_at_s)
+
+
+def _listening(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Each connection makes a whole handshake, so that a change of the files holds for all new connections.
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0
+    with _naming(certificate, key):
+        context.load_cert_chain(str(certificate), str(key), _no_passphrase)
+    return context
+
+
+def _tried(context: ssl.SSLContext, certificate: Path) -> tuple[bytes, Mapping[str, Any]]:
+    """The digest and the fields of the certificate, as a client sees them. Raises CertificateBroken if no client could accept it."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags(_NO_CHECK_TIME)
+    with _naming(certificate):
+        trusting.load_verify_locations(str(certificate))
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    client = trusting.wrap_bio(to_client, to_server)
+    try:
+        for _ in range(4):
+            for side in (client, server):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        raise CertificateBroken(
+            f"{certificate}: clients can't accept the certificate: {error.verify_message}"
+        ) from error
+    except ssl.SSLError as error:
+        raise CertificateBroken(f"{certificate}: no handshake is possible: {error.reason or error}") from error
+    return hashlib.sha256(client.getpeercert(binary_form=True) or b"").digest(), client.getpeercert() or {}
+
+
+class CertificateSource:
+    """The certificate in force. `now_s`: the time since the epoch. Raises CertificateBroken if the files are not good at the start; later
+    the last good certificate stays."""
+
+    def __init__(self, settings: TlsSettings, now_s: Callable[[], float]) -> None:
+        self.settings = settings
+        self._now_s = now_s
+        self._seen = _contents(settings)
+        self.current = load_certificate(settings, now_s())
+        self.last_error: str | None = None
+        self._warn_at_s = -math.inf
+
+    def refresh(self) -> bool:
+        """Looks at the files again; whether there is another certificate. Never raises."""
+        try:
+            seen = _contents(self.settings)
+            if seen == self._seen and self.last_error is None:
+                return False
+            found = load_certificate(self.settings, self._now_s())
+        except CertificateBroken as error:
+            if str(error) != self.last_error:
+                logger.error("%s; the last good certificate stays", error)  # noqa: TRY400 - the text says it all
+            self.last_error = str(error)
+            return False
+        changed = seen != self._seen
+        self._seen, self.current, self.last_error = seen, found, None
+        if changed:
+            self._warn_at_s = -math.inf
+            logger.info("the certificate was read again", extra={"names": ", ".join(found.names)})
+        return changed
+
+    def warn_of_expiry(self) -> None:
+        """Logs, at most once a day, that the certificate has expired or expires soon."""
+        now_s = self._now_s()
+        left_s = self.current.expires_at_s - now_s
+        if left_s > _WARN_BEFORE_S or now_s < self._warn_at_s:
+            return
+        self._warn_at_s = now_s + _WARN_EVERY_S
+        if left_s <= 0:
+            logger.error("the certificate has expired: clients refuse it")
+        else:
+            logger.warning("the certificate expires soon", extra={"days_left": int(left_s // 86_400)})
+
+
+def _files(settings: TlsSettings) -> Iterator[Path]:
+    for path in (settings.certificate_file, settings.key_file, settings.client_ca_file):
+        if path is not None:
+            yield path
+
+
+def _contents(settings: TlsSettings) -> list[bytes]:
+    """What is in the files, as digests: no key stays in memory for this. Raises CertificateBroken."""
+    return [hashlib.sha256(_content(path)).digest() for path in _files(settings)]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise CertificateBroken(f"{path} can't be read: {error.strerror or error}") from error
+    if len(content) > _FILE_BYTES_MAX:
+        raise CertificateBroken(f"{path} is longer than {_FILE_BYTES_MAX:,} bytes")
+    return content
+
+
+@contextlib.contextmanager
+def _naming(*files: Path) -> Iterator[None]:
+    """The library's errors don't say which file they speak of."""
+    try:
+        yield
+    except OSError as error:
+        names = " and ".join(dict.fromkeys(map(str, files)))
+        mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
+        reason = "the key does not belong to the certificate" if mismatch else error.strerror or str(error)
+        raise CertificateBroken(f"{names}: {reason}") from error
+
+
+def _no_passphrase() -> str:
+    """Without it the library would ask on the terminal, and wait."""
+    raise OSError("the key is locked by a passphrase; give one without")

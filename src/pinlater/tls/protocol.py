@@ -1,0 +1,421 @@
+"""TLS between a protocol and its transport, on any event loop.
+
+The event loops have TLS of their own, which this does not use, for what it must do otherwise: a connection belongs to its protocol from
+its first moment, so that handshakes count against the bounds of connections; `get_write_buffer_size` counts all that the kernel has not
+taken, so that an answer is known to be delivered or not; one side may end its direction and go on reading; each connection takes the
+certificate that is in force when it comes; and a listener sees the first bytes of a client that speaks no TLS.
+
+Must never pass on a byte that was not decrypted, nor send one that was not encrypted, except `Listening.plain_answer`. Weakness: all
+encryption happens on the event loop; at most `_CHUNK_BYTES` at a time for a peer that reads slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+_CHUNK_BYTES = 256 * 1024
+_READ_BYTES = 16 * 1024  # the most that one record has
+_HANDSHAKE_RECORD = 0x16  # the first byte of a client that speaks TLS
+HANDSHAKE_S = 10.0
+_LAST_WORDS_S = 1.0
+
+
+class NotTls(ConnectionError):
+    """The peer's first bytes are no TLS. `received` are these bytes."""
+
+    def __init__(self, received: bytes) -> None:
+        super().__init__("the peer speaks no TLS")
+        self.received = received
+
+
+class ListeningSide(NamedTuple):
+    """How the side that was connected to does it. `context`: to be asked for each connection. `failed`: called with why a handshake
+    failed, and the address of the peer. `plain_answer`: what a peer without TLS is sent before it is cut, from its first bytes."""
+
+    context: Callable[[], ssl.SSLContext]
+    failed: Callable[[Exception, object], None]
+    plain_answer: Callable[[bytes], bytes | None] = lambda _: None
+    handshake_s: float = HANDSHAKE_S
+
+
+class ConnectingSide(NamedTuple):
+    """How the side that connects does it. `server_name`: that the certificate must be for, as far as the context checks it."""
+
+    context: ssl.SSLContext
+    server_name: str | None
+
+
+class TlsTransport(asyncio.Transport):
+    """What the protocol above sees: the transport of a TLS connection, as that of a plain one."""
+
+    def __init__(self, layer: TlsProtocol) -> None:
+        super().__init__()
+        self._layer = layer
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`ssl_object`, `sslcontext` and `peercert`, once the handshake is done; all else from the transport below."""
+        return self._layer.extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self._layer.write(bytes(data))
+
+    def write_eof(self) -> None:
+        self._layer.write_eof()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._layer.close()
+
+    def abort(self) -> None:
+        self._layer.abort()
+
+    def is_closing(self) -> bool:
+        return self._layer.closing
+
+    def pause_reading(self) -> None:
+        self._layer.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._layer.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._layer.reading
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._layer.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._layer.unsent_bytes()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._layer.limits
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._layer.above = cast("asyncio.Protocol", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._layer.above
+
+
+class TlsProtocol(asyncio.Protocol):
+    """Between the transport of the event loop and `above`.
+
+    On the listening side `above` gets its transport as soon as there is a connection, and on the connecting side when the handshake is
+    done, for which `wait_handshake` waits.
+    """
+
+    def __init__(self, above: asyncio.Protocol, side: ListeningSide | ConnectingSide) -> None:
+        self.above = above
+        self._side = side
+        self._loop = asyncio.get_running_loop()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls: ssl.SSLObject | None = None  # made when it is needed: a silent connection costs little
+        self._below: asyncio.Transport | None = None
+        self._transport = TlsTransport(self)
+        self._is_open = False  # the handshake is done
+        self._told_above = False
+        self._eof_told = False
+        self._below_ended = False
+        self._goodbye_said = False
+        self._backlog: deque[memoryview] = deque()  # not encrypted yet
+        self._backlog_bytes = 0
+        self._eof_wanted = self._close_wanted = self._below_full = self._above_paused = False
+        self.limits = (64 * 1024, 16 * 1024)
+        self.reading = True
+        self.closing = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._handshaken: asyncio.Future[None] = self._loop.create_future()
+        self._error: Exception | None = None
+
+    async def wait_handshake(self) -> None:
+        """Returns when the handshake is done. Raises OSError: why there is none, in the words of the library."""
+        await asyncio.shield(self._handshaken)
+
+    # --- told by the transport below ----------------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        below = self._below = cast("asyncio.Transport", transport)
+        below.set_write_buffer_limits(high=0)
+        if isinstance(self._side, ListeningSide):
+            self._deadline = self._loop.call_later(self._side.handshake_s, self._too_slow)
+            self._tell_above()
+        else:
+            self._begin()
+
+    def data_received(self, data: bytes) -> None:
+        if self.closing:
+            return
+        if self._tls is None:
+            if data[0] != _HANDSHAKE_RECORD:
+                self._found_plain(data)
+                return
+            self._begin()
+        self._incoming.write(data)
+        if self._is_open or self._handshake():
+            self._read()
+
+    def eof_received(self) -> bool:
+        self._below_ended = True
+        if self._error is not None and self._below is not None:
+            self._below.close()
+        elif not self._is_open:
+            self._fail(ConnectionResetError("the connection was closed during the TLS handshake"))
+        else:
+            self._read()
+        return True  # it is closed here, once all is encrypted and sent
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._below = None
+        self.closing = True
+        self._stop_deadline()
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        if not self._handshaken.done():
+            self._handshaken.set_exception(
+                self._error or exc or ConnectionResetError("the connection was lost during the TLS handshake")
+            )
+            self._handshaken.exception()  # the listening side does not wait for it
+        if self._told_above:
+            self.above.connection_lost(exc or self._error)
+
+    def pause_writing(self) -> None:
+        self._below_full = True
+
+    def resume_writing(self) -> None:
+        self._below_full = False
+        self._pump()
+
+    # --- the handshake ------------------------------------------------------------------------------------------------------
+    def _begin(self) -> None:
+        side, bios = self._side, (self._incoming, self._outgoing)
+        if isinstance(side, ListeningSide):
+            self._tls = side.context().wrap_bio(*bios, server_side=True)
+            return
+        try:
+            self._tls = side.context.wrap_bio(*bios, server_hostname=side.server_name)
+        except ValueError as error:  # a name that can be no server's
+            self._fail(OSError(f"{side.server_name!r} is no name of a server: {error}"))
+            return
+        self._handshake()
+
+    def _handshake(self) -> bool:
+        """Goes on with it; whether it is done."""
+        assert self._tls is not None  # noqa: S101 - for the type checker
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send()
+            return False
+        except ssl.SSLError as error:
+            self._send()  # the alert that tells the peer why
+            self._fail(error)
+            return False
+        self._is_open = True
+        self._stop_deadline()
+        self._send()
+        if not self._handshaken.done():
+            self._handshaken.set_result(None)
+        if not self._told_above:
+            self._tell_above()
+        self._pump()
+        return self._below is not None
+
+    def _tell_above(self) -> None:
+        self._told_above = True
+        self.above.connection_made(self._transport)
+
+    def _found_plain(self, data: bytes) -> None:
+        if isinstance(self._side, ListeningSide) and self._below is not None and not self.closing:
+            answer = self._side.plain_answer(data)
+            if answer:
+                self._below.write(answer)
+        self._fail(NotTls(data))
+
+    def _too_slow(self) -> None:
+        self._fail(TimeoutError("the TLS handshake took too long"), abort=True)
+
+    def _fail(self, error: Exception, *, abort: bool = False) -> None:
+        if self.closing:
+            return
+        self._error = error
+        self.closing = True
+        self._stop_deadline()
+        if self._below is None:
+            return
+        if not isinstance(self._side, ListeningSide):
+            self._below.close()
+            return
+        self._side.failed(error, self._below.get_extra_info("peername"))
+        if abort or self._below_full or self._below_ended:
+            self._below.abort()
+        else:
+            # What the peer has sent already is read for a moment: closing over it would reset the connection, and lose why.
+            self._below.write_eof()
+            self._deadline = self._loop.call_later(_LAST_WORDS_S, self._below.abort)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # --- what comes ---------------------------------------------------------------------------------------------------------
+    def _read(self) -> None:
+        """Passes on all that has come and can be decrypted, in one piece; then that nothing more comes, if that is so."""
+        if not self.reading or self.closing or self._tls is None:
+            return
+        pieces: list[bytes] = []
+        ended, error = self._below_ended, None
+        read = self._tls.read
+        try:
+            while piece := read(_READ_BYTES):
+                pieces.append(piece)
+            ended = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            ended = True
+        except ssl.SSLError as found:
+            error = found
+        if pieces:
+            self.above.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self._send()  # what the layer itself answers, such as to an update of keys
+        if error is not None:
+            self._error = error
+            self.abort()
+        elif ended and not self._eof_told and not self.closing:
+            self._eof_told = True
+            if not self.above.eof_received():
+                self.close()
+
+    # --- what goes ----------------------------------------------------------------------------------------------------------
+    def write(self, data: bytes) -> None:
+        """Encrypts and sends it, or keeps it until the kernel has taken what went before."""
+        if not data or self.closing or self._eof_wanted:
+            return
+        if self._is_open and not self._backlog and not self._below_full and len(data) <= _CHUNK_BYTES:
+            self._encrypt(data)
+        else:
+            self._backlog.append(memoryview(data))
+            self._backlog_bytes += len(data)
+            if self._is_open:
+                self._pump()
+        self._tell_flow()
+
+    def _encrypt(self, data: bytes | memoryview) -> None:
+        assert self._tls is not None  # noqa: S101 - for the type checker
+        try:
+            sent = self._tls.write(data)
+            while sent < len(data):
+                data = data[sent:]
+                sent = self._tls.write(data)
+        except ssl.SSLError:
+            self.abort()
+            return
+        self._send()
+
+    def _send(self) -> None:
+        if self._outgoing.pending and self._below is not None:
+            self._below.write(self._outgoing.read())
+
+    def _pump(self) -> None:
+        """Encrypts what waits, as far as the kernel takes it; ends the direction or the connection if that comes next."""
+        while self._backlog and not self._below_full and self._below is not None:
+            first = self._backlog[0]
+            piece = first[:_CHUNK_BYTES]
+            if len(first) > len(piece):
+                self._backlog[0] = first[len(piece) :]
+            else:
+                self._backlog.popleft()
+            self._backlog_bytes -= len(piece)
+            self._encrypt(piece)
+        if not self._backlog and self._below is not None and (self._eof_wanted or self._close_wanted):
+            self._end_direction(self._below)
+        self._tell_flow()
+
+    def _tell_flow(self) -> None:
+        unsent_bytes, (high, low) = self.unsent_bytes(), self.limits
+        if not self._above_paused and unsent_bytes > high:
+            self._above_paused = True
+            self.above.pause_writing()
+        elif self._above_paused and unsent_bytes <= low:
+            self._above_paused = False
+            self.above.resume_writing()
+
+    def unsent_bytes(self) -> int:
+        """How much the kernel has not taken."""
+        return self._backlog_bytes + (0 if self._below is None else self._below.get_write_buffer_size())
+
+    def set_write_buffer_limits(self, high: int | None, low: int | None) -> None:
+        """As of every transport."""
+        high = (64 * 1024 if low is None else 4 * low) if high is None else high
+        self.limits = (high, high // 4 if low is None else low)
+
+    # --- the end ------------------------------------------------------------------------------------------------------------
+    def write_eof(self) -> None:
+        """Tells the peer that no more comes. Reading goes on."""
+        if self.closing or self._eof_wanted:
+            return
+        self._eof_wanted = True
+        if self._is_open:
+            self._pump()
+
+    def close(self) -> None:
+        """Closes it when all that was written is out."""
+        if self.closing:
+            return
+        self.closing = self._close_wanted = True
+        if self._is_open:
+            self._pump()
+        elif self._below is not None:
+            self._below.close()
+
+    def _end_direction(self, below: asyncio.Transport) -> None:
+        if self._tls is not None and not self._goodbye_said:
+            self._goodbye_said = True
+            with contextlib.suppress(
+                ssl.SSLError
+            ):  # it would wait for the peer's goodbye; this side's is in the buffer
+                self._tls.unwrap()
+            self._send()
+            if not self._close_wanted:
+                below.write_eof()
+        if self._close_wanted:
+            below.close()
+
+    def abort(self) -> None:
+        """Closes it at once."""
+        self.closing = True
+        if self._below is not None:
+            self._below.abort()
+
+    # --- reading, or not ------------------------------------------------------------------------------------------------------
+    def pause_reading(self) -> None:
+        """Nothing is passed on until `resume_reading`."""
+        self.reading = False
+        if self._below is not None and self._below.is_reading():
+            self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Passes on what waits, in a turn of the event loop of its own."""
+        if self.reading:
+            return
+        self.reading = True
+        if self._below is not None and not self._below.is_closing() and not self._below.is_reading():
+            self._below.resume_reading()
+        self._loop.call_soon(self._read)
+
+    def extra_info(self, name: str, default: Any) -> Any:
+        """Of the transport."""
+        if name == "ssl_object":
+            return self._tls or default
+        if name == "sslcontext":
+            return self._side.context() if isinstance(self._side, ListeningSide) else self._side.context
+        if name == "peercert":
+            return default if self._tls is None or not self._is_open else self._tls.getpeercert() or default
+        return default if self._below is None else self._below.get_extra_info(name, default)

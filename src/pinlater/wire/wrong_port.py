@@ -1,0 +1,29 @@
+"""Clients that speak another protocol than the port that they connect to: how they are told from others, and what they can be answered."""
+
+from __future__ import annotations
+
+from pinlater.wire.codec import Decoder, encode_application_error
+from pinlater.wire.errors import ApplicationErrorKind, WireError
+
+_LENGTH_BYTES = 4
+_STRICT_HEAD = b"\x80\x01\x00"  # behind the length; no HTTP request holds these bytes there
+_TLS_HEAD = b"\x16\x03"  # a handshake record of any version; as the length of a frame it is beyond every bound
+HTTP_PORT = "this is PinLater's HTTP port; Thrift has a port of its own (9010 by default)"
+TLS_PORT = "this port speaks TLS only; give the client the option tls, or set PINLATER_TLS=1"
+
+
+def begins_tls(received: bytes) -> bool:
+    """Whether these first bytes of a connection are from a client that speaks TLS."""
+    return received.startswith(_TLS_HEAD)
+
+
+def thrift_answer(received: bytes, text: str) -> bytes | None:
+    """The answer to a connection's first bytes if they begin a framed Thrift call; None for everything else."""
+    message = received[_LENGTH_BYTES:]
+    if not message.startswith(_STRICT_HEAD):
+        return None
+    try:
+        header = Decoder().header(message)
+    except WireError:
+        return None
+    return encode_application_error(header.name, header.seqid, ApplicationErrorKind.PROTOCOL_ERROR, text)

@@ -1,0 +1,246 @@
+"""Why a job waits, by table: from facts to reasons."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from pinlater.domain.job import Attempt, JobState
+from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts, not_due, reasons
+
+NOW = 1_767_225_600_000  # 2026-01-01
+MINUTE = 60_000
+WORKED = QueueFacts(claimed_per_second=2.0, waiting_dequeues=1)
+SHARD = ShardFacts("1")
+NONE = JobsAhead(0)
+
+
+class Looked(NamedTuple):
+    """A job as a lookup shows it."""
+
+    state: JobState = JobState.PENDING
+    created_at_ms: int = NOW - MINUTE
+    run_after_ms: int | None = NOW - MINUTE
+    updated_at_ms: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    claim_descriptor: str | None = None
+    claim_deadline_ms: int | None = None
+
+
+FAILED_ONCE = Looked(
+    run_after_ms=NOW + MINUTE,
+    updated_at_ms=NOW - 1_000,
+    attempts=(Attempt(1, "h:1:2:w:3", NOW - 2_000, NOW - 1_000, "timed_out"),),
+)
+HELD = Looked(JobState.IN_PROGRESS, claim_descriptor="h:1:2:w:1:3", claim_deadline_ms=NOW + 25_000)
+
+# Job, jobs before it, queue, and what is said.
+CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[str, str]]]] = {
+    "paused by a known caller at a known time": (
+        Looked(),
+        NONE,
+        WORKED._replace(paused=True, paused_by="ops-7", paused_at_ms=NOW - MINUTE),
+        [("paused", "The queue is paused by ops-7, since 2025-12-31T23:59:00Z, for 1m.")],
+    ),
+    "paused by an older server": (
+        Looked(),
+        NONE,
+        WORKED._replace(paused=True),
+        [("paused", "The queue is paused.")],
+    ),
+    "not due": (
+        Looked(run_after_ms=NOW + 90_000),
+        NONE,
+        WORKED,
+        [("not_due", "It is not due until 2026-01-01T00:01:30Z, in 1m 30s.")],
+    ),
+    "put off": (
+        Looked(run_after_ms=NOW + MINUTE, updated_at_ms=NOW - 5_000),
+        NONE,
+        WORKED,
+        [("not_due", "It was put off 5s ago without an attempt, and is not due until 2026-01-01T00:01:00Z, in 1m.")],
+    ),
+    "retry": (
+        FAILED_ONCE,
+        NONE,
+        WORKED,
+        [("not_due", "Attempt 1 ended (timed out), and its retry is not due until 2026-01-01T00:01:00Z, in 1m.")],
+    ),
+    "limit of 0": (
+        Looked(),
+        NONE,
+        WORKED._replace(max_jobs_per_second=0.0),
+        [("stopped", "The rate limit of the queue is 0, which stops dequeues.")],
+    ),
+    "limit with its next slot": (
+        Looked(),
+        NONE,
+        WORKED._replace(max_jobs_per_second=1.0, next_slot_ms=400),
+        [("rate_limit", "The rate limit allows 1 job a second. This server hands out the next in 400ms.")],
+    ),
+    "limit that is reached": (
+        Looked(),
+        JobsAhead(10),
+        WORKED._replace(max_jobs_per_second=2.2),
+        [
+            (
+                "rate_limit",
+                "The rate limit allows 2.2 jobs a second. In the last minute, 2 jobs a second were claimed.",
+            ),
+            (
+                "behind",
+                "10 jobs come before it. At 2 jobs a second, as all servers claimed in the last minute, its turn comes in about 5s.",
+            ),
+        ],
+    ),
+    "limit that is lower than the claims were": (
+        Looked(),
+        JobsAhead(10),
+        WORKED._replace(max_jobs_per_second=0.5),
+        [
+            (
+                "rate_limit",
+                "The rate limit allows 0.5 jobs a second. In the last minute, 2 jobs a second were claimed.",
+            ),
+            ("behind", "10 jobs come before it. At 0.5 jobs a second, the rate limit, its turn comes in about 20s."),
+        ],
+    ),
+    "paused, so that no turn can be told": (
+        Looked(),
+        JobsAhead(2),
+        WORKED._replace(paused=True),
+        [("paused", "The queue is paused."), ("behind", "2 jobs come before it.")],
+    ),
+    "limit that is far": (
+        Looked(),
+        NONE,
+        WORKED._replace(max_jobs_per_second=100.0),
+        [("next", "It is due and comes first: the next request of a worker gets it.")],
+    ),
+    "no worker since the start": (
+        Looked(),
+        NONE,
+        QueueFacts(server_started_at_ms=NOW - 2 * MINUTE),
+        [("no_worker", "No worker asks for jobs of the queue. None has asked this server since its start 2m ago.")],
+    ),
+    "no worker for a while, on one of several servers": (
+        Looked(),
+        JobsAhead(1, incomplete=True),
+        QueueFacts(last_dequeue_at_ms=NOW - 2 * MINUTE, servers=3),
+        [
+            (
+                "no_worker",
+                "No worker asks for jobs of the queue. The last one asked this server 2m ago. 3 servers share the shards, "
+                "and each knows only the workers that ask it.",
+            ),
+            (
+                "behind",
+                "1 job comes before it. No job was claimed in the last minute, so no time can be told. A shard is unreachable, "
+                "and its jobs are not counted.",
+            ),
+        ],
+    ),
+    "workers are busy": (
+        Looked(),
+        NONE,
+        QueueFacts(last_dequeue_at_ms=NOW - 2 * MINUTE, running=2),
+        [
+            (
+                "workers_busy",
+                "No worker asks for jobs of the queue; 2 jobs of it are claimed. The last one asked this server 2m ago.",
+            )
+        ],
+    ),
+    "a worker asked lately": (
+        Looked(),
+        NONE,
+        QueueFacts(last_dequeue_at_ms=NOW - 30_000),
+        [("next", "It is due and comes first: the next request of a worker gets it.")],
+    ),
+    "behind at least 10,000 jobs, and not due": (
+        Looked(run_after_ms=NOW + 90_000),
+        JobsAhead(10_000, at_least=True),
+        WORKED,
+        [
+            ("not_due", "It is not due until 2026-01-01T00:01:30Z, in 1m 30s."),
+            (
+                "behind",
+                "At least 10,000 jobs come before it. At 2 jobs a second, as all servers claimed in the last minute, its turn comes "
+                "in more than 1h 23m.",
+            ),
+        ],
+    ),
+    "claimed": (HELD, None, WORKED, [("claimed", "w:1 has claimed it until 2026-01-01T00:00:25Z, for another 25s.")]),
+    "claim that is over": (
+        HELD._replace(claim_deadline_ms=NOW - 3_000),
+        None,
+        WORKED,
+        [("claimed", "The claim of w:1 ended 3s ago; a server is about to end the attempt.")],
+    ),
+    "claim of an original server": (
+        Looked(JobState.IN_PROGRESS, claim_descriptor="x"),
+        None,
+        WORKED,
+        [("claimed", "x has claimed it.")],
+    ),
+    "succeeded": (Looked(JobState.SUCCEEDED), None, WORKED, [("succeeded", "It has succeeded.")]),
+    "failed": (
+        Looked(JobState.FAILED),
+        None,
+        WORKED,
+        [("failed", "It has failed, and does not run again by itself.")],
+    ),
+    "unreachable": (
+        None,
+        None,
+        WORKED._replace(paused=True),
+        [
+            ("shard_unreachable", "Its shard s1 is unreachable, and nothing more is known of the job."),
+            ("paused", "The queue is paused."),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_facts_give_these_reasons_in_this_order(case: str) -> None:
+    job, ahead, queue, said = CASES[case]
+    assert [(reason.code, reason.text) for reason in reasons(NOW, job, ahead, queue, SHARD)] == said
+
+
+def test_a_draining_shard_is_said_last() -> None:
+    found = reasons(NOW, Looked(), NONE, WORKED._replace(paused=True), ShardFacts("2", drains=True))
+    assert [reason.code for reason in found] == ["paused", "shard_drains"]
+    assert found[-1].text.startswith("Its shard s2 drains")
+
+
+def test_the_figures_say_what_the_text_says() -> None:
+    queue = WORKED._replace(paused=True, paused_by="ops", paused_at_ms=NOW - 1)
+    [paused] = reasons(NOW, Looked(), NONE, queue, SHARD)
+    assert paused.figures == {"paused_by": "ops", "paused_at_ms": NOW - 1}
+    later, behind = reasons(NOW, Looked(run_after_ms=NOW + 9), JobsAhead(4), WORKED, SHARD)
+    assert later.figures == {"due_at_ms": NOW + 9, "due_in_ms": 9}
+    assert behind.figures == {
+        "jobs_ahead": 4,
+        "at_least": False,
+        "incomplete": False,
+        "claimed_per_second": 2.0,
+        "turn_in_ms": 2_000,
+    }
+
+
+def test_a_job_alone_tells_in_a_few_words_when_it_is_due() -> None:
+    assert [None if found is None else found.brief for found in (not_due(job, NOW) for job in (FAILED_ONCE, HELD))] == [
+        "retry in 1m",
+        None,
+    ]
+
+
+def test_the_workers_of_all_servers_count_if_all_are_asked() -> None:
+    here = QueueFacts(server_started_at_ms=NOW - MINUTE, servers=2)
+    there = here._replace(last_dequeue_at_ms=NOW - 3 * MINUTE, server_started_at_ms=NOW - 9 * MINUTE)
+    [reason] = reasons(NOW, Looked(), NONE, here.joined([here, there]), SHARD)
+    assert reason.text == "No worker asks for jobs of the queue. The last one asked one of the 2 servers 3m ago."
+    asked = here.joined([here, there._replace(waiting_dequeues=1)])
+    assert [reason.code for reason in reasons(NOW, Looked(), NONE, asked, SHARD)] == ["next"]

@@ -1,0 +1,191 @@
+"""A claim of a queue in which nothing was due at the last claim asks Redis only if something may be due by now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pinlater.domain.job import JobState
+from pinlater.server.storage.redis.nothing_due import TRUSTED_S
+from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobCheckpoint, RunOrder
+from tests.contract.desk import QUEUE, TIMEOUT_MS, Desk
+from tests.redis.proxied_redis import ProxiedRedis
+
+
+class Asked:
+    """How often claims of a desk asked Redis. `before_answer` runs when the next one has its answer."""
+
+    def __init__(self, desk: Desk) -> None:
+        assert isinstance(desk.shard, RedisShard)
+        writer = desk.shard._connections.claiming
+        self.times = 0
+        self.before_answer: Callable[[], Awaitable[Any]] | None = None
+        self._run = writer.run
+        writer.run = self._count  # type: ignore[method-assign]
+
+    async def _count(self, *arguments: Any, **named: Any) -> Any:
+        self.times += 1
+        answer = await self._run(*arguments, **named)
+        before, self.before_answer = self.before_answer, None
+        if before is not None:
+            await before()
+        return answer
+
+
+@pytest.fixture
+async def desk(database: ProxiedRedis) -> Desk:
+    """With one time for claims and for what is trusted."""
+    desk = await database.desk(direct=True)
+    assert isinstance(desk.shard, RedisShard)
+    desk.shard._monotonic = desk.clock.monotonic
+    return desk
+
+
+@pytest.fixture
+def asked(desk: Desk) -> Asked:
+    return Asked(desk)
+
+
+async def test_polls_of_an_empty_queue_ask_once_a_second(desk: Desk, asked: Asked) -> None:
+    for _ in range(100):
+        assert await desk.claim() == []
+        desk.clock.advance(ms=round(TRUSTED_S * 1000 / 50))
+    assert asked.times == 2
+
+
+async def test_a_server_that_does_not_own_the_queue_always_asks(desk: Desk, asked: Asked) -> None:
+    for owned in (True, False, False):
+        assert await desk.claim(owned=owned) == []
+    assert asked.times == 3
+
+
+async def test_a_claim_that_got_all_it_wanted_does_not_know_whether_more_is_due(desk: Desk, asked: Asked) -> None:
+    await desk.put(b"1")
+    await desk.put(b"2")
+    assert [(await desk.take()).job.body for _ in range(2)] == [b"1", b"2"]
+    assert asked.times == 2
+
+
+async def test_a_later_job_is_found_when_it_is_due_and_its_time_is_told_before(desk: Desk, asked: Asked) -> None:
+    key = await desk.put(delay_ms=500)
+    assert await desk.claim() == []
+    desk.clock.advance(ms=499)
+    assert await desk.claim() == []
+    assert asked.times == 1
+    desk.clock.advance(ms=1)
+    assert (await desk.take()).key == key
+
+
+async def stored(desk: Desk) -> None:
+    await desk.put()
+
+
+async def failed(desk: Desk) -> None:
+    [held] = await _held(desk)
+    await desk.fail(held.key)
+
+
+async def released(desk: Desk) -> None:
+    [held] = await _held(desk)
+    await desk.release(held.ref)
+
+
+async def checkpointed_to_pending(desk: Desk) -> None:
+    [held] = await _held(desk)
+    await desk.checkpoint(JobCheckpoint(held.key, held.holder.source, move_to_pending=True))
+
+
+async def timed_out(desk: Desk) -> None:
+    await _held(desk, timeout_ms=1)
+    desk.clock.advance(ms=2)
+    assert await desk.shard.time_out_claims(desk.now, 10)
+
+
+async def run_now(desk: Desk) -> None:
+    key = await desk.put(delay_ms=TIMEOUT_MS)
+    assert await desk.claim() == []
+    await desk.shard.run_jobs([RunOrder(key, 1, desk.now)], desk.now)
+
+
+async def retried(desk: Desk) -> None:
+    await desk.put_in(JobState.FAILED)
+    assert await desk.claim() == []
+    await desk.retry_failed()
+
+
+async def _held(desk: Desk, timeout_ms: int = TIMEOUT_MS) -> Any:
+    await desk.put()
+    held = await desk.claim(2, timeout_ms=timeout_ms)
+    assert await desk.claim() == []
+    return held
+
+
+@pytest.mark.parametrize(
+    "becomes_due", [stored, failed, released, checkpointed_to_pending, timed_out, run_now, retried]
+)
+async def test_a_job_that_is_due_again_through_this_server_is_found_at_once(
+    desk: Desk, becomes_due: Callable[[Desk], Awaitable[None]]
+) -> None:
+    assert await desk.claim() == []
+    await becomes_due(desk)
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_job_that_is_stored_while_a_claim_gets_its_answer_is_found_by_the_next(
+    desk: Desk, asked: Asked
+) -> None:
+    asked.before_answer = desk.put
+    assert await desk.claim() == []
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_job_whose_insert_began_before_a_claim_and_ends_after_it_is_found_by_the_next(
+    database: ProxiedRedis, desk: Desk, asked: Asked
+) -> None:
+    assert isinstance(desk.shard, RedisShard)
+    writer, may_go = desk.shard._connections.inserting, asyncio.Event()
+    run = writer.run
+
+    async def held_up(*arguments: Any, **named: Any) -> Any:
+        await may_go.wait()
+        return await run(*arguments, **named)
+
+    writer.run = held_up  # type: ignore[method-assign]
+    storing = asyncio.ensure_future(desk.put())
+    while not desk.shard._nothing_due._found:  # until the insert waits, and a claim has found nothing
+        await asyncio.sleep(0)
+        assert await desk.claim() == []
+    may_go.set()
+    await storing
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_job_of_another_server_is_found_within_a_second(database: ProxiedRedis, desk: Desk) -> None:
+    other = await database.desk(direct=True)
+    assert await desk.claim() == []
+    await other.put()
+    assert await desk.claim() == []
+    desk.clock.advance(ms=round(TRUSTED_S * 1000))
+    assert len(await desk.claim()) == 1
+
+
+async def test_a_failed_claim_is_no_claim_that_found_nothing(
+    desk: Desk, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails() -> None:
+        raise RuntimeError
+
+    asked.before_answer = fails
+    with pytest.raises(RuntimeError):
+        await desk.claim()
+    assert await desk.claim() == []
+    assert asked.times == 2
+
+
+async def test_each_call_of_an_order_gets_nothing(desk: Desk) -> None:
+    order = ClaimOrder(QUEUE, [ClaimCall(1, desk.holder()) for _ in range(3)], TIMEOUT_MS, from_memory=True)
+    assert [await desk.order(order) for _ in range(2)] == [Claimed([[], [], []])] * 2
