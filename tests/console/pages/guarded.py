@@ -94,13 +94,13 @@ class GuardedConsole:
         self.control = control
 
     def person(self, guest_token: str = "") -> Person:
-        """Someone with a browser of their own. `guest_token`: before another console, which has a token of its own."""
+        """A person with a browser of their own. `guest_token`: before another console, which has a token of its own."""
         if not guest_token:
             return Person(self.console.app)
         return Person(Console(self._client, self._now_ms, LOOPBACK_NAMES, lambda: guest_token).app)
 
     async def logged_in(self, name: str, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,)) -> Person:
-        """Someone who has logged in with a new token."""
+        """A person who has logged in with a new token."""
         person = self.person()
         answer = await person.logs_in(self.tokens.make(name, *roles, queues=queues))
         assert answer.status == 303, answer

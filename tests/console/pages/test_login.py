@@ -262,10 +262,10 @@ async def test_guesses_of_one_address_get_slower_and_are_logged_without_the_toke
 ) -> None:
     delays: list[float] = []
 
-    async def slept(seconds: float) -> None:
+    async def record(seconds: float) -> None:
         delays.append(seconds)
 
-    monkeypatch.setattr(login, "sleep", slept)
+    monkeypatch.setattr(login, "sleep", record)
     passed = count(step=100)
     guarded.control.refusals = Refusals(lambda: next(passed))  # the server itself delays nothing
     caplog.set_level(logging.INFO, "pinlater.console")

@@ -47,7 +47,7 @@ _FORM_BYTES_MAX, _FORM_FIELDS_MAX = 64 * 1024, 50
 
 EVERY_PAGE_CALLS = "getQueueStats"  # or a method of the same roles
 FORM_TOKEN, BACK = "form-token", "back"  # fields of forms
-NOBODY = Visitor("")
+NO_VISITOR = Visitor("")
 LOGIN, LOGOUT = "/login", "/logout"
 
 
@@ -88,7 +88,7 @@ class Site:
     def error_of(self, request: Request, problem: Problem, visitor: Visitor | None = None) -> Response:
         """A page that says what went wrong. `visitor`: if it is known who asks."""
         return self._answer(
-            "error.html", self._navigation(request, "", visitor or NOBODY), problem.status, problem=problem
+            "error.html", self._navigation(request, "", visitor or NO_VISITOR), problem.status, problem=problem
         )
 
     def _page(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
@@ -131,10 +131,10 @@ class Site:
         try:
             done = await self._logins.log_in(request, given.get("token", ""))
         except TokenInvalid as error:
-            return self._ask_for_token(request, NOBODY, HTTPStatus.UNAUTHORIZED, back, error.message)
+            return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, back, error.message)
         except PinLaterError as error:
             problem = problems.problem_of(error)
-            return self._ask_for_token(request, NOBODY, HTTPStatus(problem.status), back, problem.detail)
+            return self._ask_for_token(request, NO_VISITOR, HTTPStatus(problem.status), back, problem.detail)
         self._visitors.sessions.end(session_id_of(request))
         response = self._redirect(Goto(back, done.message))
         if done.session_id:
@@ -189,10 +189,10 @@ class Site:
         text = error.message if isinstance(error, TokenInvalid) and not visitor.is_guest else ""
         if request.method not in ("GET", "HEAD"):
             gone = "You are not logged in any more, so nothing was changed."
-            return self._ask_for_token(request, NOBODY, HTTPStatus.UNAUTHORIZED, "", text or gone)
-        back = self._navigation(request, "", NOBODY).path
+            return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, "", text or gone)
+        back = self._navigation(request, "", NO_VISITOR).path
         again = _with(back, **{DONE: "again"}) if _is_link_of_another_site(request) else ""
-        return self._ask_for_token(request, NOBODY, HTTPStatus.UNAUTHORIZED, back, text, again)
+        return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, back, text, again)
 
     def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Who asks for a page: the session or the token of the request, and what the servers let it do."""
+"""The visitor of a page: the session or the token of the request, and what the servers let it do."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Visitors:
         self._known: dict[str, tuple[int, Rights]] = {}
 
     def seen(self, request: Request) -> Visitor:
-        """Who asks, with the rights that are known without a call. Raises RequestRefused for what can't be a token."""
+        """The visitor, with the rights that are known without a call. Raises RequestRefused for what can't be a token."""
         bearer = bearer_of(request)
         if bearer:
             return Visitor(bearer, None, self._remembered(bearer))
@@ -90,7 +90,7 @@ class Visitors:
         return Visitor(guest, None, self._remembered(guest), is_guest=bool(guest))
 
     async def of(self, request: Request) -> Visitor:
-        """Who asks, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is no good."""
+        """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is no good."""
         seen = self.seen(request)
         rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token)
         return Visitor(seen.token, seen.session, rights, seen.is_guest)
