@@ -90,7 +90,7 @@ class Visitors:
         return Visitor(guest, None, self._remembered(guest), is_guest=bool(guest))
 
     async def of(self, request: Request) -> Visitor:
-        """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is no good."""
+        """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is wrong."""
         seen = self.seen(request)
         rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token)
         return Visitor(seen.token, seen.session, rights, seen.is_guest)
