@@ -16,7 +16,7 @@ from bench import table
 from bench.backlog import backlog
 from bench.benchmark_run import FULL_BACKLOG, QUICK, BenchmarkRun, Sizes
 from bench.busy_loop import busy_loop
-from bench.cluster import cluster
+from bench.cluster import cluster, cluster_owners
 from bench.garbage import garbage
 from bench.memory import memory
 from bench.mysql_stores import MysqlStores
@@ -58,6 +58,7 @@ _MYSQL: dict[str, Row] = {
     "garbage": garbage,
     "two_shards": two_shards,
     "cluster": cluster,
+    "cluster_owners": cluster_owners,
     "idle_shards": idle_shards,
     "pickup": pickup,
     "pickup_elsewhere": pickup_elsewhere,
@@ -72,6 +73,7 @@ _REDIS: dict[str, Row] = {
     "backlog": backlog,
     "memory": memory,
     "cluster": cluster,
+    "cluster_owners": cluster_owners,
 }
 ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
 # With --quick no row waits until a server looks for garbage or for peers.

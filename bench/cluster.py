@@ -21,6 +21,8 @@ from bench.load import BenchmarkPlan, Report
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
 from bench.servers import PinLaterServer, ServerFailed, serve
+from pinlater.client import Client
+from pinlater.domain.slices import slice_of
 
 CONNECTIONS = 128
 SERVERS, SHARDS = 4, 4
@@ -66,8 +68,53 @@ def cluster(place: BenchmarkRun) -> RowResult:
     return RowResult("cluster", title, place.goals("cluster"), median_of(runs), runs=list(runs))
 
 
-def _cost(place: BenchmarkRun, work: str, connections: int, *, servers: int, shards: int, clusters: int = 1) -> Cost:
-    """On this many clusters side by side, with the connections shared out over all servers."""
+def cluster_owners(place: BenchmarkRun) -> RowResult:
+    """The same for clients that know who owns the queue and send each call there, as our own do; enqueues have request keys.
+
+    Compared with clients that spread their connections evenly, on the same servers; and both on servers that share one shard. Here all
+    servers get requests from the same four loads, also the one server, since it matters how many requests come in one turn of a loop.
+    """
+    runs: list[dict[str, float]] = []
+    for _ in range(max(1, place.sizes.repeats - 2)):
+        run: dict[str, float] = {}
+        for work in ("enqueue with key", "claim"):
+            name = work.split(" ", maxsplit=1)[0]
+            one = _cost(place, work, CONNECTIONS, servers=1, shards=1, loads=SERVERS)
+            apart = _cost(place, work, CONNECTIONS, servers=1, shards=1, clusters=SERVERS, loads=SERVERS)
+            even = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS, loads=SERVERS)
+            knowing = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=SHARDS, loads=SERVERS, knowing=True)
+            even_on_one = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=1, loads=SERVERS)
+            knowing_on_one = _cost(place, work, CONNECTIONS, servers=SERVERS, shards=1, loads=SERVERS, knowing=True)
+            run |= {
+                f"{name}_server_us": one.server_us,
+                f"{name}_server_ratio": knowing.server_us / one.server_us,
+                f"{name}_server_apart_ratio": knowing.server_us / apart.server_us,
+                f"{name}_even_server_ratio": even.server_us / one.server_us,
+                f"{name}_database_ratio": knowing.database_us / max(0.01, one.database_us),
+                f"{name}_even_database_ratio": even.database_us / max(0.01, one.database_us),
+                f"{name}_one_shard_server_ratio": knowing_on_one.server_us / one.server_us,
+                f"{name}_one_shard_even_server_ratio": even_on_one.server_us / one.server_us,
+            }
+        runs.append(run)
+    title = f"{SERVERS} servers on {SHARDS} shards over one on one, clients that know the owners, one job a request"
+    return RowResult("cluster_owners", title, place.goals("cluster_owners"), median_of(runs), runs=list(runs))
+
+
+def _cost(
+    place: BenchmarkRun,
+    work: str,
+    connections: int,
+    *,
+    servers: int,
+    shards: int,
+    clusters: int = 1,
+    loads: int | None = None,
+    knowing: bool = False,
+) -> Cost:
+    """On this many clusters side by side, with the connections shared out over all servers.
+
+    `loads`: processes with connections to all servers; None: one for each server. `knowing`: clients go to the owners of the queue.
+    """
     with ExitStack() as stack:
         running: list[PinLaterServer] = []
         for number in range(clusters):
@@ -76,10 +123,21 @@ def _cost(place: BenchmarkRun, work: str, connections: int, *, servers: int, sha
             for server in running:
                 with RawClient(server.port) as client:
                     client.enqueue_many(QUEUE, BODY, place.sizes.claim_jobs_single // len(running))
+        owners = _owner_ports(running) if knowing else {}
         place.stores.rest()
         before = [_carried(server, work) for server in running]
         cpu, database_cpu = sum(server.cpu_seconds() for server in running), place.stores.cpu_seconds()
-        reports = _load(place, running, work, connections // len(running))
+        plans = [
+            replace(
+                _plan(place, running[0] if loads else running[number], work, connections // (loads or len(running))),
+                warmup_seconds=0.0,
+                ports=[server.port for server in running] if loads else (),
+                owner_ports=owners,
+                first_connection=number * connections // (loads or len(running)),
+            )
+            for number in range(loads or len(running))
+        ]
+        reports = _load(plans)
         jobs = sum(report.jobs for report in reports)
         server_s = sum(server.cpu_seconds() for server in running) - cpu
         database_s = place.stores.cpu_seconds() - database_cpu
@@ -87,6 +145,17 @@ def _cost(place: BenchmarkRun, work: str, connections: int, *, servers: int, sha
     calls = sum(b[0] - a[0] for a, b in zip(before, after, strict=True))
     carried = sum(b[1] - a[1] for a, b in zip(before, after, strict=True))
     return Cost(server_s / jobs * 1e6, database_s / jobs * 1e6, carried / max(1, calls))
+
+
+def _owner_ports(running: Sequence[PinLaterServer]) -> dict[str, int]:
+    """By shard, where the owner of the queue is, as a client learns it."""
+    ports: dict[str, int] = {}
+    for server in running:
+        with Client(f"127.0.0.1:{server.port}") as client:
+            status = client.cluster()
+        owned = [shard.name for shard in status.shards if shard.owners[slice_of(QUEUE)] == status.address]
+        ports |= dict.fromkeys(owned, server.port)
+    return ports
 
 
 @contextmanager
@@ -139,9 +208,8 @@ def _wait_until_settled(running: Sequence[PinLaterServer]) -> None:
         pause.wait(_LOOK_SECONDS)
 
 
-def _load(place: BenchmarkRun, running: Sequence[PinLaterServer], work: str, connections: int) -> list[Report]:
-    """One load for each server, at the same time; all of a load counts, its beginning too."""
-    plans = [replace(_plan(place, server, work, connections), warmup_seconds=0.0) for server in running]
+def _load(plans: Sequence[BenchmarkPlan]) -> list[Report]:
+    """Carries out the plans at the same time; all of a load counts, its beginning too."""
     loads = [
         subprocess.Popen([sys.executable, "-m", "bench.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in plans
@@ -165,14 +233,14 @@ def _load(place: BenchmarkRun, running: Sequence[PinLaterServer], work: str, con
 
 def _plan(place: BenchmarkRun, server: PinLaterServer, work: str, connections: int) -> BenchmarkPlan:
     plan = place.plan(server, work, connections, 1)
-    if work == "enqueue":
+    if work != "claim":
         return plan
     return replace(plan, seconds=60.0, jobs_max=int(place.sizes.claim_jobs_single * 0.8 / SERVERS))
 
 
 def _carried(server: PinLaterServer, work: str) -> tuple[float, float]:
     """How often a lane of this work has called its store, and how many requests these calls carried."""
-    lane = "insert" if work == "enqueue" else "claim"
+    lane = "claim" if work == "claim" else "insert"
     gauges = server.stats()["gauges"]
     return (
         sum(value for name, value in gauges.items() if name.startswith(f"lane-calls-{lane} ")),

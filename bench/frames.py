@@ -84,6 +84,11 @@ class KeyedEnqueue:
         return self._head + key.encode() + b"\0\0"
 
 
+def key_of(frame: bytes) -> str:
+    """The request key of a frame of `KeyedEnqueue`."""
+    return frame[-KeyedEnqueue.KEY_BYTES - 2 : -2].decode()
+
+
 def dequeue(queue: str, limit: int, *, wait_ms: int | None = None) -> bytes:
     """A dequeueJobs frame; `wait_ms` makes it a long poll."""
     request = _string(1, queue.encode()) + _field(_I32, 2, _i32(limit)) + _field(_BOOL, 4, b"\0")

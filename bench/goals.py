@@ -36,6 +36,12 @@ _CLUSTER = [
     Goal("claim_jobs_per_call_ratio", 0.8, 1),
 ]
 
+_CLUSTER_OWNERS = [
+    Goal(f"{work}_server_{over}", 1.15, 1, at_most=True)
+    for over in ("ratio", "apart_ratio")
+    for work in ("enqueue", "claim")
+]
+
 _MYSQL = {
     "enqueue_single": [Goal("wire_ratio", 0.4, 0.6)],
     "enqueue_batched": [Goal("bare_ratio", 0.20, 0.35)],
@@ -47,6 +53,7 @@ _MYSQL = {
         Goal(f"{load}_ratio", 1, 1.3) for load in ("enqueue_single", "enqueue_batched", "claim_single", "claim_batched")
     ],
     "cluster": _CLUSTER,
+    "cluster_owners": _CLUSTER_OWNERS,
     # Below 2, below 1.5.
     "idle_shards": [Goal("statements_per_s_shard", 1.99, 1.49, "/s", at_most=True)],
     "pickup": [Goal("pickup_p99_ms", 8, 3, "ms", at_most=True)],
@@ -67,6 +74,7 @@ _REDIS = {
     "backlog": [Goal("worst_ratio", 0.85, 0.95)],
     "memory": [Goal("bytes_a_waiting_job", 450, 300, "bytes", at_most=True)],
     "cluster": _CLUSTER,
+    "cluster_owners": _CLUSTER_OWNERS,
 }
 
 GOALS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}

@@ -12,10 +12,13 @@ import socket
 import sys
 import time
 from array import array
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from bench import frames
+from pinlater.domain.descriptor import shard_of
+from pinlater.domain.rendezvous import rendezvous_home
 
 BODY_BYTES = 100
 # One buffer for all: making a large one for each read costs four times the read.
@@ -24,7 +27,11 @@ _BUFFER = memoryview(bytearray(256 * 1024))
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPlan:
-    """What to do. `kind`: enqueue, enqueue with key, or claim (a dequeue and then an ack, two requests). `rate` makes it an open loop."""
+    """What to do. `kind`: enqueue, enqueue with key, or claim (a dequeue and then an ack, two requests). `rate` makes it an open loop.
+
+    `ports`: of several servers, over which connections are spread instead of `port`. `owner_ports`: of clients that know who owns the
+    queue, by shard. `first_connection`: its number, if several loads run at once.
+    """
 
     port: int
     queue: str
@@ -36,6 +43,13 @@ class BenchmarkPlan:
     jobs_max: int | None = None
     rate: float | None = None
     host: str = "127.0.0.1"
+    ports: Sequence[int] = ()
+    owner_ports: Mapping[str, int] = field(default_factory=dict)
+    first_connection: int = 0
+
+    def port_of(self, number: int) -> int:
+        """Where connection `number` goes."""
+        return self.ports[number % len(self.ports)] if self.ports else self.port
 
 
 @dataclass(slots=True)
@@ -54,7 +68,12 @@ class Report:
 
 
 class Conversation(Protocol):
-    """One connection's endless talk: `first` opens it, `answer` takes a reply and gives (jobs done, next request)."""
+    """One connection's endless talk: `first` opens it, `answer` takes a reply and gives (jobs done, next request).
+
+    `port`: where the newest request goes.
+    """
+
+    port: int
 
     def first(self) -> bytes: ...
 
@@ -68,6 +87,7 @@ class Enqueuing:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
         self._frame = frames.enqueue(plan.queue, [body] * plan.jobs_per_request)
         self._jobs = plan.jobs_per_request
+        self.port = plan.port_of(number)
 
     def first(self) -> bytes:
         return self._frame
@@ -84,60 +104,87 @@ class KeyedEnqueuing:
         body = f"{number:08d}".encode().ljust(BODY_BYTES, b"x")
         self._frames = frames.KeyedEnqueue(plan.queue, [body] * plan.jobs_per_request, f"{number}-")
         self._jobs = plan.jobs_per_request
+        self.port = plan.port_of(number)
+        self._owner_ports = plan.owner_ports
+        self._shards = list(plan.owner_ports)
 
     def first(self) -> bytes:
-        return self._frames.frame()
+        frame = self._frames.frame()
+        if self._owner_ports:
+            self.port = self._owner_ports[rendezvous_home(frames.key_of(frame), self._shards)]
+        return frame
 
     def answer(self, reply: bytes) -> tuple[int, bytes]:
         frames.result_at(reply)
-        return self._jobs, self._frames.frame()
+        return self._jobs, self.first()
 
 
 class Claiming:
     """A dequeue, then an ack of what it gave, and so on. Counts a job when its ack is answered."""
 
-    def __init__(self, plan: BenchmarkPlan) -> None:
+    def __init__(self, plan: BenchmarkPlan, number: int) -> None:
+        self._owner_ports = plan.owner_ports
+        self._turns = list(dict.fromkeys(plan.owner_ports.values())) or [plan.port_of(number)]
+        self._turn = number
+        self.port = plan.port_of(number)
         self._frame = frames.dequeue(plan.queue, plan.jobs_per_request)
         self._acks = frames.AckMaker(plan.queue)
         self._in_hand = 0
         self.empty = 0
 
     def first(self) -> bytes:
+        self._turn += 1
+        self.port = self._turns[self._turn % len(self._turns)]
         return self._frame
 
     def answer(self, reply: bytes) -> tuple[int, bytes]:
         if self._in_hand:
             frames.result_at(reply)
             done, self._in_hand = self._in_hand, 0
-            return done, self._frame
+            return done, self.first()
         descriptors = frames.claimed_descriptors(reply)
         if not descriptors:
             self.empty += 1
-            return 0, self._frame
+            return 0, self.first()
         self._in_hand = len(descriptors)
+        if self._owner_ports:
+            self.port = self._owner_ports.get(shard_of(descriptors[0].decode()), self.port)
         return 0, self._acks.frame(descriptors)
 
 
 def converse(plan: BenchmarkPlan, number: int) -> Conversation:
     """The conversation of connection `number`."""
     if plan.kind == "claim":
-        return Claiming(plan)
+        return Claiming(plan, number)
     return KeyedEnqueuing(plan, number) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
 
 
 class Connection:
-    """A socket with the rest of a reply that has not come whole."""
+    """A socket with the rest of a reply that has not come whole. If it knows several servers, a socket to each, one in use at a time."""
 
-    __slots__ = ("buffer", "conversation", "due", "socket", "started")
+    __slots__ = ("buffer", "conversation", "due", "socket", "sockets", "started")
 
     def __init__(self, plan: BenchmarkPlan, number: int) -> None:
-        self.socket = socket.create_connection((plan.host, plan.port), timeout=30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.settimeout(None)  # a socket with a time-out polls before each call
+        self.sockets = {
+            port: self._connect(plan.host, port) for port in {plan.port_of(number), *plan.owner_ports.values()}
+        }
+        self.socket = self.sockets[plan.port_of(number)]
         self.conversation = converse(plan, number)
         self.buffer = b""
         self.started = 0.0
         self.due: list[float] = []
+
+    @staticmethod
+    def _connect(host: str, port: int) -> socket.socket:
+        opened = socket.create_connection((host, port), timeout=30)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.settimeout(None)  # a socket with a time-out polls before each call
+        return opened
+
+    def send(self, request: bytes) -> None:
+        """Sends to where the conversation goes on."""
+        self.socket = self.sockets[self.conversation.port]
+        self.socket.sendall(request)
 
     def replies(self) -> list[bytes]:
         """Reads once; the whole frames that are there now."""
@@ -208,19 +255,21 @@ def percentiles_ms(seconds: array[float]) -> dict[str, float]:
 
 def run_closed(plan: BenchmarkPlan) -> Report:
     """Every connection sends its next request as soon as the last one is answered."""
-    connections = [Connection(plan, number) for number in range(plan.connections)]
-    by_descriptor = {each.socket.fileno(): each for each in connections}
+    connections = [Connection(plan, plan.first_connection + number) for number in range(plan.connections)]
+    by_descriptor = {opened.fileno(): each for each in connections for opened in each.sockets.values()}
     poll = select.epoll()
     meter = Meter(plan)
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.EPOLLIN)
     for each in connections:
-        poll.register(each.socket.fileno(), select.EPOLLIN)
         each.started = time.perf_counter()
-        each.socket.sendall(each.conversation.first())
+        each.send(each.conversation.first())
     _closed_loop(plan, meter, poll, by_descriptor)
     report = meter.finish(connections)
     poll.close()
     for each in connections:
-        each.socket.close()
+        for opened in each.sockets.values():
+            opened.close()
     return report
 
 
@@ -238,7 +287,7 @@ def _closed_loop(plan: BenchmarkPlan, meter: Meter, poll: select.epoll, by_descr
                 except frames.RefusedFrame as refusal:
                     meter.refuse(refusal)
                     done, request = 0, connection.conversation.first()
-                connection.socket.sendall(request)
+                connection.send(request)
                 now = clock()
                 meter.latencies.append(now - connection.started)
                 connection.started = now

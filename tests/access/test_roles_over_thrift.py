@@ -51,6 +51,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "getQueueNames": {},
         "getServerInfo": {},
         "getCluster": {},
+        "getQueueOwners": {},
         "getWaitingDequeues": {},
         "cancelJobs": of_jobs,
         "deleteJobsByDescriptor": of_jobs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -20,9 +22,11 @@ from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.enqueue import batches
 from pinlater.cli.commands.retry_failed import change_in_pieces
 from pinlater.cli.main import COMMANDS, TRYING
-from pinlater.client import Job, errors
+from pinlater.client import Job, _retries, errors
 from pinlater.server.config.extras import install_line
+from pinlater.wire.generated import ttypes as t
 from tests.cli.conftest import Pinlater
+from tests.client.fake_server import FakeServer
 
 
 @pytest.mark.parametrize(
@@ -147,6 +151,32 @@ def test_commands_that_scripts_work_jobs_with_wait_for_the_server_until_their_ti
     note, error = done.err.splitlines()
     assert note == "note: Server 127.0.0.1:1 can't be reached: Connection refused; trying until --timeout 1.5s"
     assert error.startswith(f"error: No server could be reached within 1.5 s for {arguments[0]} on queue q; ")
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "arguments"),
+    [
+        ("enqueueJobs", t.PinLaterEnqueueResponse(jobDescriptors=["q:s1:p1:1"]), ("enqueue", "q", "--body", "x")),
+        ("dequeueJobs", t.PinLaterDequeueResponse(jobs={}), ("dequeue", "q")),
+        ("ackJobs", [t.AckOutcome("q:s1:p1:1", 0)], ("ack", "q:s1:p1:1")),
+    ],
+)
+async def test_they_wait_for_shards_likewise(
+    offline: Pinlater, monkeypatch: pytest.MonkeyPatch, method: str, answer: Any, arguments: tuple[str, ...]
+) -> None:
+    """More refusals than the retries of a client."""
+    monkeypatch.setattr(_retries, "_PAUSE_MAX_S", 0.01)
+    left = [t.PinLaterException(501, "Unable to find healthy shard", detail="NO_HEALTHY_SHARDS", retryable=True)] * 5
+
+    def carry_out(_: Any) -> Any:
+        if left:
+            raise left.pop()
+        return answer
+
+    async with FakeServer(**{method: carry_out}) as server:
+        offline.address = server.address
+        done = await asyncio.to_thread(offline, *arguments)
+    assert (done.code, left) == (0, [])
 
 
 def test_version_needs_no_server(offline: Pinlater) -> None:

@@ -122,7 +122,7 @@ async def test_a_refusal_is_an_exception_by_code_and_by_fault(
     def refuse(_: Any) -> None:
         raise refusal(code, "because")
 
-    async with FakeServer(createQueue=refuse) as server, AsyncClient(server.address) as client:
+    async with FakeServer(createQueue=refuse) as server, AsyncClient(server.address, timeout_ms=300) as client:
         with pytest.raises(kind) as caught:
             await client.create_queue("q")
     assert isinstance(caught.value, side)

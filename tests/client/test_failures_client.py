@@ -311,5 +311,6 @@ def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> No
 
 
 def test_every_call_is_shown_by_the_name_of_a_method_of_the_client() -> None:
-    shown = {_calls.ClientCall(method, (), read=str).shown for method in METHODS_BY_NAME}
+    made_by_users = METHODS_BY_NAME.keys() - {"getQueueOwners"}  # the client asks that by itself
+    shown = {_calls.ClientCall(method, (), read=str).shown for method in made_by_users}
     assert {name for name in shown if not hasattr(AsyncClient, name)} == set()

@@ -109,8 +109,7 @@ def test_without_any_server_the_error_comes_at_the_deadline_and_names_the_server
         enqueue() if sync else asyncio.run(enqueue_async())
     text = str(raised.value)
     assert "within 0.7 s for enqueue on queue q" in text
-    assert isinstance(raised.value.__cause__, ConnectionRefusedError)  # its only one, as the text names the last try
-    assert raised.value.__cause__.__cause__ is None
+    assert raised.value.__cause__ is None  # the text names the last try
     assert f"tried 127.0.0.1:{closed_port}, localhost:{closed_port}" in text
     assert text.endswith("Connection refused")
 

@@ -7,8 +7,20 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient, Client, JobState, _calls, _retries, errors
-from pinlater.client._retries import Again, Resend, decide, pause_s, repeats_end_at
+from pinlater.client import (
+    Ack,
+    AckBatch,
+    AsyncClient,
+    Claim,
+    Client,
+    Job,
+    JobState,
+    UniqueKey,
+    _calls,
+    _retries,
+    errors,
+)
+from pinlater.client._retries import Again, Resend, decide, passes_by_waiting, pause_s, repeats_end_at
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
@@ -39,7 +51,7 @@ async def test_a_repeat_that_is_refused_says_nothing_of_the_first_try(code: int,
     enqueues = Answers(FakeServer.HANG_UP, refused)
     async with (
         FakeServer(enqueueJobs=enqueues, getServerInfo=lambda _: INFO) as server,
-        AsyncClient(server.address) as client,
+        AsyncClient(server.address, timeout_ms=400) as client,
     ):
         with pytest.raises(errors.ConnectionLost):
             await client.enqueue("q", [b"x"])
@@ -50,7 +62,7 @@ async def test_a_try_that_stored_nothing_does_not_hide_a_later_one_that_may_have
     enqueues = Answers(too_old, FakeServer.HANG_UP, too_old)
     async with (
         FakeServer(enqueueJobs=enqueues, getServerInfo=lambda _: INFO) as server,
-        AsyncClient(server.address) as client,
+        AsyncClient(server.address, timeout_ms=400) as client,
     ):
         with pytest.raises(errors.ConnectionLost):
             await client.enqueue("q", [b"x"])
@@ -80,19 +92,70 @@ def test_a_call_that_may_have_taken_effect_is_repeated_only_where_that_is_safe(e
     assert decide(Resend.KEYED, error, 1, 3) is Again.AS_A_REPEAT
 
 
-@pytest.mark.parametrize("error", [errors.QueueNotFound(""), errors.EnqueueRejected(""), errors.DequeueRateLimited("")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.QueueNotFound(""),
+        errors.EnqueueRejected(""),
+        errors.QueueFull(""),
+        errors.StoreFull(""),
+        errors.DequeueRateLimited(""),
+        errors.TooManyWaiting(""),
+        errors.ShardRefused("raise max_allowed_packet", retryable=False),
+    ],
+)
 @pytest.mark.parametrize("resend", Resend)
 def test_a_refusal_is_the_callers_to_handle(resend: Resend, error: errors.PinLaterError) -> None:
-    assert decide(resend, error, 1, 3) is Again.NO
+    assert decide(resend, error, 1, 3, all_or_nothing=True) is Again.NO
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.NoHealthyShards(), errors.ShardConnectionFailed(""), errors.ShardRefused(""), errors.RequestTooOld()],
+)
+@pytest.mark.parametrize("resend", Resend)
+def test_a_call_that_a_shard_refused_as_a_whole_took_no_effect(resend: Resend, error: errors.PinLaterError) -> None:
+    assert decide(resend, error, 1, 3, all_or_nothing=True) is Again.AS_IT_WAS
+    in_parts = Again.NO if resend is Resend.NEVER else Again.AS_A_REPEAT
+    assert decide(resend, error, 1, 3, all_or_nothing=False) is in_parts
+    assert passes_by_waiting(error)
+
+
+def test_an_unknown_outcome_is_repeated_a_bounded_number_of_times() -> None:
+    unknown = errors.OutcomeUnknown("")
+    assert decide(Resend.NEVER, unknown, 1, 3, all_or_nothing=True) is Again.NO
+    assert decide(Resend.KEYED, unknown, 1, 3, all_or_nothing=True) is Again.AS_A_REPEAT
+    assert not passes_by_waiting(unknown)
+
+
+@pytest.mark.parametrize(
+    ("call", "all_or_nothing"),
+    [
+        (_calls.enqueue("q", [b"x", b"y"], None, repeat=False), True),
+        (_calls.enqueue("q", [Job(b"x", unique=UniqueKey(key)) for key in "ab"], None, repeat=False), False),
+        (_calls.dequeue("q", 1, wait_ms=0, acks=None, dry_run=False, coverage=1.0), True),
+        (_calls.dequeue("q", 1, wait_ms=0, acks=AckBatch("q", [Ack("a")]), dry_run=False, coverage=1.0), False),
+        (_calls.acknowledge("q", [Ack("a")], per_item_errors=False), True),
+        (_calls.acknowledge("q", [Ack("a"), Ack("b")], per_item_errors=False), False),
+        (_calls.release("q", [Claim("a", "t")], 0, per_item_errors=False), True),
+        (_calls.delete_queue("q", "secret"), False),
+        (_calls.delete_jobs("q", JobState.FAILED, priority=1, regex=None, limit=1), False),
+    ],
+)
+def test_a_shards_refusal_of_a_call_to_one_shard_is_one_of_the_whole_call(
+    call: _calls.ClientCall[Any], all_or_nothing: bool
+) -> None:
+    assert call.all_or_nothing is all_or_nothing
 
 
 def test_pauses_grow_are_spread_and_honour_a_hint_where_there_is_no_other_server() -> None:
     assert pause_s(1, None, other_servers=True, spread=0.5) == 0
-    pauses = [pause_s(failures, None, other_servers=False, spread=0.0) for failures in (1, 2, 3, 9)]
+    pauses = [pause_s(failures, None, other_servers=False, spread=0.0) for failures in (1, 2, 3, 9, 1000)]
     assert pauses == sorted(pauses)
     assert pauses[-1] <= 2
     assert pause_s(2, None, other_servers=True, spread=0.9) > pause_s(2, None, other_servers=True, spread=0.0)
     assert pause_s(1, 1500, other_servers=False, spread=0.0) == 1.5
+    assert pause_s(1, 1500, other_servers=False, spread=0.9) > 1.5
 
 
 # --- enqueues -----------------------------------------------------------------------------------------------------------
@@ -193,7 +256,7 @@ async def test_retries_are_bounded_and_can_be_switched_off() -> None:
 
 
 async def test_a_refused_shard_is_asked_for_again_only_where_that_is_safe() -> None:
-    refusal = t.PinLaterException(502, "a shard is away", retryable=True)
+    refusal = t.PinLaterException(502, "a shard is away", detail="SHARD_UNREACHABLE", retryable=True)
     async with (
         FakeServer(getJobCount=Answers(refusal, 5), deleteJobs=Answers(refusal, 5)) as server,
         AsyncClient(server.address) as client,

@@ -182,6 +182,15 @@ def test_listening_beyond_this_machine_is_warned_of(host: str) -> None:
     assert f"listening on {host} without access control" in warning
 
 
+@pytest.mark.parametrize("address", ["pin1", "pin1:", ":9010", "pin1:0", "pin1:99999", "pin 1:9010", "pin1:９"])
+def test_an_address_for_clients_that_is_none_is_a_problem(address: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(env={"PINLATER_ADVERTISED_THRIFT_ADDRESS": address})
+    assert "write host:port" in str(caught.value)
+    good = {"PINLATER_ADVERTISED_THRIFT_ADDRESS": "[::1]:9010"}
+    assert load(env=good).settings.advertised_thrift_address == "[::1]:9010"
+
+
 def test_memory_is_warned_of() -> None:
     assert "gone when the server stops" in load(flags={"store": "memory:"}).warnings[0]
 

@@ -152,4 +152,5 @@ class _Line:
                 self._drop()
             else:
                 self._clients.refusals.append(refusal)
+                self._stop.wait(_RECONNECT_SECONDS)
             return None

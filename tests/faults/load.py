@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pinlater.client import Ack, AsyncClient, Claim, ClaimedJob, Job, Outcome
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError
-from pinlater.server.sharding.rendezvous import rendezvous_home
+from pinlater.domain.rendezvous import rendezvous_home
 from tests.crash.history import HistoryRecorder
 from tests.faults.latency import ACK, ENQUEUE, PICKUP, SENT_ON, Latencies
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -434,6 +436,27 @@ async def test_a_connection_that_is_not_wanted_any_more_before_it_is_ready_is_cl
         await ended.wait()
     await forwarding.close()
     server.close()
+
+
+async def test_servers_of_one_supervisor_use_a_unix_socket_and_others_tcp(owner: Owner) -> None:
+    """A server elsewhere has no socket in the folder of this one's supervisor."""
+    with TemporaryDirectory() as folder:
+        here, elsewhere = "127.0.0.1:2", "127.0.0.1:3"
+        await owner.listener.open_local(f"{folder}/{here}")
+        forwarding = Forwarding(
+            cast("Any", NoShards()), "127.0.0.1:1", lambda _: [], local_path=lambda address: f"{folder}/{address}"
+        )
+        forwarding.know({here: Peer(("127.0.0.1", 1), SECRET), elsewhere: Peer(("127.0.0.1", owner.port), SECRET)})
+        await until(lambda: len(forwarding.connections) == 2)
+        families = {}
+        for address, connection in forwarding.connections.items():
+            assert connection._transport is not None
+            families[address] = connection._transport.get_extra_info("socket").family
+        assert families == {here: socket.AF_UNIX, elsewhere: socket.AF_INET}
+        for connection in list(forwarding.connections.values()):
+            connection.abort()
+        await forwarding.close()
+        await until(lambda: not owner.listener.connections)
 
 
 class NoShards(list[Any]):

@@ -20,11 +20,12 @@ from pinlater.server.main.processes.control_channel import (
     plan_frame,
     receive_plan,
 )
+from pinlater.server.main.socket_folder import SocketFolder
 
 
 def test_settings_arrive_as_they_are(tmp_path: Path) -> None:
     loaded = load(None, {}, {"store": "mysql://me:pass%20word@db:3307/jobs", "jobs.max_backlog": 7, "processes": 3})
-    plan = ProcessPlan(2, replace(loaded.settings, queue_limits_file=tmp_path / "limits"))
+    plan = ProcessPlan(2, replace(loaded.settings, queue_limits_file=tmp_path / "limits"), SocketFolder("sockets"))
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.sendall(plan_frame(plan))
@@ -34,7 +35,7 @@ def test_settings_arrive_as_they_are(tmp_path: Path) -> None:
 def test_a_parent_that_is_gone_is_noticed_at_once() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        ours.sendall(plan_frame(ProcessPlan(0, Settings()))[:20])
+        ours.sendall(plan_frame(ProcessPlan(0, Settings(), SocketFolder("")))[:20])
         ours.close()
         with pytest.raises(EOFError):
             receive_plan(theirs)
@@ -43,7 +44,7 @@ def test_a_parent_that_is_gone_is_noticed_at_once() -> None:
 def test_a_process_of_a_newer_program_says_that_the_service_must_be_restarted() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        ours.sendall(plan_frame(ProcessPlan(0, Settings()), "0.0.1"))
+        ours.sendall(plan_frame(ProcessPlan(0, Settings(), SocketFolder("")), "0.0.1"))
         assert child.run(os.dup(theirs.fileno())) == child.FAILED
         theirs.close()
         said = from_child.decode(ours.recv(65_536)[4:])

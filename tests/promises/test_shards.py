@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.passwords import hash_password
+from pinlater.domain.rendezvous import covered
 from pinlater.server.operations.job_settings import JobSettings
-from pinlater.server.sharding.rendezvous import covered
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import RunningServer
 from tests.promises.test_queues import refused
@@ -57,6 +57,9 @@ async def test_a_server_that_has_its_shards_for_itself_owns_every_slice(start: S
     ]
     assert {(*shard.owners,) for shard in status.shards} == {(0,) * 16}
     assert (status.forwarded, status.moves, status.answersLost, status.incomplete) == ([], 0, 0, None)
+    owners = await wire.call("getQueueOwners")
+    assert (owners.servers, owners.shards) == ([], [])
+    assert (await wire.call("getServerInfo")).serverId is None
 
 
 async def test_with_every_shard_dequeue_only_enqueues_are_rejected_and_dequeues_go_on(start: Start) -> None:

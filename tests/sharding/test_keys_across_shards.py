@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from unittest.mock import patch
 
@@ -10,7 +11,8 @@ import pytest
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, RequestKeyConflict, ShardConnectionFailed
 from pinlater.domain.job import UniqueScope
-from pinlater.server.sharding.rendezvous import rendezvous_home
+from pinlater.domain.rendezvous import rendezvous_home
+from pinlater.server.sharding import unique_places
 from pinlater.server.storage.values import Inserted, InsertRequest
 from tests.sharding.sharded_server import ShardedServer, on_shards, shard_of, shards_of
 
@@ -28,6 +30,32 @@ async def key_for(server: ShardedServer, shard: str, prefix: str = "k") -> str:
 
 
 # --- request keys ----------------------------------------------------------------------------------------------------------------
+
+
+@on_shards(shards=("1", "2"), dead=("2",))
+async def test_a_refusal_of_all_unique_keys_is_logged_once_and_its_end(server: ShardedServer) -> None:
+    lines: list[tuple[int, str]] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]
+    unique_places.logger.addHandler(handler)
+    level = unique_places.logger.level
+    unique_places.logger.setLevel(logging.INFO)
+    try:
+        server.shards.unique._refused_because_of = (
+            frozenset()
+        )  # said at the start already, before the handler was there
+        for _ in range(3):
+            await server.learn(after_s=5)
+        assert [(number, text[:43]) for number, text in lines] == [
+            (logging.WARNING, "all jobs with a unique key are refused: a s")
+        ]
+        server.stores["2"].dead = None
+        await server.pass_time(5_000)
+        await server.learn(after_s=5)
+        assert lines[1:] == [(logging.INFO, "jobs with a unique key are accepted again")]
+    finally:
+        unique_places.logger.removeHandler(handler)
+        unique_places.logger.setLevel(level)
 
 
 @on_shards()

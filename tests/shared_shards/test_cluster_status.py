@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import Client, ClusterStatus, Job
+from pinlater.client import Ack, Client, ClusterStatus, Job, _calls
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.testing.real_server import RealServer
 from tests.shared_shards.serving import metrics, place_of, wait_until, work_off
@@ -97,6 +97,44 @@ def test_the_command_warns_while_the_shards_list_a_server_that_was_killed(pair: 
     done = cluster_status("--server", pair[0].address)
     assert done.stderr == f"warning: {pair[0].address} can't send calls to {gone}\n"
     assert not json.loads(done.stdout)["agree"]
+
+
+def test_clients_that_follow_owners_make_no_server_forward_their_jobs(pair: Pair) -> None:
+    """One that is given both servers, and one that is given one and learns of the other."""
+    assert {server.address for server in pair} <= {each.address for each in seen_owners(pair[0]).servers}
+    with Client([server.address for server in pair]) as given_both:
+        given_both.create_queue("emails")
+        follows(given_both, pair)
+    with Client(pair[0].address, follow_owners=True) as given_one:
+        follows(given_one, pair)
+
+
+def follows(client: Client, pair: Pair) -> None:
+    """Returns once the client's enqueues and acks go to the owners."""
+    before = -1
+
+    def nothing_is_forwarded() -> bool:
+        nonlocal before
+        before = forwarded(pair)
+        for number in range(20):
+            client.enqueue("emails", [Job(str(number).encode())])
+        return forwarded(pair) == before
+
+    wait_until(nothing_is_forwarded)
+    while jobs := client.dequeue("emails").jobs:
+        client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
+    assert forwarded(pair) == before
+
+
+def forwarded(pair: Pair) -> int:
+    """How many enqueues and acks the servers have sent to each other."""
+    kinds = {"insert", "finish"}
+    return sum(each.items_sent for server in pair for each in seen_by(server).forwarded if each.kind in kinds)
+
+
+def seen_owners(server: RealServer) -> Any:
+    with Client(server.address) as client:
+        return client.carry_out(_calls.queue_owners())
 
 
 def test_metrics_show_the_owners_and_what_went_from_one_server_to_the_other(pair: Pair) -> None:

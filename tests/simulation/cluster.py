@@ -47,6 +47,8 @@ class SimulatedApp(App):
     def __init__(self, settings: Settings, clock: SystemClock, random: Random, stores: Sequence[SharedStore]) -> None:
         super().__init__(settings, clock=clock, random=random, one_of_many=True)
         self._stores = stores
+        self._told_apart = True
+        self._thread_cpu_s = lambda: 0.0  # simulated time is no CPU time
 
     async def _open_core(self) -> Core:
         core = await super()._open_core()

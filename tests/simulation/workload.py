@@ -75,7 +75,7 @@ class Trace(HistoryRecorder):
 
 
 class SimulatedClient(AsyncClient):
-    """A client whose dice and timers are the simulation's."""
+    """A client whose dice and timers are the simulation's. One that follows the owners of queues asks for them with its first call."""
 
     def __init__(self, servers: Sequence[str], random: Random, timeline: Timeline, **more: Any) -> None:
         self._dice = random
@@ -83,7 +83,7 @@ class SimulatedClient(AsyncClient):
         super().__init__(servers, clock=ClientClock(timeline), **more)
 
     def _new_engine(self) -> Engine:
-        return Engine(
+        engine = Engine(
             self._servers,
             self.source,
             timeout_s=self._timeout_s,
@@ -93,7 +93,11 @@ class SimulatedClient(AsyncClient):
             monotonic=self._timeline.monotonic,
             loop_time=self._timeline.monotonic,
             random=self._dice,
+            follow_owners=self._follow_owners,
         )
+        if engine.owners is not None:
+            engine.owners._calls = 1_000
+        return engine
 
 
 class ClientClock:
@@ -139,6 +143,7 @@ class Process:
             timeline=timeline,
             source=name,
             timeout_ms=load.client_timeout_ms,
+            follow_owners=Random(f"{seed} {name} follows").choice((True, None, False)),
         )
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -104,10 +104,11 @@ def test_steps_keep_fractions_of_the_unit() -> None:
     assert found.quantiles([0.5])[0] == pytest.approx(0.25, rel=ERROR)
 
 
-def test_recording_many_is_recording_each() -> None:
-    many, each = Histogram(), histogram_of([7] * 5)
-    many.record(7, 5)
-    assert many.read() == each.read()
+def test_values_are_counted_before_they_are_sorted_in() -> None:
+    histogram = Histogram()
+    for number in range(1, 200):
+        histogram.record(number)
+        assert histogram.count == histogram.mark().count == number
 
 
 @given(values_lists)

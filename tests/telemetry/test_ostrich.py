@@ -29,7 +29,7 @@ def busy_metrics() -> Metrics:
     queue = metrics.queue("emails")
     queue.enqueue = 7
     queue.first_dequeue_delay_ms.record(20)
-    queue.dequeue_delay_ms.record(100, 3)
+    queue.dequeue_delay_ms.record_each([100] * 3)
     queue.job_body_size.record(64)
     method = metrics.method("enqueueJobs")
     method.requests = 2

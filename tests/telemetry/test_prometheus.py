@@ -36,7 +36,7 @@ def test_every_queue_counter_has_its_labelled_total() -> None:
 
 def test_delays_are_cumulative_histograms_in_seconds() -> None:
     metrics = Metrics()
-    metrics.queue("emails").dequeue_delay_ms.record(250, 3)
+    metrics.queue("emails").dequeue_delay_ms.record_each([250] * 3)
     metrics.queue("emails").dequeue_delay_ms.record(7_000)
     found = samples(metrics)
     name = "pinlater_dequeue_delay_seconds"

@@ -14,6 +14,9 @@ from pinlater.domain.calls import (
     Enqueued,
     ForwardedCalls,
     JobCount,
+    OwnedShard,
+    OwningServer,
+    QueueOwners,
     ServerInfo,
     SettingsInForce,
     WaitingDequeues,
@@ -89,6 +92,9 @@ ANSWERS: dict[str, Any] = {
         QueueFacts(True, 1, "ops", 2.5, 3, 4.5, 2**40, 6, 7, 8, 10),
         JobsAhead(2**40, at_least=True, incomplete=True),
     ),
+    "owners": QueueOwners(
+        (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
+    ),
     "cluster": ClusterStatus(
         "a:1",
         [
@@ -103,7 +109,7 @@ ANSWERS: dict[str, Any] = {
     ),
     "set_paused": None,
     "queue_stats": [QueueStatsResult("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
-    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens"),
+    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3"),
 }
 
 

@@ -74,6 +74,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
     "getCluster": ("cluster", (), {}),
     "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
+    "getQueueOwners": ("owners", (), {}),
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
 
@@ -192,6 +193,7 @@ ANSWERED: dict[str, Any] = {
         "maxDescriptorsPerRequest": 7,
         "maxWaitMillis": 8,
         "access": "tokens",
+        "serverId": "1-2-3",
     },
     "ackJobs": OUTCOMES,
     "checkpointJobsFenced": OUTCOMES,
@@ -295,6 +297,10 @@ ANSWERED: dict[str, Any] = {
         "moves": 2**44,
         "answersLost": 2**45,
         "incomplete": True,
+    },
+    "getQueueOwners": {
+        "servers": [{"id": "1-2-3", "address": "a:9010"}, {"id": "2-2-3", "address": None}],
+        "shards": [{"name": "1", "takesEnqueues": False, "owners": [0, 1, -1]}],
     },
     "deleteJobsByDescriptor": 6,
 }

@@ -95,6 +95,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getWaitingDequeues": {},
         "getCluster": {},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
+        "getQueueOwners": {},
         "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
     }
 

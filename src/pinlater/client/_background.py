@@ -91,7 +91,9 @@ class _Running:
     def __init__(self, engine: Engine, dial: Dial | None, monotonic: Callable[[], float]) -> None:
         self.loop = asyncio.new_event_loop()
         self.engine = engine
-        self._direct = None if dial is None else Direct(engine.servers, engine.name, dial, monotonic, engine.token)
+        self._direct = (
+            None if dial is None else Direct(engine.servers, engine.name, dial, monotonic, engine.token, engine.owners)
+        )
         if self._direct is not None:
             engine.renewed = self._direct.renew
         self._lock = threading.RLock()
@@ -123,6 +125,8 @@ class _Running:
                 raise
             failed = error
         else:
+            if self.engine.wants_to_follow():
+                self._tell(self.engine.follow)
             if self.engine.wants_to_learn(call):
                 self._tell(self.engine.learn)
             return answer
@@ -134,11 +138,11 @@ class _Running:
         began = time.monotonic()
         try:
             return direct.once(call, self.engine.try_deadline(call, deadline) or deadline, meanwhile)
-        except DeadlineExceeded as error:
+        except DeadlineExceeded:
             if time.monotonic() < deadline:
                 raise
             self._renew(direct)
-            raise self.engine.too_late(call) from error
+            raise self.engine.too_late(call) from None
         except (PinLaterError, AllTaken):
             raise
         except BaseException:

@@ -54,7 +54,7 @@ _CAPITAL = re.compile("[A-Z]")
 
 class ClientCall(NamedTuple, Generic[T]):
     """`args` are the arguments behind the request context. `wait_ms`: how long the server may take on purpose (a long poll).
-    `made_for`: the user's call, if this one only prepares it."""
+    `made_for`: the user's call, if this one only prepares it. `all_or_nothing`: a shard's refusal means that nothing of it was done."""
 
     method: str
     args: tuple[Any, ...]
@@ -62,6 +62,7 @@ class ClientCall(NamedTuple, Generic[T]):
     resend: Resend = Resend.NEVER
     wait_ms: int = 0
     made_for: str = ""
+    all_or_nothing: bool = False
 
     @property
     def shown(self) -> str:
@@ -89,6 +90,14 @@ class ClientCall(NamedTuple, Generic[T]):
         request = copy(self.args[0])
         request.repeat = True
         return self._replace(args=(request,))
+
+    def waiting_at_most(self, wait_ms: int) -> ClientCall[T]:
+        """The same long poll, but no longer than this."""
+        if wait_ms >= self.wait_ms:
+            return self
+        request = copy(self.args[0])
+        request.waitMillis = wait_ms
+        return self._replace(args=(request,), wait_ms=wait_ms)
 
 
 def on_queue(name: str, queue: str) -> str:
@@ -131,8 +140,19 @@ def enqueue(
         repeat=True if repeat else None,
     )
     return ClientCall(
-        "enqueueJobs", (request,), _parsing.enqueued, Resend.NEVER if request_key is None else Resend.KEYED
+        "enqueueJobs",
+        (request,),
+        _parsing.enqueued,
+        Resend.NEVER if request_key is None else Resend.KEYED,
+        all_or_nothing=len({job.uniqueKey for job in request.jobs}) == 1,
     )
+
+
+def with_request_key(call: ClientCall[T], key: str) -> ClientCall[T]:
+    """The same enqueue as a new request."""
+    request = copy(call.args[0])
+    request.requestKey, request.repeat = key, None
+    return call._replace(args=(request,))
 
 
 def check_job(job: values.Job | bytes, name: str = "job") -> None:
@@ -199,19 +219,22 @@ def dequeue(
             return dequeued
         return dequeued._replace(ack_results=_in_order(acks.acks, dequeued.ack_results))
 
-    return ClientCall("dequeueJobs", (request,), read, wait_ms=wait_ms)
+    # Acks are carried out before jobs are claimed.
+    return ClientCall("dequeueJobs", (request,), read, wait_ms=wait_ms, all_or_nothing=not (acks and acks.acks))
 
 
 def acknowledge(queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool) -> ClientCall[list[values.AckResult]]:
     def read(answer: Sequence[types.AckOutcome]) -> list[values.AckResult]:
         return _in_order(acks, _parsing.ack_results(answer))
 
-    return ClientCall("ackJobs", (_ack_request(queue, acks, per_item_errors),), read)
+    request = _ack_request(queue, acks, per_item_errors)
+    return ClientCall("ackJobs", (request,), read, all_or_nothing=len(acks) == 1)
 
 
 def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> ClientCall[None]:
     """The original's ack, which says nothing of what became of the jobs."""
-    return ClientCall("ackDequeuedJobs", (_ack_request(queue, acks, per_item_errors=False),), _nothing)
+    request = _ack_request(queue, acks, per_item_errors=False)
+    return ClientCall("ackDequeuedJobs", (request,), _nothing, all_or_nothing=len(acks) == 1)
 
 
 def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) -> types.PinLaterJobAckRequest:
@@ -250,7 +273,7 @@ def checkpoint(
     request = _checkpoint_request(queue, items)
     request.perItemErrors = True if per_item_errors else None
     resend = Resend.SAFE if all(map(_same_when_repeated, items)) else Resend.NEVER
-    return ClientCall("checkpointJobsFenced", (request,), _parsing.ack_results, resend)
+    return ClientCall("checkpointJobsFenced", (request,), _parsing.ack_results, resend, all_or_nothing=len(items) == 1)
 
 
 def _same_when_repeated(item: values.Checkpoint) -> bool:
@@ -261,7 +284,8 @@ def _same_when_repeated(item: values.Checkpoint) -> bool:
 
 def checkpoint_plain(queue: str, items: Sequence[values.Checkpoint]) -> ClientCall[None]:
     """The original's checkpoint, which says nothing of what became of the jobs."""
-    return ClientCall("checkpointJobs", (_checkpoint_request(queue, items),), _nothing)
+    request = _checkpoint_request(queue, items)
+    return ClientCall("checkpointJobs", (request,), _nothing, all_or_nothing=len(items) == 1)
 
 
 def _checkpoint_request(queue: str, items: Sequence[values.Checkpoint]) -> types.PinLaterCheckpointJobsRequest:
@@ -304,7 +328,7 @@ def release(
         delayMillis=delay_ms,
         perItemErrors=True if per_item_errors else None,
     )
-    return ClientCall("releaseJobs", (request,), _parsing.ack_results)
+    return ClientCall("releaseJobs", (request,), _parsing.ack_results, all_or_nothing=len(claims) == 1)
 
 
 def cancel(queue: str, descriptors: Sequence[str]) -> ClientCall[list[values.AckResult]]:
@@ -421,6 +445,10 @@ def explain_job(queue: str, descriptor: str) -> ClientCall[values.JobExplanation
 
 def cluster() -> ClientCall[values.ClusterStatus]:
     return ClientCall("getCluster", (), _parsing.cluster_status, Resend.SAFE)
+
+
+def queue_owners() -> ClientCall[types.QueueOwners]:
+    return ClientCall("getQueueOwners", (), _same, Resend.SAFE)
 
 
 def pause_queue(queue: str) -> ClientCall[None]:

@@ -26,7 +26,9 @@ from pinlater.client._engine import Engine, LongPolls
 from pinlater.client._servers import ServerAddress, server_source, servers_by_default
 from pinlater.client._tls import Tls, tls_source
 from pinlater.client._token import token_source
-from pinlater.client.errors import ClientClosed
+from pinlater.client._tracebacks import short
+from pinlater.client._waiting_calls import SayWaiting, log_waiting
+from pinlater.client.errors import ClientClosed, PinLaterError
 from pinlater.domain.clock import Clock, SystemClock
 from pinlater.domain.setting_types import check_integer, check_yes_or_no
 
@@ -55,6 +57,7 @@ class ClientBase:
         request_keys: bool = True,
         token: str | PathLike[str] | None = None,
         tls: Tls | bool | None = None,
+        follow_owners: bool | None = None,
         clock: Clock | None = None,
         connect: Connect | None = None,
     ) -> None:
@@ -64,6 +67,8 @@ class ClientBase:
         check_integer("retries", retries, 0)
         check_yes_or_no("wait_for_servers", wait_for_servers)
         check_yes_or_no("request_keys", request_keys)
+        if follow_owners is not None:
+            check_yes_or_no("follow_owners", follow_owners)
         if not isinstance(source, str | None):
             raise TypeError(f"source must be a text, not {type(source).__name__}")
         self._clock = clock or SystemClock()
@@ -86,6 +91,8 @@ class ClientBase:
         self._retries = retries
         self._wait_for_servers = wait_for_servers
         self._request_keys = request_keys
+        self._follow_owners = follow_owners
+        self._say_waiting: SayWaiting = log_waiting
         self._prepare()
 
     def _prepare(self) -> None:
@@ -127,6 +134,8 @@ class ClientBase:
             wait_for_servers=self._wait_for_servers,
             monotonic=self._clock.monotonic,
             token=self._token,
+            follow_owners=self._follow_owners,
+            say_waiting=self._say_waiting,
         )
 
 
@@ -170,9 +179,12 @@ class AsyncClientBase(ClientBase):
     async def _run(self, call: ClientCall[T]) -> T:
         if self._opened.engine is None:
             raise ClientClosed("The client is not open: use `async with`, or open() it first")
-        return await self._opened.engine.run(
-            call, polls=self._polls, wait_for_servers=self._wait_for_servers, token=self._token, alone=self._alone
-        )
+        try:
+            return await self._opened.engine.run(
+                call, polls=self._polls, wait_for_servers=self._wait_for_servers, token=self._token, alone=self._alone
+            )
+        except PinLaterError as error:
+            raise short(error) from error.__cause__
 
     async def carry_out(self, call: ClientCall[T]) -> T:
         """Carries out a call that was made before."""
@@ -246,11 +258,14 @@ class SyncClientBase(ClientBase):
         self.close()
 
     def _run(self, call: ClientCall[T]) -> T:
-        return self._background.run(call)
+        return self.carry_out(call)
 
     def carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         """Carries out a call and waits for it. `meanwhile` is called once while the server is at it, or not at all; it must not raise."""
-        return self._background.run(call, meanwhile)
+        try:
+            return self._background.run(call, meanwhile)
+        except PinLaterError as error:
+            raise short(error) from error.__cause__
 
     def submit(self, call: ClientCall[T]) -> Future[T]:
         """Carries out a call without waiting for it."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.client import _connection
 from pinlater.client._calls import ClientCall
 from pinlater.client._connection import unreachable
+from pinlater.client._owners import KnownOwners
 from pinlater.client._retries import is_lost, is_unsent
 from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
@@ -28,6 +29,9 @@ from pinlater.tls.reasons import is_refusal
 
 T = TypeVar("T")
 _CONNECTIONS_MAX = 64
+_IDLE_MAX = 64
+# An owner has answered before, so a connection to it is quick or not worth the time.
+_OWNER_CONNECT_S = 1.0
 _READ_BYTES = 65_536
 _SEQUENCE_MAX = 2**31 - 1
 # No time left still asks the socket once: zero would mean not to wait at all.
@@ -164,9 +168,16 @@ class Direct:
     """The connections of one client. Everything may be called from any thread."""
 
     def __init__(
-        self, servers: ServerChoice, source: str, dial: Dial, monotonic: Callable[[], float], token: TokenSource
+        self,
+        servers: ServerChoice,
+        source: str,
+        dial: Dial,
+        monotonic: Callable[[], float],
+        token: TokenSource,
+        owners: KnownOwners | None = None,
     ) -> None:
         self._servers = servers
+        self._owners = owners
         self._source = source
         self._dial = dial
         self._token = token
@@ -184,7 +195,8 @@ class Direct:
 
         `meanwhile` is called once the request is sent, while the server works on it.
         """
-        line = self._take(until)
+        owner = None if self._owners is None else self._owners.route(call)
+        line = self._take(until, owner)
         good = False
         try:
             answer = line.ask(call.method, self._source, call.args, until, meanwhile, self._token())
@@ -194,12 +206,12 @@ class Direct:
             self._servers.worked(line.address)
             return call.read(answer)
         except TimeoutError as error:
-            self._servers.failed(line.address)
+            self._failed(line.address)
             raise DeadlineExceeded(f"No answer to {call.shown} from {line.address} in time") from error
         except PinLaterError as error:
             good = not (is_unsent(error) or is_lost(error))
             if not good:
-                self._servers.failed(line.address)
+                self._failed(line.address)
             explained = call.explained(error)
             if explained is not error:
                 raise explained from None
@@ -207,7 +219,12 @@ class Direct:
         finally:
             self._give_back(line, good=good)
 
-    def _take(self, until: float) -> DirectConnection:
+    def _failed(self, address: ServerAddress) -> None:
+        self._servers.failed(address)
+        if self._owners is not None:
+            self._owners.failed(address)
+
+    def _take(self, until: float, owner: ServerAddress | None) -> DirectConnection:
         with self._lock:
             if self._taken >= _CONNECTIONS_MAX:
                 raise AllTaken
@@ -215,7 +232,12 @@ class Direct:
         try:
             while True:
                 with self._lock:
-                    line = self._idle.pop() if self._idle else None
+                    line = self._take_idle(owner)
+                if line is None and owner is not None:
+                    line, owner = self._connect_to_owner(owner, until), None
+                    if line is not None:
+                        return line
+                    continue
                 if line is None:
                     return self._connect(until)
                 if self._may_stay(line) and line.usable():
@@ -226,12 +248,46 @@ class Direct:
                 self._taken -= 1
             raise
 
+    def _take_idle(self, owner: ServerAddress | None) -> DirectConnection | None:
+        """The newest, of those to the owner if one is given."""
+        if owner is None:
+            return self._idle.pop() if self._idle else None
+        for index in reversed(range(len(self._idle))):
+            if self._idle[index].address == owner:
+                return self._idle.pop(index)
+        return None
+
     def _may_stay(self, line: DirectConnection) -> bool:
         return (
             line.renewals == self._renewals
             and self._monotonic() < line.leave_at
-            and self._servers.is_listed(line.address)
+            and (
+                self._servers.is_listed(line.address)
+                or (self._owners is not None and self._owners.has_reached(line.address))
+            )
         )
+
+    def _connect_to_owner(self, address: ServerAddress, until: float) -> DirectConnection | None:
+        with self._lock:
+            renewals = self._renewals
+        quick = self._dial._replace(timeout_s=min(self._dial.timeout_s, _OWNER_CONNECT_S))
+        try:
+            line = DirectConnection(address, quick, until)
+        except ServerUnreachable:
+            self._failed(address)
+            return None
+        line.renewals = renewals
+        line.leave_at = self._monotonic() + self._servers.stay_s(address, 0)
+        return self._opened(line)
+
+    def _opened(self, line: DirectConnection) -> DirectConnection | None:
+        """The connection, unless the client is closed."""
+        with self._lock:
+            if not self._closed:
+                self._open.add(line)
+                return line
+        line.close()
+        return None
 
     def _connect(self, until: float) -> DirectConnection:
         self._servers.check_round()
@@ -250,11 +306,8 @@ class Direct:
                 continue
             line.renewals = renewals
             line.leave_at = self._monotonic() + self._servers.stay_s(address, start)
-            with self._lock:
-                if not self._closed:
-                    self._open.add(line)
-                    return line
-            line.close()
+            if self._opened(line) is not None:
+                return line
         if failure is not None and not self._closed:
             self._servers.none_reached(failure)
             raise failure
@@ -265,7 +318,9 @@ class Direct:
             self._taken -= 1
             if good and not self._closed:
                 self._idle.append(line)
-                return
+                if len(self._idle) <= _IDLE_MAX:
+                    return
+                line = self._idle.pop(0)
         self._drop(line)
 
     def _drop(self, line: DirectConnection) -> None:

@@ -18,22 +18,25 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.client import _calls
 from pinlater.client._calls import ClientCall
 from pinlater.client._connection import Connect, Link
+from pinlater.client._following import OwnerConnections
+from pinlater.client._owners import KnownOwners
 from pinlater.client._pool import ConnectionPool
 from pinlater.client._retries import (
     Again,
     Resend,
     decide,
     give_up_at,
-    has_stored_nothing,
     is_lost,
     is_unsent,
     outcome_is_unknown,
+    passes_by_waiting,
     pause_s,
     repeats_end_at,
     was_refused,
 )
-from pinlater.client._servers import ServerChoice, ServerSource
+from pinlater.client._servers import FixedServers, ServerAddress, ServerChoice, ServerSource
 from pinlater.client._token import TokenSource
+from pinlater.client._waiting_calls import SayWaiting, WaitingCalls, log_waiting
 from pinlater.client.errors import (
     ClientClosed,
     DeadlineExceeded,
@@ -62,6 +65,13 @@ def _nothing() -> None: ...
 
 def _no_token() -> str:
     return ""
+
+
+def _may_follow(follow_owners: bool | None, source: ServerSource) -> bool:
+    """A client of one server has no choice, unless it is told to learn of others."""
+    if follow_owners is None:
+        return not (isinstance(source, FixedServers) and len(source.listed) < 2)
+    return follow_owners
 
 
 class _Tries:
@@ -138,8 +148,11 @@ class Engine:
         loop_time: Callable[[], float] = time.monotonic,
         random: Random | None = None,
         token: TokenSource = _no_token,
+        follow_owners: bool | None = None,
+        say_waiting: SayWaiting = log_waiting,
     ) -> None:
-        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread."""
+        """`loop_time`: the time of the event loop that calls are made on, to be asked from any thread. `follow_owners`: whether calls go to
+        the owners of queues; None: to those that `source` lists. `say_waiting` is told of calls that have waited for a second."""
         self.name = name
         self.token = token
         self.renewed: Callable[[], None] = _nothing  # called when the open connections are given up
@@ -156,20 +169,34 @@ class Engine:
             connect=connect,
             monotonic=monotonic,
         )
+        self.owners: KnownOwners | None = None
+        self._owner_connections: OwnerConnections | None = None
+        if _may_follow(follow_owners, source):
+            self.owners = KnownOwners(source, only_listed=not follow_owners, monotonic=monotonic, random=self._random)
+            self._owner_connections = OwnerConnections(
+                self.owners, name, lambda: self.token(), self._pool.shared, self._pool.connect_to
+            )
+            self._pool.also = self.owners
         self._polls = LongPolls()  # of callers who never hang up
+        self._waiting = WaitingCalls(say_waiting)
         self._keys_honoured: bool | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """Closes every connection; calls under way end with ConnectionLost."""
+        self._waiting.close()
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait({self._asking})
+        if self._owner_connections is not None:
+            await self._owner_connections.close()
         await self._pool.close()
 
     def renew(self) -> None:
         """Makes no new call over connections that are open now."""
         self._pool.renew()
+        if self._owner_connections is not None:
+            self._owner_connections.renew()
         self.renewed()
 
     def deadline(self, call: ClientCall[T]) -> float:
@@ -189,7 +216,8 @@ class Engine:
         """The call's value. Raises what the server said, or what kept it from being asked.
 
         `failed`: how its first try ended, which was made elsewhere; then `deadline` is the whole call's. `polls`: whose long poll it is,
-        if it is one. Without `wait_for_servers` tries that reach no server count as retries. `token`: another one than the engine's.
+        if it is one. Without `wait_for_servers` tries that reach no server or no shard count as retries. `token`: another one than the
+        engine's.
         `alone`: no other call is on its connection.
         """
         deadline = deadline or self.deadline(call)
@@ -198,14 +226,14 @@ class Engine:
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._try(call, deadline, failed, polls or self._polls, tries, wait_for_servers, sending)
-        except TimeoutError as error:
+        except TimeoutError:
             if (last := tries.ended) is not None:
                 if tries.lost is not None and tries.lost is not last:
                     raise tries.lost from last
                 # Its text has that of the last try, so a traceback of that would only repeat it.
-                raise self._at_the_deadline(call, last) from last.__cause__
+                raise self._at_the_deadline(call, last) from None
             self.renew()
-            raise self.too_late(call) from error
+            raise self.too_late(call) from None
 
     def _at_the_deadline(self, call: ClientCall[T], last: PinLaterError) -> PinLaterError:
         """The error of a call whose deadline passed between two tries. `last`: the error of its last try."""
@@ -227,8 +255,9 @@ class Engine:
 
     def gives_up(self, call: ClientCall[T], error: PinLaterError) -> bool:
         """Whether a call whose first try ended so is not made again. From any thread."""
-        counted = 0 if self._wait_for_servers and is_unsent(error) else 1
-        return decide(call.resend, error, counted, self._retries) is Again.NO
+        counted = 0 if self._wait_for_servers and passes_by_waiting(error) else 1
+        again = decide(call.resend, error, counted, self._retries, all_or_nothing=call.all_or_nothing)
+        return again is Again.NO
 
     async def _try(
         self,
@@ -241,51 +270,63 @@ class Engine:
         sending: _Sending,
     ) -> T:
         waits = wait_for_servers and self._wait_for_servers
-        repeats_end = self._repeats_end(call, deadline)
-        while True:
-            try:
-                if failed is not None:
-                    error, failed = failed, None
-                    raise error
-                lost = tries.lost
-                if lost is not None and (self._loop_time() >= repeats_end or not await self._honours_keys()):
-                    raise lost
-                if lost is None:
-                    return await self._once(call, self.try_deadline(call, deadline), polls, tries, sending)
-                return await self._once(
-                    call, self._repeat_deadline(call, deadline, tries.counted), polls, tries, sending
-                )
-            except PinLaterError as error:
-                unsent, lost = is_unsent(error), tries.lost
-                tries.failures += 1
-                tries.counted += not (unsent and waits)
-                again = decide(call.resend, error, tries.counted, self._retries)
-                if again is Again.NO and lost is not None and (unsent or isinstance(error, _OF_ITS_OWN_TRY)):
-                    raise lost from error  # the first try may have taken effect, whatever the last one says
-                if again is Again.NO or error is lost or (polls.hung_up and call.wait_ms):
-                    raise
-                if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and not outcome_is_unknown(lost):
-                    tries.lost = error
-                    if not has_stored_nothing(error, call.args[0].jobs):
+        repeats_end, is_poll = self._repeats_end(call, deadline), bool(call.wait_ms)
+        with self._waiting.one(call.shown, deadline) as waiting:
+            while True:
+                try:
+                    if failed is not None:
+                        error, failed = failed, None
+                        raise error
+                    lost = tries.lost
+                    if lost is not None and (self._loop_time() >= repeats_end or not await self._honours_keys()):
+                        raise lost
+                    if lost is None:
+                        if is_poll and tries.failures:
+                            call = call.waiting_at_most(self._poll_left_ms(deadline))
+                        return await self._once(call, self.try_deadline(call, deadline), polls, tries, sending)
+                    return await self._once(
+                        call, self._repeat_deadline(call, deadline, tries.counted), polls, tries, sending
+                    )
+                except PinLaterError as error:
+                    lost = tries.lost
+                    tries.failures += 1
+                    tries.counted += not (waits and passes_by_waiting(error))
+                    again = decide(call.resend, error, tries.counted, self._retries, all_or_nothing=call.all_or_nothing)
+                    of_its_own_try = is_unsent(error) or isinstance(error, _OF_ITS_OWN_TRY)
+                    if again is Again.NO and lost is not None and of_its_own_try:
+                        raise lost from error  # the first try may have taken effect, whatever the last one says
+                    if again is Again.NO or error is lost or (polls.hung_up and is_poll):
+                        raise
+                    if again is Again.AS_A_REPEAT and call.resend is Resend.KEYED and not outcome_is_unknown(lost):
+                        tries.lost = error
                         call = call.as_repeat()
-                tries.ended = None if is_lost(error) else error
-                _log.debug("%s failed (%s); trying again", call.method, error)
-                others = len(self._source.addresses()) > 1
-                await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
+                    tries.ended = None if is_lost(error) else error
+                    _log.debug("%s failed (%s); trying again", call.method, error)
+                    if waits:
+                        waiting.failed(error)
+                    others = self._has_others
+                    await asyncio.sleep(pause_s(tries.failures, error.retry_after_ms, others, self._random.random()))
+
+    def _poll_left_ms(self, deadline: float) -> int:
+        """How long a long poll that is made again may wait, so that its answer comes before the deadline."""
+        return max(1, round((deadline - self._loop_time() - self._timeout_s / 2) * 1000))
 
     async def _once(
         self, call: ClientCall[T], give_up_at_s: float | None, polls: LongPolls, tries: _Tries, sending: _Sending
     ) -> T:
+        owner = None if self.owners is None or tries.failures or sending.alone else self.owners.route(call)
         if call.wait_ms:
-            async with self._pool.alone() as connection:
+            async with self._pool.alone(owner) as connection:
                 tries.ended = None
                 with polls.one(connection, call):
-                    return await self._ask(connection, call, sending.token)
+                    answer = await self._ask(connection, call, sending.token)
+            self.follow()
+            return answer
         if sending.alone:
             async with self._pool.alone() as connection:
                 tries.ended = None
                 return await self._ask(connection, call, sending.token)
-        connection = await self._pool.shared()
+        connection = self._to_owner(owner) or await self._pool.shared()
         tries.ended = None
         began = self._loop_time()
         try:
@@ -300,15 +341,16 @@ class Engine:
             if not limit.expired():
                 raise
             connection.retire()
-            self.servers.failed(connection.address)
+            self.failed(connection.address)
             raise DeadlineExceeded(f"No answer to {call.shown} from {connection.address} in time") from None
+        self.follow()
         if self.wants_to_learn(call):
             self.learn(connection)
         return answer
 
     def try_deadline(self, call: ClientCall[T], deadline: float) -> float | None:
         """When to give this try up: halfway to the deadline if another server can be asked then, else None. From any thread."""
-        if call.resend is Resend.NEVER or not self._retries or len(self._source.addresses()) < 2:
+        if call.resend is Resend.NEVER or not self._retries or not self._has_others:
             return None
         now = self._loop_time()
         end = deadline if call.resend is Resend.SAFE else min(deadline, self._repeats_end(call, deadline))
@@ -317,7 +359,7 @@ class Engine:
     def _repeat_deadline(self, call: ClientCall[T], deadline: float, failures: int) -> float:
         """A repeat that can't be sent in time must not be sent later, so it has no longer than repeats may be made."""
         end = min(deadline, self._repeats_end(call, deadline))
-        if failures >= self._retries or len(self._source.addresses()) < 2:
+        if failures >= self._retries or not self._has_others:
             return end
         return give_up_at(self._loop_time(), end)
 
@@ -330,15 +372,39 @@ class Engine:
         except PinLaterError as error:
             if was_refused(error):
                 connection.retire()
-                self.servers.failed(connection.address)
+                self.failed(connection.address)
             elif is_lost(error) or isinstance(error, ServerUnreachable):
-                self.servers.failed(connection.address)
+                self.failed(connection.address)
             explained = call.explained(error)
             if explained is not error:
                 raise explained from None
             raise
         self.servers.worked(connection.address)
         return answer
+
+    # --- owners of queues ---------------------------------------------------------------------------------------------------
+    @property
+    def _has_others(self) -> bool:
+        """Whether a call that fails at one server can be made at another. From any thread."""
+        return len(self._source.addresses()) > 1 or (self.owners is not None and self.owners.has_reached_any)
+
+    def _to_owner(self, address: ServerAddress | None) -> Link | None:
+        return None if address is None or self._owner_connections is None else self._owner_connections.to(address)
+
+    def wants_to_follow(self) -> bool:
+        """Whether it is time to ask who owns queues, or to connect to owners. From any thread."""
+        return self.owners is not None and self.owners.has_work()
+
+    def follow(self) -> None:
+        """Does that if it is time, without delaying a call."""
+        if self._owner_connections is not None:
+            self._owner_connections.work_if_due()
+
+    def failed(self, address: ServerAddress) -> None:
+        """As `ServerChoice.failed`, whether the server is an owner or not. From any thread."""
+        self.servers.failed(address)
+        if self.owners is not None:
+            self.owners.failed(address)
 
     # --- does this server know request keys? ------------------------------------------------------------------------------
     async def _honours_keys(self) -> bool:

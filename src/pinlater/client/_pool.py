@@ -12,10 +12,13 @@ from contextlib import asynccontextmanager
 from weakref import WeakSet
 
 from pinlater.client._connection import Connect, Link
-from pinlater.client._servers import ServerChoice
+from pinlater.client._owners import KnownOwners
+from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client.errors import ClientClosed, ServerUnreachable
 
 _IDLE_WAIT_CONNECTIONS_MAX = 64
+# An owner has answered before, so a connection to it is quick or not worth the time.
+_OWNER_CONNECT_S = 1.0
 
 
 class ConnectionPool:
@@ -30,7 +33,8 @@ class ConnectionPool:
         monotonic: Callable[[], float],
     ) -> None:
         self._servers = servers
-        self._connect_to = connect
+        self.also: KnownOwners | None = None  # owners of queues may be other servers
+        self._new_link = connect
         self._monotonic = monotonic
         self._shared: list[Link | None] = [None] * shared_max
         self._making = [asyncio.Lock() for _ in range(shared_max)]
@@ -42,9 +46,8 @@ class ConnectionPool:
         self._closed = False
 
     async def shared(self) -> Link:
-        """A connection for calls that are answered at once: the next of the shared ones."""
-        self._next = (self._next + 1) % len(self._shared)
-        slot = self._next
+        """A connection for calls that are answered at once: the next of the shared ones, but for those to a server that has just failed."""
+        slot = self._next_slot()
         connection = self._shared[slot]
         if connection is not None and not self._closed and self._may_stay(connection, slot):
             return connection
@@ -57,6 +60,17 @@ class ConnectionPool:
                 self._move_at[slot] = self._monotonic() + self._servers.stay_s(connection.address, slot)
             return connection
 
+    def _next_slot(self) -> int:
+        slots = len(self._shared)
+        first = self._next = (self._next + 1) % slots
+        for step in range(slots):
+            slot = (first + step) % slots
+            connection = self._shared[slot]
+            if connection is None or not self._servers.is_away(connection.address):
+                self._next = slot
+                break
+        return self._next
+
     def _may_stay(self, connection: Link, slot: int) -> bool:
         return (
             connection.usable
@@ -65,10 +79,11 @@ class ConnectionPool:
         )
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[Link]:
-        """A connection for one long poll. Given up, it is closed."""
+    async def alone(self, owner: ServerAddress | None = None) -> AsyncIterator[Link]:
+        """A connection for one long poll, to `owner` if it can be reached. Given up, it is closed."""
         self._polls += 1
-        connection = self._take_idle() or await self._connect(self._polls)
+        connection = None if owner is None else await self._to_owner(owner)
+        connection = connection or self._take_idle() or await self._connect(self._polls)
         try:
             yield connection
         except asyncio.CancelledError:
@@ -78,7 +93,7 @@ class ConnectionPool:
             if (
                 connection.usable
                 and not self._closed
-                and self._servers.is_listed(connection.address)
+                and self._may_be_used(connection.address)
                 and len(self._idle) < _IDLE_WAIT_CONNECTIONS_MAX
             ):
                 self._idle.append(connection)
@@ -88,10 +103,35 @@ class ConnectionPool:
     def _take_idle(self) -> Link | None:
         while self._idle and not self._closed:
             connection = self._idle.pop()
-            if connection.usable and self._servers.is_listed(connection.address):
+            if connection.usable and self._may_be_used(connection.address):
                 return connection
             connection.abort()
         return None
+
+    def _may_be_used(self, address: ServerAddress) -> bool:
+        return self._servers.is_listed(address) or (self.also is not None and self.also.has_reached(address))
+
+    async def _to_owner(self, address: ServerAddress) -> Link | None:
+        for connection in reversed(self._idle):
+            if connection.address == address and connection.usable and not self._closed:
+                self._idle.remove(connection)
+                return connection
+        try:
+            async with asyncio.timeout(_OWNER_CONNECT_S):
+                return await self.connect_to(address)
+        except (ServerUnreachable, TimeoutError):
+            if self.also is not None:
+                self.also.failed(address)
+            return None
+
+    async def connect_to(self, address: ServerAddress) -> Link:
+        """A new connection, which `close` closes. Raises ServerUnreachable, ClientClosed."""
+        connection = await self._new_link(address)
+        self._made.add(connection)
+        if self._closed:
+            await connection.close()
+            raise ClientClosed("The client is closed")
+        return connection
 
     async def _connect(self, start: int) -> Link:
         self._servers.check_round()
@@ -100,16 +140,10 @@ class ConnectionPool:
             if self._closed:
                 break
             try:
-                connection = await self._connect_to(address)
-                self._made.add(connection)
+                return await self.connect_to(address)
             except ServerUnreachable as error:
                 self._servers.failed(address)
                 failure = error
-                continue
-            if self._closed:
-                await connection.close()
-                break
-            return connection
         if failure is not None and not self._closed:
             self._servers.none_reached(failure)
             raise failure

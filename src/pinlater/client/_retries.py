@@ -1,13 +1,16 @@
 """When a call that failed is made again, and after how long. Plain decisions; `_engine` acts on them.
 
 A call that was not sent, or that a server refused because it is stopping, took no effect: it goes to the next server whatever it
-is, and is tried until its deadline. One whose answer did not come may have taken effect: it is made again only if that changes
-nothing (a look, a setting, an enqueue that carries a request key).
+is, and is tried until its deadline. So is a call that a server refused because a shard is unreachable, if a repeat is safe: it is a look
+or a setting, or the answer proves that nothing was done. A call whose answer did not come may have taken effect: it is made again only
+if that changes nothing (a look, a setting, an enqueue that carries a request key), and a bounded number of times.
+
+Other refusals are raised at once, because seconds do not change them (invalid input, a full queue or store, a drained rate limit), or
+because the server has too much to do (TooManyWaiting): there the caller must slow down, and not its client repeat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 
 from pinlater.client.errors import (
@@ -22,11 +25,12 @@ from pinlater.client.errors import (
     ShardRefused,
 )
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
-from pinlater.wire.generated.ttypes import PinLaterJob
 
 _PAUSE_FIRST_S, _PAUSE_MAX_S, _HINT_MAX_S = 0.05, 1.0, 2.0
 _REPEATED_WITHIN_S = REPEATED_WITHIN_MS / 1000
-_NOTHING_STORED_BY_THE_SHARD = frozenset({ShardConnectionFailed.detail, ShardRefused.detail, RequestTooOld.detail})
+_NOTHING_DONE = frozenset(
+    {NoHealthyShards.detail, ShardConnectionFailed.detail, ShardRefused.detail, RequestTooOld.detail}
+)
 
 
 class Resend(Enum):
@@ -55,14 +59,19 @@ def outcome_is_unknown(error: PinLaterError | None) -> bool:
     return isinstance(error, ConnectionLost | DeadlineExceeded | OutcomeUnknown)
 
 
-def has_stored_nothing(error: PinLaterError, jobs: Sequence[PinLaterJob]) -> bool:
-    """Whether an enqueue of these jobs that failed so has surely stored none of them, so that its next try is no repeat.
+def is_outage(error: PinLaterError) -> bool:
+    """Whether a server refused the call because it can't use the shards that the call needs, which may pass within seconds."""
+    unknown = isinstance(error, OutcomeUnknown)
+    return isinstance(error, NoHealthyShards | ShardConnectionFailed) and error.retryable and not unknown
 
-    The server of a repeat has to ask all shards, and refuses if one is unreachable. Jobs with several unique keys go to several
-    shards, of which one may have stored its jobs; an original server's error has no detail.
+
+def has_done_nothing(error: PinLaterError, all_or_nothing: bool) -> bool:
+    """Whether this try of a call surely took no effect, so that its next try is no repeat.
+
+    `all_or_nothing`: an error of a shard says so of the whole call; jobs with several unique keys, for example, go to several shards, of
+    which one may have stored its jobs. An original server's error has no detail, and says so of nothing.
     """
-    refused = isinstance(error, NoHealthyShards) or error.detail in _NOTHING_STORED_BY_THE_SHARD
-    return refused and len({job.uniqueKey for job in jobs}) == 1
+    return is_unsent(error) or (all_or_nothing and is_outage(error) and error.detail in _NOTHING_DONE)
 
 
 def was_refused(error: PinLaterError) -> bool:
@@ -75,17 +84,22 @@ def is_unsent(error: PinLaterError) -> bool:
     return isinstance(error, ServerUnreachable) or was_refused(error)
 
 
-def decide(resend: Resend, error: PinLaterError, failures: int, retries: int) -> Again:
+def decide(resend: Resend, error: PinLaterError, failures: int, retries: int, *, all_or_nothing: bool = False) -> Again:
     """What to do after a failure. `failures`: how many count against `retries`, this one included."""
     if failures > retries:
         return Again.NO
-    if is_unsent(error):
+    if has_done_nothing(error, all_or_nothing):
         return Again.AS_IT_WAS
     if resend is Resend.NEVER:
         return Again.NO
-    if is_lost(error) or isinstance(error, NoHealthyShards | ShardConnectionFailed):
+    if is_lost(error) or isinstance(error, OutcomeUnknown) or is_outage(error):
         return Again.AS_A_REPEAT
     return Again.NO
+
+
+def passes_by_waiting(error: PinLaterError) -> bool:
+    """Whether a call that may be repeated is tried until its deadline, and not only `retries` times."""
+    return is_unsent(error) or is_outage(error)
 
 
 def repeats_end_at(began_at: float) -> float:
@@ -107,4 +121,4 @@ def pause_s(failures: int, retry_after_ms: int | None, other_servers: bool, spre
         return 0.0
     longest = min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 4.0 ** min(failures - 1, 6))
     hint = 0.0 if other_servers or retry_after_ms is None else min(_HINT_MAX_S, retry_after_ms / 1000)
-    return max(hint, longest * (0.5 + spread / 2))
+    return max(hint * (1 + spread / 4), longest * (0.5 + spread / 2))

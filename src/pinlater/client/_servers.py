@@ -217,11 +217,16 @@ class ServerChoice:
         """`address` could not be reached, broke off, did not answer, or is going down."""
         with self._lock:
             now = self._monotonic()
-            if self._away_until.get(address, now) > now:
+            if address not in self._listed or self._away_until.get(address, now) > now:
                 return
             failures = self._failures[address] = self._failures.get(address, 0) + 1
             away_s = min(_AWAY_MAX_S, _AWAY_FIRST_S * 2 ** min(failures - 1, 10))
             self._away_until[address] = now + away_s
+
+    def is_away(self, address: ServerAddress) -> bool:
+        """Whether it has failed and is avoided for now."""
+        until = self._away_until.get(address)
+        return until is not None and until > self._monotonic()
 
     def none_reached(self, error: ServerUnreachable) -> None:
         """A round over all servers has ended with this error."""

@@ -24,7 +24,8 @@ class Client(SyncClientBase):
     `servers`: addresses as a list, or one string with commas, or a server-set file (a `Path`, or `file:PATH`), which is read again
     when it changes; without them the environment's PINLATER_SERVERS, then 127.0.0.1:9010. Each client has an order of its own.
     `source` names this caller in claims. `timeout_ms` bounds each call with its retries, on top of its `wait_ms`. If no
-    server accepts connections, or the one that does is stopping, a call is tried until then, unless `wait_for_servers` is false.
+    server accepts connections, or the one that does is stopping or reaches no shard that the call needs, a call is tried until then,
+    unless `wait_for_servers` is false.
     `retries` is how often a call is made again after any other failure; 0 makes each call once.
     `connections` are shared by calls that failed or are more than 64 at a time; others have one each.
     `token` is for servers with access control: the text, or a file with it (a `Path`), which is read again when it changes; without it
@@ -32,6 +33,8 @@ class Client(SyncClientBase):
     `tls` encrypts the connections: True trusts the operating system's authorities, a `Tls` says which, and has the client's own
     certificate. The server's certificate must be for the host that the client connects to. Without it the environment's PINLATER_TLS, and
     the files that PINLATER_TLS_CA_FILE, PINLATER_TLS_CLIENT_CERTIFICATE_FILE and PINLATER_TLS_CLIENT_KEY_FILE name.
+    `follow_owners`: whether calls go to the servers that own the queue; None: to those among `servers`; True: also to others of which these
+    tell, at the addresses that they announce.
     Without `request_keys` an enqueue whose answer is lost raises, since a resend could double it. `connect` makes connections if
     TCP is not what is wanted, as `pinlater.testing` does.
     """

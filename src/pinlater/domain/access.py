@@ -63,6 +63,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getWaitingDequeues": _READ,
     "getCluster": _READ,
     "explainJob": _READ,
+    "getQueueOwners": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "lookupJobs": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "enqueueJobs": frozenset({Role.PRODUCE}),
     "dequeueJobs": _WORK,

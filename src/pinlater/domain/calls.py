@@ -180,6 +180,28 @@ class ClusterStatus(NamedTuple):
     incomplete: bool = False
 
 
+class OwningServer(NamedTuple):
+    """A server that owns queues. `id`: `ServerInfo.server_id`. `address`: where clients reach it, `host:port`; '' if it does not know."""
+
+    id: str
+    address: str = ""
+
+
+class OwnedShard(NamedTuple):
+    """One shard. `owners`: indices of `QueueOwners.servers`, by slice; -1 for none."""
+
+    name: str
+    takes_enqueues: bool
+    owners: Sequence[int]
+
+
+class QueueOwners(NamedTuple):
+    """The servers through which all servers work on queues; none if servers don't share the shards."""
+
+    servers: Sequence[OwningServer] = ()
+    shards: Sequence[OwnedShard] = ()
+
+
 DELETES_QUEUES = "delete-queue"
 """The feature of a server that has an admin password; one without deletes no queue."""
 
@@ -198,6 +220,7 @@ class ServerInfo(NamedTuple):
     """The server's version, features and limits, for a client to read before its first call. `now_ms` is the server's clock.
 
     `access`: `tokens` with access control; without it `loopback`, or `insecure` if the network reaches the server; '' if it says nothing.
+    `server_id`: of this start of this server; '' if clients can't tell it from others.
     `caller`: what the caller may do, from a server with access control; None without it, and from older servers.
     """
 
@@ -213,4 +236,5 @@ class ServerInfo(NamedTuple):
     max_descriptors_per_request: int
     max_wait_ms: int
     access: str = ""
+    server_id: str = ""
     caller: CallerRights | None = None

@@ -565,8 +565,33 @@ struct ServerInfo {
   // tokens: calls need a token with a role, or the roles of callers without one. loopback: any caller may do anything, and the server
   // listens on its own machine only. insecure: any caller may do anything, from the network too. Absent: an older server.
   12: optional string access
+  // Names one start of one server: equal ids mean the same. Absent if other servers answer at the same address, or the server shares no
+  // shards.
+  13: optional string serverId
   // With access control only.
   100: optional CallerRights caller
+}
+
+// A server that owns queues.
+struct OwningServer {
+  // ServerInfo.serverId.
+  1: required string id
+  // Where clients reach it, as host:port, as far as the server itself knows.
+  2: optional string address
+}
+
+struct OwnedShard {
+  1: required string name
+  2: required bool takesEnqueues
+  // Indices of QueueOwners.servers, by slice; -1 for none. The slice of a queue is the CRC-32 of its name modulo the length.
+  3: required list<i32> owners
+}
+
+// The servers through which all servers work on queues, for clients that send their calls there. None if servers don't share the shards.
+// Owners that are busy while other servers are not are left out.
+struct QueueOwners {
+  1: required list<OwningServer> servers
+  2: required list<OwnedShard> shards
 }
 
 // Every method that names a queue answers QUEUE_NOT_FOUND where there is none, but lookupJobs, deleteQueue and createQueue.
@@ -655,6 +680,9 @@ service PinLater {
 
   // What the server knows of a job, its queue and its shard, from which a client can tell why the job waits. Never scans jobs.
   JobExplanation explainJob(1: RequestContext context, 2: string queueName, 3: string jobDescriptor) throws (1: PinLaterException e)
+
+  // Which servers own queues, as the server that answers knows it: a hint. Every server takes every call.
+  QueueOwners getQueueOwners(1: RequestContext context) throws (1: PinLaterException e)
 
   // How many were deleted, in whatever state they were.
   i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)

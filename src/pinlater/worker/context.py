@@ -39,7 +39,7 @@ class Rescheduling(NamedTuple):
 class JobContext:
     """A running job."""
 
-    __slots__ = ("_next_body", "_server", "deadline_ms", "job", "rescheduling", "task", "why_lost")
+    __slots__ = ("_next_body", "_server", "deadline_ms", "is_over", "job", "rescheduling", "task", "why_lost")
 
     def __init__(
         self, job: ClaimedJob, task: str, server: ServerCalls, next_body: NextBody, deadline_ms: int | None = None
@@ -48,6 +48,7 @@ class JobContext:
         self.task = task
         self.deadline_ms = deadline_ms
         self.rescheduling: Rescheduling | None = None
+        self.is_over = False  # once its attempt has ended, or the worker has given it up while its thread goes on
         self.why_lost = ""  # once one of its calls has found that the claim has ended
         self._server = server
         self._next_body = next_body

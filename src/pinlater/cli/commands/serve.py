@@ -29,7 +29,7 @@ def serve(
         int | None,
         typer.Option(
             "--processes",
-            help="Run this many server processes on these ports, as one server. Not for sqlite: and memory:.",
+            help="Run this many server processes on these ports, as one server. Not for memory:.",
         ),
     ] = None,
     no_console: Annotated[

@@ -58,11 +58,11 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _file_problems(settings)
     if settings.store.is_sharded:
         yield from _shard_problems(settings)
-    elif settings.processes > 1:
-        possible = " or ".join(kind.title for kind in SHARDED.values())
+    elif settings.processes > 1 and EMBEDDED[settings.store.kind].tools is None:
+        possible = " or ".join(["SQLite", *(kind.title for kind in SHARDED.values())])
         yield (
             "processes",
-            f"{settings.processes} processes can't share the store {settings.store}, which is one process's own: use {possible}",
+            f"{settings.processes} processes can't use the store {settings.store}, which ends with its process: use {possible}",
         )
     least = settings.jobs.max_body_bytes + _FRAME_OVERHEAD_BYTES
     frame = settings.thrift.max_frame_bytes
@@ -81,6 +81,20 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():
         yield "host", "is empty"
+    address = settings.advertised_thrift_address
+    if address is not None and not _is_address(address):
+        yield "advertised_thrift_address", f"{address!r} is no address; write host:port"
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return (
+        bool(host)
+        and not any(c.isspace() for c in text)
+        and port.isascii()
+        and port.isdigit()
+        and 0 < int(port) < 65_536
+    )
 
 
 def _password_problems(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -92,6 +92,9 @@ class Settings:
     """Address that Thrift and HTTP listen on. `0.0.0.0` opens both to the network, which needs access control or `access.insecure`."""
     advertised_address: str | None = None
     """Where other servers of the same shards reach this one, to wake its waiting dequeues. Not set: `advertised_host`, or `host`."""
+    advertised_thrift_address: str | None = None
+    """Where clients reach this server, `host:port`, for clients that send their calls to the owner of a queue. Not set: the host at which
+    other servers reach it, and `thrift.port`."""
     advertised_host: str | None = None
     """Name of this server in the claims it hands out; not set: the machine's host name."""
     admin_password_hash: str | None = field(default=None, metadata={"secret": True})
@@ -103,7 +106,7 @@ class Settings:
     that the store knows."""
 
     processes: int = 1
-    """Server processes on the same ports, as one server, for a store that several servers can use. Bounds hold for each of them."""
+    """Server processes on the same ports, as one server. Not for memory stores. Bounds hold for each of them."""
 
     console: bool = True
     """Runs `pinlater console` beside the server, on loopback, if its extra is installed."""

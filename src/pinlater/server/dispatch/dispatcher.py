@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from itertools import count
+from typing import Any
+from weakref import WeakSet
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import DequeueRateLimited, TooManyWaiting
@@ -38,6 +41,7 @@ class Dispatcher:
         self.last_dequeues = LastDequeues(clock)
         self._waiting_requests: dict[int, ClaimRequest] = {}
         self._draining = False
+        self._impatient: WeakSet[asyncio.Task[Any]] = WeakSet()  # tasks whose dequeues wait no longer
         self.returns = ClaimReturns(shards, limits, self.wakeups.jobs_ready)
         self._claiming = Claiming(shards, clock, self._give_back_unanswered, self.wakeups.queue_gone)
 
@@ -68,7 +72,7 @@ class Dispatcher:
     async def _claim_or_wait(self, request: ClaimRequest) -> list[FromShard]:
         deadline = self._clock.monotonic() + request.wait_ms / 1000
         for attempt in count():
-            if self._draining:
+            if self._is_to_end():
                 break
             waiters = self.wakeups.waiters_of(request.queue)
             try:
@@ -98,9 +102,13 @@ class Dispatcher:
                 if next_due_ms is not None:
                     waiters.due_at(next_due_ms)  # for the other waiters
                 return []
-            if not self._draining:
+            if not self._is_to_end():
                 await self._wait(waiters, request, left, next_due_ms)
         return []
+
+    def _is_to_end(self) -> bool:
+        """Whether the dequeue that runs in this task waits no longer."""
+        return self._draining or (bool(self._impatient) and asyncio.current_task() in self._impatient)
 
     def _pass_on(
         self, waiters: Waiters, request: ClaimRequest, claimed: list[FromShard], next_due_ms: int | None
@@ -169,6 +177,12 @@ class Dispatcher:
         self._draining = True
         self.returns.drain()
         self.wakeups.look_again()
+
+    def stop_waiting(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        """Answers the dequeues that run in these tasks as if their time to wait were over."""
+        self._impatient.update(tasks)
+        if tasks:
+            self.wakeups.look_again()
 
     async def close(self) -> None:
         """Refuses further claims, finishes those under way, and releases undelivered ones."""

@@ -14,7 +14,8 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from pinlater.domain.clock import SystemClock, thread_cpu_s
+from pinlater.domain.calls import OwningServer
+from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.access.control import AccessControl
 from pinlater.server.cluster.members import ClusterMembers
@@ -22,6 +23,8 @@ from pinlater.server.config.checks import access_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.wake_datagrams import Wakes
+from pinlater.server.front.front_listener import FrontListener
+from pinlater.server.front.messages import StoreState
 from pinlater.server.http.server import PLACES_FOR_CHECKS, HttpServer, OneServer, Readiness
 from pinlater.server.main.access_watch import access_watch
 from pinlater.server.main.certificate_watch import CERTIFICATE, certificate_watch
@@ -31,7 +34,10 @@ from pinlater.server.main.core import Core
 from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.periodic_work import PeriodicWork
 from pinlater.server.main.readiness import ReadinessWatch
+from pinlater.server.main.socket_folder import SocketFolder
 from pinlater.server.maintenance.runner import MaintenanceRunner
+from pinlater.server.operations.service import Service
+from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import Metrics
@@ -84,14 +90,38 @@ def thrift_server(
 ) -> ThriftServer:
     """The Thrift listener of these parts, not started. `shared_port`: others listen on the same one. `access`: None lets all callers in.
     `certificate`: None serves without TLS."""
-    return ThriftServer(
+    return thrift_listener(
         core.service,
-        core.settings.thrift,
+        core.settings,
         core.metrics,
         core.clock,
+        core.standstill,
         shared_port=shared_port,
-        standstill=core.standstill,
-        other_connections=core.settings.http.max_connections + PLACES_FOR_CHECKS,
+        access=access,
+        certificate=certificate,
+    )
+
+
+def thrift_listener(
+    service: Service,
+    settings: Settings,
+    metrics: Metrics,
+    clock: Clock,
+    standstill: Standstill,
+    *,
+    shared_port: bool,
+    access: AccessControl | None,
+    certificate: CertificateSource | None,
+) -> ThriftServer:
+    """As `thrift_server`, for a service that may be another process's."""
+    return ThriftServer(
+        service,
+        settings.thrift,
+        metrics,
+        clock,
+        shared_port=shared_port,
+        standstill=standstill,
+        other_connections=settings.http.max_connections + PLACES_FOR_CHECKS,
         handlers=traced(HANDLERS, find_tracing()),
         guard=None if access is None else Guard(access),
         certificate=certificate,
@@ -101,7 +131,8 @@ def thrift_server(
 class App:
     """One server. `start`, then `stop`; not to be started again.
 
-    `one_of_many`: others listen on the same Thrift port, and another process has the HTTP port.
+    `one_of_many`: others listen on the same Thrift port, and another process has the HTTP port. `fronts_path`: where to listen for the
+    front processes of this one's store, if there are any. `sockets`: where the servers of the same supervisor listen for each other.
     """
 
     def __init__(
@@ -111,6 +142,8 @@ class App:
         clock: SystemClock | None = None,
         random: Random | None = None,
         one_of_many: bool = False,
+        fronts_path: str | None = None,
+        sockets: SocketFolder | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -118,6 +151,11 @@ class App:
         self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
         self._random = random or Random()  # noqa: S311 - spreads load, guards nothing
         self._one_of_many = one_of_many
+        self._fronts_path = fronts_path
+        self._sockets = sockets
+        self.fronts: FrontListener | None = None
+        self._told_apart = not one_of_many  # by clients, who can't choose between processes on one port
+        self._thread_cpu_s = thread_cpu_s
         self._readiness = ReadinessWatch()
         self._files = FileWatch(settings)
         self._access_watch = access_watch(settings, self._files, self.clock)
@@ -155,8 +193,10 @@ class App:
             await self._hear_others()
             with listening("Thrift", self.settings.thrift.host, self.settings.thrift.port, "thrift.port"):
                 await self.thrift.start()
+            await self._hear_fronts()
             begun.pop_all()
         self.core.service.identity.port = self.thrift.port
+        self._tell_clients()
         self.core.service.access = access_of(self.settings)
         self.runner.start()
         self.loop_lag.start()
@@ -194,6 +234,7 @@ class App:
             self.core.dispatcher,
             self.core.standstill,
             self.certificate if self.settings.tls.between_servers else None,
+            self._thread_cpu_s,
         )
         if self._certificate_watch is not None:
             self._certificate_watch.show(metrics)
@@ -216,6 +257,7 @@ class App:
             self._readiness,
             self._access_watch,
             self._certificate_watch,
+            self._tell_fronts,
         )
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
@@ -232,11 +274,44 @@ class App:
         host, wake_port = self.settings.host, self.settings.dispatch.wake_port
         bound = None if host in {"0.0.0.0", "::", ""} else host  # noqa: S104 a comparison
         reached_at = self.settings.advertised_address or self.settings.advertised_host or bound or socket.gethostname()
+        local_path = None if self._sockets is None else self._sockets.of_server
         with listening("The listener for other servers", host, wake_port, "dispatch.wake_port"):
-            address = await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at)
+            address = await self.cluster.listen(host, 0 if self._one_of_many else wake_port, reached_at, local_path)
         logger.info("other servers reach this one", extra={"address": address})
         self.cluster.show(self.metrics)
         self.core.service.cluster_status = self.cluster.status
+
+    async def _hear_fronts(self) -> None:
+        """Front processes of this one's store may ask from now on."""
+        path = self._fronts_path
+        if path is None:
+            return
+        core = self.core
+        fronts = self.fronts = FrontListener(
+            core.service,
+            core.dispatcher.stop_waiting,
+            core.standstill.still_runs,
+            self.settings.thrift.max_buffered_bytes,
+        )
+        core.standstill.listeners.append(lambda _: fronts.abort_connections())
+        self.metrics.gauge(
+            "front-connections",
+            lambda: fronts.connections,
+            prometheus="pinlater_front_connections",
+            help="Front processes that are connected to the process that has the store",
+        )
+        await fronts.open(path)
+
+    def _tell_clients(self) -> None:
+        """Lets clients that know the owners of queues find this server."""
+        if not self._told_apart or self.cluster.address is None:
+            return
+        service, settings = self.core.service, self.settings
+        service.server_id = service.identity.life
+        reached_at = self.cluster.address.rpartition(":")[0]
+        address = settings.advertised_thrift_address or f"{reached_at}:{self.thrift.port}"
+        self.cluster.for_clients = OwningServer(service.server_id, address)
+        service.queue_owners = self.cluster.owners
 
     async def stop(self, grace_s: float) -> None:
         """Stops accepting, finishes what is in flight for at most `grace_s` seconds, closes the store."""
@@ -245,6 +320,8 @@ class App:
         logger.info("draining", extra={"grace_seconds": grace_s})
         self.core.dispatcher.drain()
         await self._drain_until_cut_off(grace_s)
+        if self.fronts is not None:
+            self.fronts.close()
         await self.cluster.end_calls(0.0)
         self.loop_lag.stop()
         await self.runner.stop()
@@ -272,6 +349,8 @@ class App:
         if not draining.done():
             draining.cancel()
             await asyncio.wait([draining])
+            if self.fronts is not None:
+                self.fronts.close()
             await self.thrift.drain(0)
         else:
             draining.result()
@@ -282,6 +361,8 @@ class App:
         async with asyncio.TaskGroup() as both:
             both.create_task(self.cluster.leave(grace_s))
             both.create_task(self.thrift.drain(grace_s))
+            if self.fronts is not None:
+                both.create_task(self.fronts.drain(grace_s))
         await self.cluster.end_calls(max(0.0, grace_s - (self.clock.monotonic() - began_s)))
 
     @property
@@ -299,6 +380,11 @@ class App:
     def readiness(self) -> Readiness:
         """Whether the server is ready for requests, and why not."""
         return self._readiness.readiness(self.core.shards if self._readiness.ready else None)
+
+    def _tell_fronts(self) -> None:
+        if self.fronts is not None:
+            readiness = self.readiness()
+            self.fronts.tell(StoreState(readiness.ok, readiness.reasons))
 
     def server_info(self) -> Mapping[str, object]:
         """The page /server_info."""

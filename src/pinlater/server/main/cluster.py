@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from pinlater.domain.calls import ClusterStatus
+from pinlater.domain.calls import ClusterStatus, OwningServer, QueueOwners
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
@@ -30,9 +30,11 @@ from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest, bit_of
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.operations.cluster_status import status_of
+from pinlater.server.operations.queue_owners import KnownServer, queue_owners
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NO_OWNER, Claimed
+from pinlater.server.telemetry.loop_load import LoopLoad
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.tls.certificate import CertificateSource
 
@@ -44,10 +46,13 @@ _TRIES = 20
 _INTEREST_S = 1.0
 # How often servers and owners are read while all other servers tell of their changes.
 _TOLD_LOOK_S = 60.0
+# Of a core, above which clients are sent to other servers than the owner.
+_BUSY_SHARE = 0.7
 
 
 class Cluster:
-    """What one server knows of the other servers of its shards, and the wakes between them."""
+    """What one server knows of the other servers of its shards, and the wakes between them. `cpu`: the seconds of CPU time that the
+    calling thread has used."""
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class Cluster:
         dispatcher: Dispatcher,
         standstill: Standstill,
         certificate: CertificateSource | None = None,
+        cpu: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`certificate`: None leaves calls between servers unencrypted."""
         self._shards = shards
@@ -65,11 +71,13 @@ class Cluster:
         self.ownership: Ownership | None = None
         self.forwarding: Forwarding | None = None
         self._clock = shards.clock
+        self._load = LoopLoad(shards.clock.monotonic, cpu)
+        self.for_clients = OwningServer("")  # how clients know this server, and where they reach it
         self.listener = PeerListener(
             CarryOut(shards),
             self._undelivered,
             lambda: self._secrets,
-            self._still_runs,
+            standstill.still_runs,
             self._look_soon,
             self._told,
             shards.clock.monotonic,
@@ -83,16 +91,21 @@ class Cluster:
         self._interest_looked_s = -math.inf
         self._looked_s = -math.inf
         self._looking: asyncio.Task[None] | None = None  # a look that another server asked for
-        self._standstill = standstill
         standstill.listeners.append(lambda _: self.listener.abort_connections())
         self._peers: Peers | None = None
         self._secrets: list[bytes] = []
 
-    async def listen(self, host: str, port: int, reached_at: str) -> str:
+    async def listen(
+        self, host: str, port: int, reached_at: str, local_path: Callable[[str], str] | None = None
+    ) -> str:
         """Receives and sends wakes from now on. `reached_at`: the address at which the others reach `host`. Returns that with the port.
-        Raises OSError."""
+
+        `local_path(address)`: where servers of the same supervisor listen; None where there is none. Raises OSError.
+        """
         wakes, bound = await self._open(host, port)
         address = f"{reached_at}:{bound}"
+        if local_path is not None:
+            await self.listener.open_local(local_path(address))
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
         self.ownership = Ownership(self._shards, address, self._heard_s, self._serves, self._tell_to_look)
         self.forwarding = Forwarding(
@@ -102,6 +115,7 @@ class Cluster:
             self._look_soon,
             self._know_waits,
             lambda: self.queues_changed(),
+            local_path,
             tls=self._tls,
         )
         self._dispatcher.wakeups.join_others(wakes.tell, self._interest.begins)
@@ -156,7 +170,11 @@ class Cluster:
         """What this server says of itself."""
         unreachable = [shard.name for shard in self._shards if not shard.healthy]
         changes = {shard.name: shard.shared.changes for shard in self._shards if shard.shared is not None}
-        return Told(unreachable, changes, self._queue_changes)
+        return Told(unreachable, changes, self._queue_changes, *self.for_clients, self._is_busy)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._load.share >= _BUSY_SHARE
 
     def _links(self) -> Sequence[PeerConnection]:
         """The connections to all other servers, if all of them have said what they change within the last moments; else none."""
@@ -236,6 +254,17 @@ class Cluster:
             self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._heard_s
         )
 
+    def owners(self) -> QueueOwners:
+        """The servers that own queues, as clients know them: those that this server can send calls to, and itself."""
+        if self.ownership is None or self.forwarding is None:
+            return QueueOwners()
+        known = {self.ownership.address: KnownServer(self.for_clients, self._is_busy)}
+        for address, link in self.forwarding.connections.items():
+            if link.usable and link.told is not None:
+                known[address] = KnownServer(OwningServer(link.told.server_id, link.told.clients_at), link.told.busy)
+        can_be_told_apart = {address: server for address, server in known.items() if server.named.id}
+        return queue_owners(self._shards, self.ownership.owners, can_be_told_apart)
+
     async def leave(self, grace_s: float) -> None:
         """Hands over what this server owns, before it stops. If a shard takes longer than `grace_s`, its lease lapses there instead."""
         try:
@@ -251,6 +280,7 @@ class Cluster:
 
     def look_at_calls(self) -> None:
         """Call it several times a second: forwards no more calls to servers that don't answer."""
+        self._load.look()
         if self.forwarding is not None:
             self.forwarding.look_at_calls()
         now_s = self._clock.monotonic()
@@ -282,13 +312,6 @@ class Cluster:
             for request, claimed in zip(items, answers, strict=True):
                 if isinstance(claimed, Claimed):
                     undelivered(shard, request, claimed)
-
-    def _still_runs(self) -> bool:
-        now_s = self._standstill.monotonic()
-        if now_s <= self._standstill.until_s:
-            return True
-        self._standstill.found(now_s)
-        return False
 
     async def end_calls(self, grace_s: float) -> None:
         """Sends nothing to other servers any more, and takes nothing from them. Answers what they have sent, for at most `grace_s`."""

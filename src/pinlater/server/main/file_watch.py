@@ -42,9 +42,13 @@ class FileWatch:
         return self._files.servers is not None
 
     def servers(self, known: int) -> int:
-        """How many processes share the limit of a queue: `known` by the stores, or those of the file, each with as many processes."""
+        """How many processes share the limit of a queue: `known` by the stores, or those of the file, each with as many processes.
+
+        Of processes with one store of their own, one hands out all jobs."""
         servers = self._files.servers
-        return known if servers is None else servers * self._settings.processes
+        if servers is None:
+            return known
+        return servers * (self._settings.processes if self._settings.store.is_sharded else 1)
 
     @property
     def broken(self) -> Mapping[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.main.access_watch import TOKENS_LOOK_MS, AccessWatch
@@ -28,7 +28,7 @@ _LOOK_MS = 500
 
 
 class PeriodicWork:
-    """Of one server. `table` is what the runner runs."""
+    """Of one server. `table` is what the runner runs. `tell_readiness()` is called after each look at the store."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class PeriodicWork:
         readiness: ReadinessWatch,
         access: AccessWatch | None,
         certificate: CertificateWatch | None,
+        tell_readiness: Callable[[], None],
     ) -> None:
         self._core = core
         self._cluster = cluster
@@ -47,6 +48,7 @@ class PeriodicWork:
         self._readiness = readiness
         self._access = access
         self._certificate = certificate
+        self._tell_readiness = tell_readiness
         self._next_heartbeat_s = 0.0
         cluster.members_changed = self._members_changed
         cluster.queues_changed = core.service.queue_cache.another_changed
@@ -90,7 +92,10 @@ class PeriodicWork:
     async def _look_at_store(self) -> None:
         """Readiness follows the store, and what is refused the map of shards."""
         core = self._core
-        await self._readiness.look(core.shards)
+        try:
+            await self._readiness.look(core.shards)
+        finally:
+            self._tell_readiness()
         if not all(shard.trusted for shard in core.shards):
             await core.shard_map.tidy()
             core.service.body_limit.look()

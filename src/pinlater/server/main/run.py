@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Protocol
 
 import uvloop
 
@@ -66,7 +67,24 @@ async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
     return 0
 
 
-async def run_until_stopped(app: App, stops: StopSignals, started: Callable[[], None] = lambda: None) -> None:
+class StoppableServer(Protocol):
+    """What runs until it is stopped: an `App`, or a front process."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self, grace_s: float) -> None: ...
+
+    def cut_off(self) -> None: ...
+
+    def reload(self) -> None: ...
+
+
+async def run_until_stopped(
+    app: StoppableServer, stops: StopSignals, started: Callable[[], None] = lambda: None
+) -> None:
     """Serves until `stops` says so. Raises `Unavailable` or OSError if it can't start."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

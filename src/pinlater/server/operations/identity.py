@@ -37,6 +37,11 @@ class Identity:
         self._claims = 0
 
     @property
+    def life(self) -> str:
+        """Of this start of this server: no other one has the same."""
+        return self._life
+
+    @property
     def address(self) -> str:
         """`host:port`, as the claims of this server begin."""
         return f"{self.host}:{self.port}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pinlater.domain.calls import DELETES_QUEUES, ClusterStatus, ServerInfo, WaitingDequeues
+from pinlater.domain.calls import DELETES_QUEUES, ClusterStatus, QueueOwners, ServerInfo, WaitingDequeues
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -50,14 +50,15 @@ FEATURES = (
     "waiting-dequeues",
     "cluster",
     "explain",
+    "queue-owners",
 )
 
 
 class Service:
     """One object for each group of operations. A transport calls them there: `service.enqueuing.enqueue(...)`.
 
-    Every operation raises `PinLaterError` for an answer other than success. `cluster_status` says what `cluster` answers, where servers
-    share the shards.
+    Every operation raises `PinLaterError` for an answer other than success. `cluster_status` says what `cluster` answers, `queue_owners`
+    what `owners` answers, where servers share the shards.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Service:
         self.dispatcher = dispatcher
         self.identity = identity
         self.access = ""  # `ServerInfo.access`; set before it listens
+        self.server_id = ""  # `ServerInfo.server_id`
         self._clock = clock
         self._passwords = passwords
         self._settings = settings
@@ -93,6 +95,7 @@ class Service:
             shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: len(self.cluster_status().servers)
         )
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
+        self.queue_owners: Callable[[], QueueOwners] = QueueOwners
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
 
     async def close(self) -> None:
@@ -107,6 +110,10 @@ class Service:
     async def cluster(self) -> ClusterStatus:
         """Which servers share the shards, and which of them owns what, as this server knows it."""
         return self.cluster_status()
+
+    async def owners(self) -> QueueOwners:
+        """Which servers own queues, for clients that send their calls there."""
+        return self.queue_owners()
 
     async def server_info(self) -> ServerInfo:
         """This server's version, features and limits."""
@@ -124,4 +131,5 @@ class Service:
             settings.max_descriptors_per_request,
             settings.max_wait_ms,
             self.access,
+            self.server_id,
         )

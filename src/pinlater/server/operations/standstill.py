@@ -36,6 +36,14 @@ class Standstill:
             self.found(now_s)
         self._runs_at(now_s)
 
+    def still_runs(self) -> bool:
+        """False where it has stood still until now: then the listeners know it."""
+        now_s = self.monotonic()
+        if now_s <= self.until_s:
+            return True
+        self.found(now_s)
+        return False
+
     def found(self, now_s: float) -> None:
         """It had stood still until `now_s`: what came from before must not be carried out."""
         stood_s = now_s - self._ran_at_s

@@ -10,7 +10,7 @@ from collections.abc import Sequence, Set
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.ids import made_at_ms
-from pinlater.server.sharding.rendezvous import rendezvous_home
+from pinlater.domain.rendezvous import rendezvous_home
 from pinlater.server.sharding.shard_lanes import ShardLanes
 
 _PAGE = 1_000

@@ -12,8 +12,8 @@ from random import Random
 
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
 from pinlater.domain.queue import Queue
+from pinlater.domain.rendezvous import covered, rendezvous_home
 from pinlater.server.sharding.oldest_jobs import OldestJobs
-from pinlater.server.sharding.rendezvous import covered, rendezvous_home
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ClaimRequest, Hooks, ShardLanes
 from pinlater.server.sharding.unique_places import UniquePlaces

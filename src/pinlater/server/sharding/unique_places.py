@@ -12,6 +12,7 @@ shards.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +22,7 @@ from pinlater.server.sharding.misplaced_keys import KeyScan
 from pinlater.server.sharding.shard_lanes import ShardLanes
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 # So long after a change of the map other servers may still go by the old one, and clocks differ.
 _MARGIN_MS = 60_000
@@ -60,6 +62,7 @@ class UniquePlaces:
         self._scans: dict[str, KeyScan] = {}  # those that have not read all yet
         self._epoch = Epoch()
         self._former: list[Epoch] = []
+        self._refused_because_of: frozenset[str] = frozenset()  # as the log says
         self.settled = False
 
     # --- asking -----------------------------------------------------------------------------------------------------------
@@ -103,8 +106,25 @@ class UniquePlaces:
 
         Reads keys for about a second; the next calls read the rest. One shard alone is told the map all the same, for when others come.
         """
-        if self.settled:
-            return
+        if not self.settled:
+            await self._learn(shards)
+        self._log_refusals(shards)
+
+    def _log_refusals(self, shards: Sequence[ShardLanes]) -> None:
+        """Warns once that all unique keys are refused, since a shard is unreachable whose keys are unknown, and says when that ends."""
+        unknown = [shard.name for shard in shards if not shard.healthy and not self._knows(shard.name)]
+        because_of = frozenset(unknown) if len(shards) > 1 and not self.settled else frozenset()
+        if because_of and not self._refused_because_of:
+            logger.warning(
+                "all jobs with a unique key are refused: a shard has been unreachable since the start or the change of the map, "
+                "and may hold any of the keys",
+                extra={"shards": ", ".join(sorted(because_of))},
+            )
+        elif self._refused_because_of and not because_of:
+            logger.info("jobs with a unique key are accepted again")
+        self._refused_because_of = because_of
+
+    async def _learn(self, shards: Sequence[ShardLanes]) -> None:
         epoch = self._epoch
         homes = sorted(shard.name for shard in shards if shard.takes_enqueues)
         now_ms = self._clock.now_ms()

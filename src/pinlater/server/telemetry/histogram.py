@@ -17,7 +17,7 @@ from dataclasses import dataclass
 _SUB_BITS = 6
 _LINEAR_BITS = _SUB_BITS + 1
 _LINEAR_BELOW = 1 << _LINEAR_BITS
-_BATCH_FROM = 4  # below, counting equal values costs more than it saves
+_KEPT_MAX = 64  # values that are kept before they are sorted in: two KiB
 VALUE_MAX = (1 << 53) - 1  # more is cut to this; as milliseconds that is 285,000 years
 
 
@@ -114,57 +114,74 @@ class Mark:
 
 
 class Histogram:
-    """Counts values. `steps_per_unit` makes it finer than its unit: 1000 keeps milliseconds to the microsecond."""
+    """Counts values; below 0 they count as 0. `steps_per_unit` makes it finer than its unit: 1000 keeps milliseconds to the microsecond.
 
-    __slots__ = ("_counts", "_maximum", "_minimum", "_steps", "_total", "count")
+    A value is only kept at first, and sorted into its bucket with others: that costs two thirds, and less where many are equal.
+    """
+
+    __slots__ = ("_count", "_counts", "_kept", "_maximum", "_minimum", "_steps", "_total")
 
     def __init__(self, steps_per_unit: int = 1) -> None:
         self._steps = steps_per_unit
+        self._kept: list[float] = []
         self._counts: dict[int, int] = {}
         self._total = 0
         self._minimum = VALUE_MAX
         self._maximum = 0
-        self.count = 0
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """How many values it has counted."""
+        return self._count + len(self._kept)
+
+    def record(self, value: float) -> None:
+        """Adds a value."""
+        kept = self._kept
+        kept.append(value)
+        if len(kept) >= _KEPT_MAX:
+            self._sort_in()
 
     def record_each(self, values: Sequence[int]) -> None:
-        """Adds every value of a batch; equal ones, which batches are full of, cost a fifth of a `record` each."""
-        if len(values) < _BATCH_FROM:
-            for value in values:
-                self.record(value)
-            return
-        for value, times in Counter(values).items():
-            self.record(value, times)
+        """Adds every value of a batch."""
+        self._kept += values
+        if len(self._kept) >= _KEPT_MAX:
+            self._sort_in()
 
-    def record(self, value: float, times: int = 1) -> None:
-        """Adds a value, `times` times; below 0 counts as 0."""
-        step = int(value * self._steps)
-        if step < _LINEAR_BELOW:
-            if step < 0:
-                step = 0
-            bucket = step
-        else:
-            if step > VALUE_MAX:
-                step = VALUE_MAX
-            shift = step.bit_length() - _LINEAR_BITS  # in place: a function for the bucket costs a third more
-            bucket = (shift << _SUB_BITS) + (step >> shift)
-        try:
-            self._counts[bucket] += times
-        except KeyError:  # only the first of its kind
-            self._counts[bucket] = times
-        self.count += times
-        self._total += step * times
-        if step > self._maximum:
-            self._maximum = step
-        if step < self._minimum:
-            self._minimum = step
+    def _sort_in(self) -> None:
+        """Counts the kept values in their buckets."""
+        steps, counts = self._steps, self._counts
+        self._count += len(self._kept)
+        total, least, greatest = 0, self._minimum, self._maximum
+        for step, times in Counter([int(value * steps) for value in self._kept]).items():
+            if step < _LINEAR_BELOW:
+                if step < 0:
+                    step = 0
+                bucket = step
+            else:
+                if step > VALUE_MAX:
+                    step = VALUE_MAX
+                shift = step.bit_length() - _LINEAR_BITS  # in place: a function for the bucket costs a third more
+                bucket = (shift << _SUB_BITS) + (step >> shift)
+            counts[bucket] = counts.get(bucket, 0) + times
+            total += step * times
+            if step > greatest:
+                greatest = step
+            if step < least:
+                least = step
+        self._total += total
+        self._minimum, self._maximum = least, greatest
+        self._kept.clear()
 
     def mark(self, before: Mark | None = None) -> Mark:
         """Where the histogram stands now; `before` itself if nothing came since, so that idle ones cost nothing."""
         if before is not None and before.count == self.count:
             return before
+        if self._kept:
+            self._sort_in()
         counts = self._counts
         return Mark(
-            self.count,
+            self._count,
             self._total,
             self._minimum,
             self._maximum,

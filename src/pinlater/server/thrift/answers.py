@@ -12,6 +12,7 @@ from pinlater.domain.calls import (
     ClusterStatus,
     Enqueued,
     JobCount,
+    QueueOwners,
     ServerInfo,
     SettingsInForce,
     WaitingDequeues,
@@ -250,6 +251,14 @@ def cluster_status(status: ClusterStatus) -> types.ClusterStatus:
     )
 
 
+def queue_owners(owners: QueueOwners) -> types.QueueOwners:
+    """The servers that own queues, by slice."""
+    return types.QueueOwners(
+        [types.OwningServer(server.id, server.address or None) for server in owners.servers],
+        [types.OwnedShard(shard.name, shard.takes_enqueues, list(shard.owners)) for shard in owners.shards],
+    )
+
+
 async def all_queue_stats(found: Sequence[QueueStatsResult]) -> list[types.QueueStats]:
     """Of thousands of queues it takes long: in pieces between which other calls get their turn."""
     shown: list[types.QueueStats] = []
@@ -305,6 +314,7 @@ def server_info(info: ServerInfo) -> types.ServerInfo:
         maxDescriptorsPerRequest=number(info.max_descriptors_per_request),
         maxWaitMillis=number(info.max_wait_ms),
         access=info.access or None,
+        serverId=info.server_id or None,
         caller=None if info.caller is None else caller_rights(info.caller),
     )
 

@@ -84,6 +84,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getWaitingDequeues": _no_queue,
     "getCluster": _no_queue,
     "explainJob": _queue,
+    "getQueueOwners": _no_queue,
     "deleteJobsByDescriptor": _queue,
 }
 """The queues that a call of each method names, all of which the token must allow."""

@@ -185,6 +185,11 @@ async def get_cluster(service: Service, call: received.getCluster_args) -> Any:
     return answers.cluster_status(await service.cluster())
 
 
+async def get_queue_owners(service: Service, call: received.getQueueOwners_args) -> Any:
+    del call
+    return answers.queue_owners(await service.owners())
+
+
 async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
     await service.queues.set_paused(call.queueName, True, call.context.source)
 
@@ -236,5 +241,6 @@ HANDLERS: dict[str, Handler] = {
     "getWaitingDequeues": get_waiting_dequeues,
     "getCluster": get_cluster,
     "explainJob": explain_job,
+    "getQueueOwners": get_queue_owners,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,
 }

@@ -1422,6 +1422,51 @@ explainJob_result.thrift_spec = (
 )
 
 
+class getQueueOwners_args(TBase):
+    """
+    Attributes:
+     - context
+
+    """
+
+    __slots__ = (
+        'context',
+    )
+
+
+    def __init__(self, context=None,):
+        self.context = context
+all_structs.append(getQueueOwners_args)
+getQueueOwners_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+)
+
+
+class getQueueOwners_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getQueueOwners_result)
+getQueueOwners_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [QueueOwners, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class deleteJobsByDescriptor_args(TBase):
     """
     Attributes:

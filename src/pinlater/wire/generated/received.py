@@ -380,7 +380,24 @@ class ServerInfo:
     maxDescriptorsPerRequest: int = _NOT_SENT
     maxWaitMillis: int = _NOT_SENT
     access: str | None = None
+    serverId: str | None = None
     caller: CallerRights | None = None
+
+
+class OwningServer:
+    id: str = _NOT_SENT
+    address: str | None = None
+
+
+class OwnedShard:
+    name: str = _NOT_SENT
+    takesEnqueues: bool = _NOT_SENT
+    owners: list[int] = _NOT_SENT
+
+
+class QueueOwners:
+    servers: list[OwningServer] = _NOT_SENT
+    shards: list[OwnedShard] = _NOT_SENT
 
 
 class createQueue_args:
@@ -663,6 +680,15 @@ class explainJob_args:
 
 class explainJob_result:
     success: JobExplanation | None = None
+    e: PinLaterException | None = None
+
+
+class getQueueOwners_args:
+    context: RequestContext = _NOT_SENT
+
+
+class getQueueOwners_result:
+    success: QueueOwners | None = None
     e: PinLaterException | None = None
 
 

@@ -1384,6 +1384,7 @@ class ServerInfo(TBase):
      - maxDescriptorsPerRequest
      - maxWaitMillis
      - access
+     - serverId
      - caller
 
     """
@@ -1401,11 +1402,12 @@ class ServerInfo(TBase):
         'maxDescriptorsPerRequest',
         'maxWaitMillis',
         'access',
+        'serverId',
         'caller',
     )
 
 
-    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None, access=None, caller=None,):
+    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None, access=None, serverId=None, caller=None,):
         self.version = version
         self.features = features
         self.storeKind = storeKind
@@ -1418,7 +1420,68 @@ class ServerInfo(TBase):
         self.maxDescriptorsPerRequest = maxDescriptorsPerRequest
         self.maxWaitMillis = maxWaitMillis
         self.access = access
+        self.serverId = serverId
         self.caller = caller
+
+
+class OwningServer(TBase):
+    """
+    Attributes:
+     - id
+     - address
+
+    """
+
+    __slots__ = (
+        'id',
+        'address',
+    )
+
+
+    def __init__(self, id=None, address=None,):
+        self.id = id
+        self.address = address
+
+
+class OwnedShard(TBase):
+    """
+    Attributes:
+     - name
+     - takesEnqueues
+     - owners
+
+    """
+
+    __slots__ = (
+        'name',
+        'takesEnqueues',
+        'owners',
+    )
+
+
+    def __init__(self, name=None, takesEnqueues=None, owners=None,):
+        self.name = name
+        self.takesEnqueues = takesEnqueues
+        self.owners = owners
+
+
+class QueueOwners(TBase):
+    """
+    Attributes:
+     - servers
+     - shards
+
+    """
+
+    __slots__ = (
+        'servers',
+        'shards',
+    )
+
+
+    def __init__(self, servers=None, shards=None,):
+        self.servers = servers
+        self.shards = shards
 all_structs.append(PinLaterException)
 PinLaterException.thrift_spec = (
     None,  # 0
@@ -3357,7 +3420,7 @@ ServerInfo.thrift_spec = (
     (10, TType.I32, 'maxDescriptorsPerRequest', None, None, ),  # 10
     (11, TType.I32, 'maxWaitMillis', None, None, ),  # 11
     (12, TType.STRING, 'access', 'UTF8', None, ),  # 12
-    None,  # 13
+    (13, TType.STRING, 'serverId', 'UTF8', None, ),  # 13
     None,  # 14
     None,  # 15
     None,  # 16
@@ -3445,6 +3508,25 @@ ServerInfo.thrift_spec = (
     None,  # 98
     None,  # 99
     (100, TType.STRUCT, 'caller', [CallerRights, None], None, ),  # 100
+)
+all_structs.append(OwningServer)
+OwningServer.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'id', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'address', 'UTF8', None, ),  # 2
+)
+all_structs.append(OwnedShard)
+OwnedShard.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'name', 'UTF8', None, ),  # 1
+    (2, TType.BOOL, 'takesEnqueues', None, None, ),  # 2
+    (3, TType.LIST, 'owners', (TType.I32, None, False), None, ),  # 3
+)
+all_structs.append(QueueOwners)
+QueueOwners.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'servers', (TType.STRUCT, [OwningServer, None], False), None, ),  # 1
+    (2, TType.LIST, 'shards', (TType.STRUCT, [OwnedShard, None], False), None, ),  # 2
 )
 fix_spec(all_structs)
 del all_structs

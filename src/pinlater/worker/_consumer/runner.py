@@ -61,6 +61,8 @@ class AttemptRunner:
             result = stopped
         else:
             result = result_of_stop() or result
+        finally:
+            context.is_over = True
         if self._middleware:
             await self._call_end_hooks(context, result)
         return result

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pinlater.client import _calls
 from pinlater.client._bodies import body_of
 from pinlater.client._calls import ClientCall
 from pinlater.client._tls import Tls
+from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import PriorityNotSupported, QueueNotFound, UnknownMethod
+from pinlater.client.errors import PinLaterError, PriorityNotSupported, QueueNotFound, UnknownMethod
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import adding
 from pinlater.worker import envelope
+from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
+from pinlater.worker.context import current_job_or_none
 
 T = TypeVar("T")
 Servers = str | PathLike[str] | Sequence[str] | None
@@ -44,6 +48,7 @@ class Enqueuer:
         self._clock = clock
         self._own: dict[str, Client] = {}
         self._keeps_headers: bool | None = None
+        self._outages = OutageLog()
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
@@ -73,9 +78,15 @@ class Enqueuer:
         """
         if _on_a_loop():
             raise RuntimeError(_WOULD_BLOCK)
+        try:
+            return self._send(queue, jobs, tasks)
+        except PinLaterError as error:
+            raise short(error) from error.__cause__
+
+    def _send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                self._wait(_calls.server_info(_calls.on_queue("enqueue", queue)))
+                self._carry_out(_calls.server_info(_calls.on_queue("enqueue", queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
@@ -83,16 +94,22 @@ class Enqueuer:
         answers: list[Enqueued] = []
         with _explained(queue, requests):
             while request := requests.take():
-                answers.append(self._wait(request, requests.prepare))
+                answers.append(self._carry_out(request, requests.prepare))
         return [placed for enqueued in answers for placed in _placed(enqueued)]
 
     async def send_async(
         self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None = None
     ) -> list[Placed]:
         """`send`, for coroutines of any event loop."""
+        try:
+            return await self._send_async(queue, jobs, tasks)
+        except PinLaterError as error:
+            raise short(error) from error.__cause__
+
+    async def _send_async(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                await asyncio.wrap_future(self._client().submit(_calls.server_info(_calls.on_queue("enqueue", queue))))
+                await self._carry_out_async(_calls.server_info(_calls.on_queue("enqueue", queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
@@ -100,7 +117,7 @@ class Enqueuer:
         requests = _Requests(self._enqueue(queue, part) for part in _parts(jobs, queue, tasks))
         with _explained(queue, requests):
             while request := requests.take():
-                placed += _placed(await asyncio.wrap_future(self._client().submit(request)))
+                placed += _placed(await self._carry_out_async(request))
         return placed
 
     def create_queues(self, names: Sequence[str]) -> None:
@@ -124,6 +141,40 @@ class Enqueuer:
     def _enqueue(self, queue: str, jobs: list[Job]) -> ClientCall[Enqueued]:
         sent = jobs if self._keeps_headers else [envelope.sealed_job(job) for job in jobs]
         return _calls.enqueue(queue, sent, _calls.new_request_key(self.now_ms()), False)
+
+    def _carry_out(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
+        waiting = self._of_a_job(call)
+        if waiting is None:
+            return self._wait(call, meanwhile)
+        with contextlib.closing(waiting):
+            while True:
+                try:
+                    return cast("T", self._wait(waiting.call, meanwhile))
+                except PinLaterError as error:
+                    pause_s = waiting.pause_s(error)
+                time.sleep(pause_s)
+
+    async def _carry_out_async(self, call: ClientCall[T]) -> T:
+        waiting = self._of_a_job(call)
+        if waiting is None:
+            return await asyncio.wrap_future(self._client().submit(call))
+        with contextlib.closing(waiting):
+            while True:
+                try:
+                    return cast("T", await asyncio.wrap_future(self._client().submit(waiting.call)))
+                except PinLaterError as error:
+                    pause_s = waiting.pause_s(error)
+                await asyncio.sleep(pause_s)
+
+    def _of_a_job(self, call: ClientCall[T]) -> WaitingEnqueue | None:
+        """The call as one of the running job, which waits; None outside of jobs."""
+        job = current_job_or_none()
+        if job is None:
+            return None
+        return WaitingEnqueue(job, call, self._clock.monotonic, self._outages, self._renewed)
+
+    def _renewed(self, call: ClientCall[T]) -> ClientCall[T]:
+        return _calls.with_request_key(call, _calls.new_request_key(self.now_ms()))
 
     def _wait(self, call: ClientCall[T], meanwhile: Callable[[], None] | None = None) -> T:
         client = self._client()

@@ -53,8 +53,9 @@ class Forwarding:
     """Of one server, which others know by `own_address`. `owners(shard)`: the addresses of a shard's owners, by slice.
 
     `look(address)` is called when something has changed about that server, `know_waits(at, bits)` when it has said which queues its
-    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues. `tls`: connections are made with TLS,
-    and never without."""
+    dequeues wait for (None: it is not connected), `queues_changed()` when it may have changed queues. `local_path(address)`: of the Unix
+    socket of a server that has the same supervisor; None where this one has no supervisor. `tls`: all other connections are made with
+    TLS, and never without."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Forwarding:
         look: Callable[[str], None] = lambda _: None,
         know_waits: Callable[[Address, int | None], None] = lambda _at, _bits: None,
         queues_changed: Callable[[], None] = lambda: None,
+        local_path: Callable[[str], str] | None = None,
         *,
         tls: bool = False,
     ) -> None:
@@ -74,6 +76,7 @@ class Forwarding:
         self._look = look
         self._know_waits = know_waits
         self._queues_changed = queues_changed
+        self._local_path = local_path
         self._stall_s = shards.settings.stall_ms / 1000
         self._limit_s = shards.settings.call_timeout_ms / 1000
         self._peers: Mapping[str, Peer] = {}
@@ -211,30 +214,44 @@ class Forwarding:
             [lost for to, lost in self._lost if to == address][-_TOLD_MAX:],
             self._queues_changed,
         )
-        loop = asyncio.get_running_loop()
         layer = None if self._tls is None else TlsProtocol(connection, self._tls)
-        outer = layer or connection
         try:
             async with asyncio.timeout(_CONNECT_S):
-                await loop.create_connection(lambda: outer, *peer.at)
-                if layer is not None:
-                    await self._shake_hands(layer, address)
+                if not await self._open_local(connection):
+                    await self._open(connection, layer, peer)
                 await connection.wait_ready()
         except (OSError, TimeoutError) as error:
-            outer.abort()
+            _abort(connection, layer)
             logger.debug("no connection to a server", extra={"server": address, "reason": str(error)})
             return None
         except BaseException:  # cancelled: the other server would keep a connection that this one has forgotten
-            outer.abort()
+            _abort(connection, layer)
             raise
         return connection
 
-    async def _shake_hands(self, layer: TlsProtocol, address: str) -> None:
+    async def _open_local(self, connection: PeerConnection) -> bool:
+        """Whether the other server has the same supervisor, and was reached over its Unix socket."""
+        if self._local_path is None:
+            return False
+        try:
+            path = self._local_path(connection.address)
+            await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
+        except OSError:
+            return False
+        return True
+
+    async def _open(self, connection: PeerConnection, layer: TlsProtocol | None, peer: Peer) -> None:
+        """Over TCP, within TLS if there is a `layer`."""
+        outer = layer or connection
+        await asyncio.get_running_loop().create_connection(lambda: outer, *peer.at)
+        if layer is None:
+            return
         try:
             await layer.wait_handshake()
         except OSError as error:
-            reason = why_no_tls_server(error, address)
-            logger.warning("calls to a server go to the shards instead", extra={"server": address, "reason": reason})
+            reason = why_no_tls_server(error, connection.address)
+            extra = {"server": connection.address, "reason": reason}
+            logger.warning("calls to a server go to the shards instead", extra=extra)
             raise
 
     def _changed(self, connection: PeerConnection) -> None:
@@ -270,3 +287,10 @@ class Forwarding:
 
 def _body_bytes(request: InsertRequest) -> int:
     return sum([len(job.body) for job in request.jobs])
+
+
+def _abort(connection: PeerConnection, layer: TlsProtocol | None) -> None:
+    """Over whichever of them it was opened."""
+    if layer is not None:
+        layer.abort()
+    connection.abort()

@@ -28,7 +28,7 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 2
+VERSION = 3
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -70,11 +70,15 @@ WAITS = -3
 
 class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
-    `queue_changes`: how often it has made, changed or deleted queues."""
+    `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
+    reach it; '' if they can't. `busy`: its event loop has little time left."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
     queue_changes: int
+    server_id: str = ""
+    clients_at: str = ""
+    busy: bool = False
 
 
 class Failure(NamedTuple):
@@ -127,7 +131,7 @@ class BadMessage(Exception):
     """What came is none of ours: the connection is lost with it."""
 
 
-def frame(parts: Sequence[Part] | Sequence[PartAnswer]) -> bytes:
+def frame(parts: Sequence[tuple[Any, ...]]) -> bytes:
     """A frame with these parts or answers."""
     message = bytearray(LENGTH_BYTES)
     _encoder.encode_into(parts, message, LENGTH_BYTES)
@@ -155,14 +159,14 @@ def items_of(part: Part) -> list[Any]:
 
 def answer(number: int, answers: Sequence[object]) -> PartAnswer:
     """The answer to a part whose items had these answers, some of which may be errors."""
-    failures = {index: _failure_of(each) for index, each in enumerate(answers) if isinstance(each, PinLaterError)}
+    failures = {index: failure_of(each) for index, each in enumerate(answers) if isinstance(each, PinLaterError)}
     values = [None if index in failures else each for index, each in enumerate(answers)] if failures else answers
     return PartAnswer(number, msgspec.Raw(_encoder.encode(values)), failures)
 
 
 def failed(number: int, error: PinLaterError) -> PartAnswer:
     """The answer to a part all of which failed."""
-    return PartAnswer(number, _NONE, {}, _failure_of(error))
+    return PartAnswer(number, _NONE, {}, failure_of(error))
 
 
 def are_you_running(taken: int) -> Part:
@@ -227,9 +231,10 @@ def error_of(failure: Failure) -> PinLaterError:
     )
 
 
-def _failure_of(error: PinLaterError) -> Failure:
+def failure_of(error: PinLaterError) -> Failure:
+    """What another server is told of an error. A class that one package alone knows becomes the class of `domain.errors` above it."""
     return Failure(
-        type(error).__name__,
+        next(kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind),
         error.message,
         error.detail,
         error.retryable,

@@ -93,14 +93,20 @@ class PeerListener:
         self._waits = 0
         self.lost = ClaimsOfLostConnections(monotonic, self.give_back)
         self.taken = TrafficByServer()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def open(self, host: str, port: int = 0) -> int:
         """Listens; the port. Raises OSError."""
         loop = asyncio.get_running_loop()
         new = listening_factory(self._certificate, lambda binding: _Incoming(self, loop, binding))
-        self._server = await loop.create_server(new, host, port)
-        return int(self._server.sockets[0].getsockname()[1])
+        server = await loop.create_server(new, host, port)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def open_local(self, path: str) -> None:
+        """Also listens at the path of a Unix socket, without TLS. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(lambda: _Incoming(self, loop), path))
 
     def heard_s(self, address: str) -> float:
         """When the server that announced this address was heard last; -inf where it isn't connected."""
@@ -175,9 +181,9 @@ class PeerListener:
         self.abort_connections()
 
     def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
     def abort_connections(self) -> None:
         """Closes all connections without reading what lies in them."""
@@ -390,7 +396,10 @@ class _Incoming(asyncio.Protocol):
     @property
     def _peer(self) -> str:
         """Its host. Not its port: each connection has another one, and a log folds only lines that are the same."""
-        return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
+        if self._transport is None:
+            return ""
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if name else "a process of the same supervisor"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

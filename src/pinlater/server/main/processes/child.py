@@ -1,4 +1,4 @@
-"""One of several server processes: a server as any other, but for three things.
+"""One of several server processes: a server as any other, but for three things, or a front process of the one that has the store.
 
 It shares the Thrift port, answers no HTTP, and has a control channel to its supervisor, which sends it orders and requests for status.
 If the channel breaks, the supervisor is gone: the process drains and stops, and if its event loop hangs, a thread ends the process. So
@@ -25,11 +25,12 @@ import uvloop
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.passwords import HashMalformed
 from pinlater.server.config.files import FileBroken
-from pinlater.server.config.settings import Settings
 from pinlater.server.main.app import App
+from pinlater.server.main.front import FrontApp
 from pinlater.server.main.processes.control_channel import (
     Failed,
     OtherVersion,
+    ProcessPlan,
     ServerHello,
     StatusAnswer,
     StatusRequest,
@@ -64,14 +65,14 @@ def run(descriptor: int) -> int:
     tune()
     _end_after_the_supervisor(descriptor, plan.settings.drain_timeout_s + _EXTRA_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(plan.settings, channel))
+        return runner.run(_serve(plan, channel))
 
 
-async def _serve(settings: Settings, channel: socket.socket) -> int:
+async def _serve(plan: ProcessPlan, channel: socket.socket) -> int:
     channel.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=channel)
     try:
-        await _Child(settings).serve(reader, writer)
+        await _Child(plan).serve(reader, writer)
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
         writer.write(frame(Failed(str(error))))
         with contextlib.suppress(OSError):
@@ -85,9 +86,10 @@ async def _serve(settings: Settings, channel: socket.socket) -> int:
 class _Child:
     """A server and its end of the control channel."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._app = App(settings, one_of_many=True)
+    def __init__(self, plan: ProcessPlan) -> None:
         self._stop_signals = StopSignals()
+        self._sockets = plan.sockets
+        self._app = _server(plan, self._stop_signals.stop)
         self._serves = False
         self._packer = ThreadPoolExecutor(1, thread_name_prefix="numbers")
         self._answers: set[asyncio.Task[None]] = set()
@@ -103,6 +105,8 @@ class _Child:
         try:
             await run_until_stopped(self._app, self._stop_signals, started)
         finally:
+            if obeying.done():
+                self._sockets.remove()  # the supervisor is gone, which would do it
             obeying.cancel()
             self._packer.shutdown(wait=False, cancel_futures=True)
 
@@ -149,6 +153,16 @@ class _Child:
             app.thrift.connections if self._serves else 0,
             gc.get_stats(),
         )
+
+
+def _server(plan: ProcessPlan, stopping: asyncio.Event) -> App | FrontApp:
+    """A store that one process has for itself is opened by the first one, and the others are its fronts."""
+    settings, store_path = plan.settings, plan.sockets.of_store
+    if settings.store.is_sharded:
+        return App(settings, one_of_many=True, sockets=plan.sockets)
+    if plan.number == 0:
+        return App(settings, one_of_many=True, fronts_path=store_path)
+    return FrontApp(settings, store_path, stopping)
 
 
 def _pack(numbers: Callable[[], Numbers]) -> bytes:

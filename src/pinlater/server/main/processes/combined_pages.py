@@ -199,4 +199,5 @@ def _process(slot: ServerSlot, answer: StatusAnswer | None) -> Mapping[str, obje
         "state": known.get("state", _why(slot, answer)[0] if answer is None else None),
         "started_at_ms": known.get("started_at_ms"),
         "starts": slot.starts,
+        "front": known.get("front", False),
     }

@@ -12,15 +12,17 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from pinlater.server.config.settings import Settings
+from pinlater.server.main.socket_folder import SocketFolder
 from pinlater.supervision.channel import LENGTH, Order, framed
 from pinlater.version import __version__
 
 
 class ProcessPlan(NamedTuple):
-    """The settings of a process. `number` tells it from the other processes of its supervisor."""
+    """The settings of a process. `number` tells it from the other processes of its supervisor; `sockets`: where these reach each other."""
 
     number: int
     settings: Settings
+    sockets: SocketFolder
 
 
 class StatusRequest(msgspec.Struct, frozen=True, tag="Ask"):

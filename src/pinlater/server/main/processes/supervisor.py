@@ -27,6 +27,7 @@ from pinlater.server.main.processes.control_channel import ProcessPlan, plan_fra
 from pinlater.server.main.processes.ports import reserved
 from pinlater.server.main.processes.server_slot import ServerSlot, Timeouts
 from pinlater.server.main.run import at_end_of_stdin
+from pinlater.server.main.socket_folder import SocketFolder, socket_folder
 from pinlater.server.telemetry.metrics import TICK_S, Metrics
 from pinlater.supervision.process_group import ProcessGroup
 from pinlater.supervision.signals import STOP_SIGNALS, handled
@@ -82,8 +83,9 @@ class ServerSupervisor:
                 await self._http.start()
             stop = dict.fromkeys(STOP_SIGNALS, self._processes.signalled)
             stack.enter_context(handled({**stop, signal.SIGHUP: self._reload}))
+            sockets = stack.enter_context(socket_folder())
             try:
-                await self._keep_all(port)
+                await self._keep_all(port, sockets)
             finally:
                 await self._http.stop()
         if self._failure is not None:
@@ -91,14 +93,14 @@ class ServerSupervisor:
         logger.info("stopped")
         return self._code
 
-    async def _keep_all(self, port: int) -> None:
+    async def _keep_all(self, port: int, sockets: SocketFolder) -> None:
         settings = dataclasses.replace(
             self._settings,
             thrift=dataclasses.replace(self._settings.thrift, port=port),
             http=dataclasses.replace(self._settings.http, port=self._http.port),
         )
         for number in range(settings.processes):
-            plan = plan_frame(ProcessPlan(number, settings))
+            plan = plan_frame(ProcessPlan(number, settings, sockets))
             slot = ServerSlot(number, self._command, plan, self._pages.ended, self._stopping, self._timeouts)
             self._slots.append(slot)
         background = [asyncio.create_task(self._watch()), asyncio.create_task(self._say_ready(port))]

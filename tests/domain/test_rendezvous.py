@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.sharding.rendezvous import covered, rendezvous_home
+from pinlater.domain.rendezvous import covered, rendezvous_home
 
 
 @given(st.text(), st.lists(st.text(min_size=1), min_size=2, max_size=8, unique=True))

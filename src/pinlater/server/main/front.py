@@ -1,0 +1,174 @@
+"""A front process: listens for clients as any server, and has no store. The store process carries out what they ask for (`server.front`).
+
+Start: connect, then listen. Stop: no more connections, finish what is in flight, then end the connection to the store process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from pinlater.domain.clock import SystemClock, thread_cpu_s
+from pinlater.domain.queue import QueueCounts
+from pinlater.server.config.checks import access_of
+from pinlater.server.config.settings import Settings
+from pinlater.server.front.service import front_service
+from pinlater.server.front.store_connection import StoreConnection
+from pinlater.server.http.server import Readiness
+from pinlater.server.main.access_watch import TOKENS_LOOK_MS, access_watch
+from pinlater.server.main.app import listening, thrift_listener
+from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, certificate_watch
+from pinlater.server.main.file_watch import FileWatch
+from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
+from pinlater.server.operations.standstill import Standstill
+from pinlater.server.telemetry.loop_lag import LoopLag
+from pinlater.server.telemetry.metrics import TICK_S, Metrics
+from pinlater.version import __version__
+
+logger = logging.getLogger(__name__)
+
+
+class FrontApp:
+    """One front process of the store process that listens at `store_path`. `start`, then `stop`. `stopping`: ends a start, too."""
+
+    def __init__(self, settings: Settings, store_path: str, stopping: asyncio.Event) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self._started_at_ms = self.clock.now_ms()
+        self.metrics = Metrics(queues_max=settings.telemetry.queue_metrics_max)
+        self.metrics.labels["store"] = settings.store.kind
+        self._stopping = stopping
+        self._state = "starting"
+        self._files = FileWatch(settings)
+        self._access_watch = access_watch(settings, self._files, self.clock)
+        self._certificate_watch = certificate_watch(settings)
+        self._reloading: asyncio.Future[list[None]] | None = None
+        self._cut_off = asyncio.Event()
+        self.store = StoreConnection(store_path)
+        self.standstill = Standstill(self.clock.monotonic, settings.thrift.standstill_s)
+        self.thrift = thrift_listener(
+            front_service(self.store),
+            settings,
+            self.metrics,
+            self.clock,
+            self.standstill,
+            shared_port=True,
+            access=None if self._access_watch is None else self._access_watch.control,
+            certificate=None if self._certificate_watch is None else self._certificate_watch.source,
+        )
+        self.loop_lag = LoopLag(settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
+        self.loop_lag.show(self.metrics)
+        self.runner = MaintenanceRunner(self._periodic(), self.metrics, Random())  # noqa: S311 - spreads load, guards nothing
+        self._show()
+
+    # --- life -------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Waits until the store process is ready, and listens. Returns without that once `stopping` is set. Raises OSError."""
+        self.store.start()
+        connected = asyncio.create_task(self.store.connected.wait())
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([connected, stopping], return_when=asyncio.FIRST_COMPLETED)
+        connected.cancel()
+        stopping.cancel()
+        if self._stopping.is_set():
+            return
+        thrift = self.settings.thrift
+        with listening("Thrift", thrift.host, thrift.port, "thrift.port"):
+            await self.thrift.start()
+        self.runner.start()
+        self.loop_lag.start()
+        self._state = "ready"
+        logger.info("ready", extra={"version": __version__, "thrift_port": self.thrift.port})
+
+    async def stop(self, grace_s: float) -> None:
+        """Stops accepting, finishes what is in flight for at most `grace_s` seconds, ends the connection to the store process."""
+        self._state = "draining"
+        logger.info("draining", extra={"grace_seconds": grace_s})
+        self.store.drain()
+        draining = asyncio.create_task(self.thrift.drain(grace_s))
+        cut_off = asyncio.create_task(self._cut_off.wait())
+        await asyncio.wait([draining, cut_off], return_when=asyncio.FIRST_COMPLETED)
+        cut_off.cancel()
+        if not draining.done():
+            draining.cancel()
+            await asyncio.wait([draining])
+            await self.thrift.drain(0)
+        self.loop_lag.stop()
+        await self.runner.stop()
+        if self._access_watch is not None:
+            await self._access_watch.note()
+        await self.store.close()
+        self._state = "stopped"
+        logger.info("stopped")
+
+    def cut_off(self) -> None:
+        """Cuts the connections that `stop` still waits for."""
+        self._cut_off.set()
+
+    def reload(self) -> None:
+        """Reads the tokens and the certificate again now. The store process reads the other files."""
+        watches = [watch for watch in (self._access_watch, self._certificate_watch) if watch is not None]
+        self._reloading = asyncio.gather(*(watch.look() for watch in watches))
+
+    def _periodic(self) -> Sequence[Periodic]:
+        work = [Periodic("metrics", round(TICK_S * 1000), self._tick)]
+        if self._access_watch is not None:
+            work.append(Periodic("tokens", TOKENS_LOOK_MS, self._access_watch.look))
+        if self._certificate_watch is not None:
+            work.append(Periodic("certificate", CERTIFICATE_LOOK_MS, self._certificate_watch.look))
+        return work
+
+    async def _tick(self) -> None:
+        await self.metrics.tick_in_turns(self.clock.monotonic())
+
+    # --- for pages and probes ---------------------------------------------------------------------------------------------
+
+    def readiness(self) -> Readiness:
+        """As ready as the store process says that it is."""
+        if self._state != "ready":
+            return Readiness(False, (self._state,))
+        state = self.store.state
+        return Readiness(state.ready, tuple(state.reasons))
+
+    def server_info(self) -> Mapping[str, object]:
+        """What this process adds to the page /server_info."""
+        return {
+            "name": "pinlater",
+            "version": __version__,
+            "state": self._state,
+            "store": self.settings.store.kind,
+            "access": access_of(self.settings),
+            "thrift_port": self.thrift.port,
+            "started_at_ms": self._started_at_ms,
+            "uptime_ms": self.clock.now_ms() - self._started_at_ms,
+            "members": [],
+            "front": True,
+        }
+
+    def queue_counts(self) -> Sequence[QueueCounts]:
+        """None: the store process counts."""
+        return ()
+
+    def _show(self) -> None:
+        store = self.store
+        self.metrics.gauge(
+            "store-process-calls",
+            lambda: store.sent,
+            prometheus="pinlater_store_process_calls",
+            help="Calls that front processes have sent to the process that has the store",
+        )
+        self.metrics.gauge(
+            "store-process-unanswered-calls",
+            lambda: store.unanswered,
+            prometheus="pinlater_store_process_unanswered_calls",
+            help="Calls to the process that has the store that are not answered yet",
+        )
+        self.metrics.gauge(
+            "store-process-answers-lost",
+            lambda: store.lost,
+            prometheus="pinlater_store_process_answers_lost",
+            help="Calls to the process that has the store whose answers did not come",
+        )

@@ -1,0 +1,108 @@
+"""The folder of the Unix sockets by which the processes of one supervisor reach each other.
+
+Files in a folder of mode 0700, not abstract names: every process of the machine can connect to an abstract name, while the folder keeps
+other users out. The supervisor makes the folder, locks it while it lives, and removes it. What a killed supervisor leaves is removed by the
+last of its processes, or by the next supervisor of the same user, which finds it unlocked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_PREFIX = "pinlater-sockets-"
+# A socket's path has at most 107 bytes on Linux and 103 elsewhere, and the names here have up to 32.
+_PATH_BYTES_MAX = 70
+
+
+class SocketFolder(NamedTuple):
+    """`path` of the folder, which all processes of the supervisor know."""
+
+    path: str
+
+    @property
+    def of_store(self) -> str:
+        """Where the process that has the store listens for the others."""
+        return f"{self.path}/store"
+
+    def of_server(self, address: str) -> str:
+        """Where a server listens that announced `address` to the others of its shards."""
+        return f"{self.path}/{hashlib.sha256(address.encode()).hexdigest()[:24]}"
+
+    def remove(self) -> None:
+        """For a process whose supervisor is gone: all of them stop, and no process connects any more."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def socket_folder() -> Iterator[SocketFolder]:
+    """A new folder, which is removed at the end. Raises OSError."""
+    base = _base()
+    _remove_abandoned(base)
+    path, lock = _new(base)
+    try:
+        yield SocketFolder(str(path))
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _new(base: str) -> tuple[Path, int]:
+    """A locked folder. Another supervisor that looks for abandoned ones may remove it before it is locked; then the next one is taken."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # it has mode 0700
+        lock = _locked(path)
+        if lock is not None:
+            if os.fstat(lock).st_nlink:
+                return path, lock
+            os.close(lock)
+
+
+def _base() -> str:
+    """The system's folder for temporary files; a short one if that has a long path."""
+    base = tempfile.gettempdir()
+    return base if len(os.fsencode(base)) <= _PATH_BYTES_MAX else "/tmp"  # noqa: S108 mkdtemp makes a folder of our own in it
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor that keeps the folder locked; None if another process has locked it, or it is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_abandoned(base: str) -> None:
+    """Removes what supervisors of this user have left that were killed."""
+    with contextlib.suppress(OSError):
+        for path in Path(base).glob(f"{_PREFIX}*"):
+            _remove_if_abandoned(path)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    try:
+        found = path.lstat()
+        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+            return
+        if any(not stat.S_ISSOCK(each.lstat().st_mode) for each in path.iterdir()):
+            return  # another program's
+    except OSError:
+        return
+    lock = _locked(path)
+    if lock is not None:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)

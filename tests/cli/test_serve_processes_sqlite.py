@@ -1,0 +1,119 @@
+"""`pinlater serve --processes N` on one SQLite file, with real processes: the first has the file, the other is its front."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from pinlater.client import Ack, Client, Job
+from tests.cli.conftest import COMMAND
+from tests.cli.serve_processes import DEADLINE_S, ServeProcesses, connections_to_all, process_of, wait_for
+from tests.cli.test_worker_processes import alive
+
+STORE, FRONT = "0", "1"
+
+
+class Served:
+    """The processes, a client of each, and the folder in which their sockets' folder is."""
+
+    def __init__(self, server: ServeProcesses, clients: dict[str, Client], folder: Path, file: Path) -> None:
+        self.server = server
+        self.clients = clients
+        self.folder = folder
+        self.file = file
+
+    def sockets(self) -> list[Path]:
+        return list(self.folder.glob("pinlater-sockets-*"))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("processes")
+    with TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+        server = ServeProcesses(folder, f"sqlite:{folder / 'jobs.db'}", 2, {"TMPDIR": temporary})
+        stack.callback(server.close)
+        server.start()
+        clients: dict[str, Client] = {}
+        for client in connections_to_all(server):
+            clients[process_of(client, server)] = stack.enter_context(client)
+        made = Served(server, clients, Path(temporary), folder / "jobs.db")
+        yield made
+        children = server.children()
+        server.process.terminate()
+        assert server.process.wait(DEADLINE_S) == 0
+        assert not any(alive(child) for child in children)
+        assert made.sockets() == []
+
+
+def test_clients_of_each_process_have_the_same_jobs(served: Served) -> None:
+    store, front = served.clients[STORE], served.clients[FRONT]
+    store.create_queue("emails")
+    stored = [client.enqueue("emails", [Job(b"1"), Job(b"2")]) for client in (store, front)]
+    assert len({descriptor for each in stored for descriptor in each.descriptors}) == 4
+    bodies = []
+    for client in (front, store):
+        jobs = client.dequeue("emails", 2).jobs
+        bodies += [job.body for job in jobs]
+        client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
+    assert sorted(bodies) == [b"1", b"1", b"2", b"2"]
+    server = served.server
+    assert server.metric("pinlater_jobs_enqueued_total")["emails"] == 4
+    assert server.metric("pinlater_jobs_succeeded_total")["emails"] == 4
+    assert server.metric("pinlater_front_connections") == {"": 1}
+    assert server.metric("pinlater_store_process_calls")[""] >= 3
+    assert server.metric("pinlater_store_process_answers_lost") == {"": 0}
+
+
+def test_a_dequeue_that_waits_at_a_front_is_woken_at_once(served: Served) -> None:
+    served.clients[STORE].create_queue("waits")
+    found: list[bytes] = []
+    worker = threading.Thread(
+        target=lambda: found.extend(job.body for job in served.clients[FRONT].dequeue("waits", 1, wait_ms=20_000).jobs)
+    )
+    worker.start()
+    wait_for(lambda: served.server.metric("pinlater_waiting_dequeues").get("waits") == 1, "the dequeue to wait")
+    served.clients[STORE].enqueue("waits", [b"over there"])
+    worker.join(DEADLINE_S)
+    assert found == [b"over there"]
+
+
+def test_pages_and_status_say_what_is_so(served: Served) -> None:
+    assert served.server.get("/readyz") == (200, "ready\n")
+    processes = served.server.info()["processes"]
+    assert [(each["process"], each["state"], each["front"]) for each in processes] == [
+        (0, "ready", False),
+        (1, "ready", True),
+    ]
+    assert served.clients[STORE].cluster() == served.clients[FRONT].cluster()
+    assert served.clients[FRONT].server_info().store_kind == "sqlite"
+
+
+def test_a_backup_of_the_file_is_possible(served: Served, tmp_path: Path) -> None:
+    command = [*COMMAND, "backup", "--store", f"sqlite:{served.file}", str(tmp_path / "copy.db")]
+    subprocess.run(command, check=True, capture_output=True)
+    assert (tmp_path / "copy.db").stat().st_size > 0
+
+
+def test_other_users_do_not_reach_the_sockets(served: Served) -> None:
+    [folder] = served.sockets()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [each.name for each in folder.iterdir()] == ["store"]
+
+
+def test_a_supervisor_that_is_killed_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
+    with TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+        server = ServeProcesses(tmp_path, f"sqlite:{tmp_path / 'jobs.db'}", 2, {"TMPDIR": temporary})
+        stack.callback(server.close)
+        server.start()
+        children = server.children()
+        assert len(list(Path(temporary).iterdir())) == 1
+        server.process.kill()
+        wait_for(lambda: not any(alive(child) for child in children), "the children to end")
+        assert list(Path(temporary).iterdir()) == []

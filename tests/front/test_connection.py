@@ -1,0 +1,248 @@
+"""The connection between a front process and the store process: what happens if one side, or a caller, goes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from pinlater.domain.calls import Ack, AckBatch, Job
+from pinlater.domain.errors import Draining, OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.job import JobState
+from pinlater.server.front.front_listener import FrontListener
+from pinlater.server.front.messages import StoreState
+from pinlater.server.front.operations import OPERATIONS
+from pinlater.server.front.store_connection import StoreProcessFailed
+from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.thrift import handlers
+from tests.front.conftest import FrontAndStore, until
+
+CALLER = Caller("tests")
+
+
+async def enqueue(pair: FrontAndStore, body: bytes = b"x") -> str:
+    [descriptor] = (await pair.service.enqueuing.enqueue(CALLER, "q", [Job(body)])).descriptors
+    return descriptor
+
+
+def dequeue(pair: FrontAndStore, wait_ms: int = 0, acks: AckBatch | None = None) -> asyncio.Task[Any]:
+    command = DequeueCommand("q", 1, acks, wait_ms=wait_ms)
+    return asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, command))
+
+
+async def waiting(pair: FrontAndStore, number: int = 1) -> None:
+    await until(lambda: pair.core.dispatcher.waiting("q") == number)
+
+
+async def pending(pair: FrontAndStore) -> int:
+    return (await pair.core.service.job_queries.count_jobs(JobFilter("q", JobState.PENDING))).jobs
+
+
+def test_every_operation_that_a_handler_calls_is_forwarded() -> None:
+    called = set(re.findall(r"await service\.((?:\w+\.)?\w+)\(", inspect.getsource(handlers)))
+    assert called == {operation.path for operation in OPERATIONS}
+
+
+async def test_a_job_enqueued_at_one_process_wakes_a_dequeue_that_waits_at_another(pair: FrontAndStore) -> None:
+    at_front = dequeue(pair, 60_000)
+    await waiting(pair)
+    await pair.core.service.enqueuing.enqueue(CALLER, "q", [Job(b"from elsewhere")])
+    assert [job.body for part in (await at_front).claimed for job in part.jobs] == [b"from elsewhere"]
+
+
+async def test_a_dequeue_whose_caller_has_gone_waits_no_longer(pair: FrontAndStore) -> None:
+    gone, stays = dequeue(pair, 60_000), None
+    await waiting(pair)
+    stays = dequeue(pair, 60_000)
+    await waiting(pair, 2)
+    gone.cancel()
+    await waiting(pair, 1)
+    await enqueue(pair)
+    assert len((await stays).claimed) == 1
+
+
+async def test_jobs_for_a_caller_that_has_gone_go_back_unspent(pair: FrontAndStore) -> None:
+    """Its dequeue was carried out before the store process learned that it has gone."""
+    await enqueue(pair)
+    asked = dequeue(pair)
+    await asyncio.sleep(0)  # it is to be sent at the end of this turn
+    asked.get_loop().call_soon(asked.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    [part] = (await dequeue(pair, 30_000)).claimed
+    assert part.jobs[0].attempt == 1
+
+
+async def test_an_answer_that_reached_no_client_is_given_back_through_the_front(pair: FrontAndStore) -> None:
+    await enqueue(pair)
+    answer = await dequeue(pair)
+    pair.service.dequeuing.undelivered("q", answer.claimed)
+    async with asyncio.timeout(30):
+        while await pending(pair) != 1:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_dies(
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that only looks may simply be sent again. Those that come later are not sent at all, until there is a connection again."""
+    never = asyncio.Event()
+
+    async def hang(*_: object, **__: object) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(pair.core.service.enqueuing, "enqueue", hang)
+    monkeypatch.setattr(pair.core.service.queues, "queue_names", hang)
+    enqueued = asyncio.create_task(pair.service.enqueuing.enqueue(CALLER, "q", [Job(b"x")]))
+    looked = asyncio.create_task(pair.service.queues.queue_names())
+    await until(lambda: pair.fronts.taken == 2)
+    monkeypatch.undo()
+    restarting = asyncio.create_task(pair.restart())
+    with pytest.raises(OutcomeUnknown) as unknown:
+        await enqueued
+    with pytest.raises(ShardConnectionFailed) as unreachable:
+        await looked
+    assert unknown.value.retryable
+    assert not isinstance(unreachable.value, OutcomeUnknown)
+    assert unreachable.value.retryable
+    with pytest.raises(ShardConnectionFailed) as not_sent:
+        await enqueue(pair)
+    assert not isinstance(not_sent.value, OutcomeUnknown)
+    assert pair.store.state.ready is False
+    assert pair.store.lost == 2
+    await restarting
+    await until(lambda: pair.store.state.ready)
+    assert await enqueue(pair)
+
+
+async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: FrontAndStore) -> None:
+    async def keyed(*, repeat: bool) -> str:
+        stored = await pair.service.enqueuing.enqueue(CALLER, "q", [Job(b"x")], request_key="key", repeat=repeat)
+        return stored.descriptors[0]
+
+    before = await keyed(repeat=False)
+    await pair.restart()
+    await until(pair.store.connected.is_set)
+    assert await keyed(repeat=True) == before
+    assert await pending(pair) == 1
+
+
+async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(pair: FrontAndStore) -> None:
+    waits = dequeue(pair, 60_000)
+    await waiting(pair)
+    draining = asyncio.create_task(pair.fronts.drain(30))
+    await until(lambda: not pair.store.connected.is_set())
+    with pytest.raises(Draining):
+        await enqueue(pair)
+    pair.core.dispatcher.drain()
+    assert (await waits).claimed == []
+    await draining
+    assert pair.fronts.connections == 0
+
+
+async def test_a_store_process_that_stops_waits_for_fronts_that_stop_too(pair: FrontAndStore) -> None:
+    pair.store.drain()
+    draining = asyncio.create_task(pair.fronts.drain(30))
+    assert await enqueue(pair)
+    assert not draining.done()
+    await pair.store.close()
+    await draining
+
+
+async def test_a_front_that_stops_ends_the_waits_of_its_own_dequeues_only(pair: FrontAndStore) -> None:
+    """The acks that came with one are answered."""
+    descriptor = await enqueue(pair)
+    [part] = (await dequeue(pair)).claimed
+    elsewhere = asyncio.create_task(pair.core.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 1, wait_ms=60_000)))
+    here = dequeue(pair, 60_000, AckBatch("q", [Ack(descriptor, token=part.token)]))
+    await waiting(pair, 2)
+    pair.store.drain()
+    answer = await here
+    assert (answer.claimed, [result.applied for result in answer.ack_results]) == ([], [True])
+    later = await dequeue(pair, 60_000)
+    assert later.claimed == []
+    assert not elsewhere.done()
+    await enqueue(pair)
+    assert len((await elsewhere).claimed) == 1
+
+
+async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_given_back(
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
+    for _ in range(200):
+        await pair.core.service.enqueuing.enqueue(CALLER, "q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
+    link = pair.store._link
+    assert link is not None
+    assert link._transport is not None
+    link._transport.pause_reading()
+    asked = [asyncio.create_task(pair.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 200))) for _ in range(50)]
+    await until(lambda: pair.fronts.connections == 0)
+    link._transport.resume_reading()
+    await asyncio.wait(asked)
+    answered = [task.result() for task in asked if task.exception() is None]
+    held = sum(len(part.jobs) for answer in answered for part in answer.claimed)
+    assert held < 10_000
+    async with asyncio.timeout(30):
+        while await pending(pair) != 10_000 - held:
+            await asyncio.sleep(0.01)
+
+
+async def test_nothing_is_carried_out_that_came_while_the_store_process_stood_still(pair: FrontAndStore) -> None:
+    pair.still_runs = False
+    asked = asyncio.create_task(enqueue(pair))
+    await asyncio.sleep(0)
+    await until(lambda: pair.store.sent == 1)
+    pair.fronts.abort_connections()  # as `Standstill` has it done
+    with pytest.raises(OutcomeUnknown):
+        await asked
+    assert await pending(pair) == 0
+
+
+async def test_a_front_is_as_ready_as_the_store_process_says(pair: FrontAndStore) -> None:
+    assert pair.store.state == StoreState(True, [])
+    full = StoreState(False, ["shard 1: the disk is full"])
+    pair.fronts.tell(full)
+    await until(lambda: pair.store.state == full)
+
+
+async def test_a_bug_in_an_operation_reaches_its_own_caller_only(
+    pair: FrontAndStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(pair.core.service.queues, "queue_names", broken)
+    with pytest.raises(StoreProcessFailed):
+        await pair.service.queues.queue_names()
+    assert await enqueue(pair)
+    assert "request failed" in caplog.text
+
+
+@pytest.mark.parametrize(("wrong", "error"), [(object(), NotImplementedError), (7, StoreProcessFailed)])
+async def test_arguments_that_do_not_fit_their_types_reach_their_own_caller_only(
+    pair: FrontAndStore, wrong: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await pair.service.queues.create_queue(wrong)
+    assert await enqueue(pair)
+
+
+async def test_a_second_listener_takes_the_place_of_a_process_that_was_killed(pair: FrontAndStore) -> None:
+    """Its socket is still there."""
+    other = FrontListener(pair.core.service, pair.core.dispatcher.stop_waiting, lambda: True, 1_000)
+    await other.open(pair.path)
+    other.close()
+    assert isinstance(next(iter(pair.core.shards)).unguarded, MemoryShard)
+
+
+async def test_an_explanation_is_the_same_through_a_front(pair: FrontAndStore) -> None:
+    descriptor = await enqueue(pair)
+    there = await pair.core.service.explaining.explain("q", descriptor)
+    here = await pair.service.explaining.explain("q", descriptor)
+    assert type(here) is type(there)
+    assert repr(here).replace("[", "(").replace("]", ")") == repr(there).replace("[", "(").replace("]", ")")
