@@ -183,6 +183,18 @@ async def test_one_job_of_another_queue_refuses_the_whole_lookup(guarded: Guarde
     caller.close()
 
 
+async def test_the_server_tells_each_caller_its_own_rights(guarded: GuardedServer) -> None:
+    """A program, such as the console, shows who is logged in, and offers what the token allows."""
+    caller = await TokenSender.connect(guarded)
+    token = guarded.token(Role.READ, Role.PRODUCE, queues=["mail*", "other"], name="billing", expires_at_ms=2**50)
+    told = (await caller.call("getServerInfo", token)).value.caller
+    assert (told.tokenName, told.roles, told.queues) == ("billing", ["read", "produce"], ["mail*", "other"])
+    assert told.expiresAtMillis == 2**50
+    told = (await caller.call("getServerInfo", None)).value.caller
+    assert (told.tokenName, told.roles, told.queues, told.expiresAtMillis) == (None, [], ["*"], None)
+    caller.close()
+
+
 async def test_a_pause_keeps_the_name_of_the_token(guarded: GuardedServer) -> None:
     """A source is only what callers call themselves."""
     token = guarded.token(Role.OPERATE, name="night-shift")

@@ -14,7 +14,7 @@ from pinlater.client import AsyncClient, Client
 from pinlater.client._token import token_source
 from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, TokenRequired
 from pinlater.domain.access import Role
-from pinlater.server.access.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
+from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
 from pinlater.wire.codec import DecodedCall
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME

@@ -268,4 +268,11 @@ def server_info(info: types.ServerInfo) -> values.ServerInfo:
         max_descriptors_per_request=info.maxDescriptorsPerRequest,
         max_wait_ms=info.maxWaitMillis,
         access=info.access or "",
+        caller=None if info.caller is None else _rights(info.caller),
+    )
+
+
+def _rights(caller: types.CallerRights) -> values.CallerRights:
+    return values.CallerRights(
+        caller.tokenName or "", tuple(caller.roles), tuple(caller.queues), caller.expiresAtMillis
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pinlater.domain.calls import Ack as Ack
 from pinlater.domain.calls import AckBatch as AckBatch
 from pinlater.domain.calls import AckResult as AckResult
+from pinlater.domain.calls import CallerRights as CallerRights
 from pinlater.domain.calls import Checkpoint as Checkpoint
 from pinlater.domain.calls import Claim as Claim
 from pinlater.domain.calls import ClusterServer as ClusterServer

@@ -7,5 +7,6 @@ dashboard (`pages`) gets its data from the endpoints of that table only.
 
 Everything is bounded: bodies and answers in bytes, connections and long polls in number, and each wait for a client in time.
 
-Weakness: there is no access control, so the command listens on loopback unless `--insecure` is given.
+Weakness: the console decides nothing about rights. It passes the token of a request or session to the servers; without access control
+there, every caller may do everything, so the command listens on loopback unless `--insecure` is given.
 """

@@ -26,10 +26,12 @@ from pinlater.console.endpoint import ApiCall, Content, Endpoint
 from pinlater.console.openapi import document
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.site import Site, wants_page
+from pinlater.console.pages.visitors import Visitors
 from pinlater.console.poll_limit import PollLimit
 from pinlater.console.problems import RequestRefused, no_memory
 from pinlater.console.reading import BYTES, JSON, bearer_of, body_of, content_of, decoded, header_of, query_of
 from pinlater.console.routes import ENDPOINTS
+from pinlater.console.sessions import Sessions
 from pinlater.domain.byte_budget import ByteBudget
 
 T = TypeVar("T")
@@ -42,17 +44,26 @@ class Console:
 
     `client` is opened and closed with the application.
 
-    `now_ms`: this machine's clock, for spans from now. `hosts`: the names that callers use for this console; None accepts all.
+    `now_ms`: this machine's clock, which never jumps. `hosts`: the names that callers use for this console; None accepts all.
+    `guest_token`: what people without a log-in see is what this token may see; '' is none.
     `budget`: of the bodies of all requests in flight, of their answers, and of lists under way.
     """
 
-    def __init__(self, client: AsyncClient, now_ms: Callable[[], int], hosts: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        now_ms: Callable[[], int],
+        hosts: Collection[str] | None,
+        guest_token: Callable[[], str] = str,
+    ) -> None:
         self._client = client
         self._now_ms = now_ms
         self.budget = ByteBudget(_BYTES_MAX)
         self.poll_limit = PollLimit()
         self._stopping = False
-        self._site = Site(Api(client, self._api_call, self.budget), now_ms, self.budget)
+        self.sessions = Sessions(now_ms)
+        visitors = Visitors(client, self.sessions, now_ms, guest_token)
+        self._site = Site(Api(client, self._api_call, self.budget), visitors, now_ms, self.budget)
         starlette = Starlette(
             routes=[*self._routes(), Route(OPENAPI_PATH, _openapi), *self._site.routes()],
             exception_handlers={HTTPException: self._not_routed, Exception: _failed},

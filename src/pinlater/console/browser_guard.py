@@ -1,10 +1,16 @@
 """Refuses what a page of another site makes a browser send.
 
-A browser on the same machine reaches loopback, and there is no access control: without this, any page that an operator opens could
-enqueue, delete and read jobs. Two checks are enough. The `Host` of a request must be a name of this machine, or a site whose name
-resolves to loopback would be of the same origin. And the `Origin`, which browsers send with every request that changes something, must be
-that host. A link of another site to a page of the dashboard is allowed: it changes nothing, and the other site can't read or frame it.
+A browser on the same machine reaches loopback, and a browser with a session sends its cookie: without this, any page that an operator
+opens could enqueue, delete and read jobs. The `Host` of a request must be a name of this machine, or a site whose name resolves to
+loopback would be of the same origin. And the `Origin`, which browsers send with every request that changes something, must be that host.
+A form whose sender says neither `Origin` nor `Sec-Fetch-Site` is refused, so a browser that omits both can't act, and no page can act
+through it. A link of another site to a page of the dashboard is allowed: it changes nothing, and the other site can't read or frame it.
 Headers of each answer tell a browser to treat it as data, unless the answer is a page, which has a policy of its own.
+
+With a session, `pages.site` also wants the session's token in each form, which no other site can read. So three things must fail together
+before another site can act: the cookie, which browsers keep from its requests; this check; and that token. Other ports of the same host
+are the same site for cookies, but another origin here. `/v1` takes no cookie at all. The log-in form has no session yet, so this check
+alone keeps another site from logging a browser in with a token of its own.
 """
 
 from __future__ import annotations

@@ -206,11 +206,22 @@ DELETES_QUEUES = "delete-queue"
 """The feature of a server that has an admin password; one without deletes no queue."""
 
 
+class CallerRights(NamedTuple):
+    """What a server with access control lets the caller do. `token_name`: '' without a token. `roles`: their names, without those that
+    they include. `queues`: patterns, in which `*` is any text."""
+
+    token_name: str
+    roles: Sequence[str]
+    queues: Sequence[str]
+    expires_at_ms: int | None = None
+
+
 class ServerInfo(NamedTuple):
     """The server's version, features and limits, for a client to read before its first call. `now_ms` is the server's clock.
 
     `access`: `tokens` with access control; without it `loopback`, or `insecure` if the network reaches the server; '' if it says nothing.
     `server_id`: of this start of this server; '' if clients can't tell it from others.
+    `caller`: what the caller may do, from a server with access control; None without it, and from older servers.
     """
 
     version: str
@@ -226,3 +237,4 @@ class ServerInfo(NamedTuple):
     max_wait_ms: int
     access: str = ""
     server_id: str = ""
+    caller: CallerRights | None = None

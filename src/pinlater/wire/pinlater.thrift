@@ -483,6 +483,17 @@ struct ClusterStatus {
   7: optional bool incomplete
 }
 
+// What a server with access control lets the caller do.
+struct CallerRights {
+  // The name of the caller's token; absent without a token.
+  1: optional string tokenName
+  // read, produce, work, operate, admin: as the token has them, without those that they include.
+  2: required list<string> roles
+  // Patterns of the queues; `*` is all.
+  3: required list<string> queues
+  4: optional i64 expiresAtMillis
+}
+
 // Waiting jobs that are handed out before a job, on all shards.
 struct JobsAhead {
   1: required i64 jobs
@@ -557,6 +568,8 @@ struct ServerInfo {
   // Names one start of one server: equal ids mean the same. Absent if other servers answer at the same address, or the server shares no
   // shards.
   13: optional string serverId
+  // With access control only.
+  100: optional CallerRights caller
 }
 
 // A server that owns queues.

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +20,12 @@ from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.run import ConsoleServer, listening
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.refusals import Refusals
+from pinlater.server.access.control import AccessControl
+from pinlater.server.main.app import thrift_server
 from pinlater.server.storage.memory import MemoryShard
 from tests.assembly import listen, open_core
+from tests.console.pages.guarded import Tokens
 
 PROGRAM = shutil.which("chromium") or "/usr/bin/chromium"
 OPTIONS = [
@@ -34,13 +39,18 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 
 @dataclass
 class BrowsedConsole:
-    """A console with its browser. `client`: of a worker. `failed`, `hostile`: descriptors of jobs."""
+    """A console with its browser. `client`: of a worker. `failed`, `hostile`: descriptors of jobs.
+
+    `guarded_url`: another console, whose server wants one of the `tokens`, over the same jobs.
+    """
 
     url: str
     client: AsyncClient
     browser: Browser
     failed: str = ""
     hostile: str = ""
+    guarded_url: str = ""
+    tokens: Tokens | None = None
 
     @property
     def paths(self) -> Sequence[str]:
@@ -59,7 +69,7 @@ class BrowsedConsole:
 
     @asynccontextmanager
     async def tab(
-        self, path: str, width: int = 1280, scheme: Scheme = "light", *, script: bool = True
+        self, path: str, width: int = 1280, scheme: Scheme = "light", *, script: bool = True, guarded: bool = False
     ) -> AsyncIterator[Page]:
         """A tab that shows a page. Fails if the page logs an error or asks another host."""
         context = await self.browser.new_context(
@@ -70,38 +80,61 @@ class BrowsedConsole:
         page.set_default_timeout(30_000)
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda request: None if request.url.startswith(self.url) else problems.append(request.url))
-        await page.goto(self.url + path)
+        url = self.guarded_url if guarded else self.url
+        page.on("request", lambda request: None if request.url.startswith(url) else problems.append(request.url))
+        await page.goto(url + path)
         yield page
         await context.close()
         assert [problem for problem in problems if "the server responded with a status of 4" not in problem] == []
 
     async def save_picture(self, page: Page, folder: Path, width: int, scheme: Scheme) -> None:
         """A screenshot of the whole page."""
-        name = page.url.removeprefix(self.url).replace(self.failed, "failed").replace(self.hostile, "hostile")
+        name = (
+            page.url.removeprefix(self.url)
+            .removeprefix(self.guarded_url)
+            .replace(self.failed, "failed")
+            .replace(self.hostile, "hostile")
+        )
         name = re.sub(r"\W+", "-", name).strip("-") or "overview"
         await page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True)
 
 
 @asynccontextmanager
 async def browsed_console() -> AsyncIterator[BrowsedConsole]:
-    """A memory store, a server, a console and a browser, in this event loop but for the browser."""
-    clock = SystemClock()
-    core = await open_core(MemoryShard(), clock=clock)
-    server = await listen(core)
-    address, listener = f"127.0.0.1:{server.port}", listening("127.0.0.1", 0)
-    console = ConsoleServer(Console(AsyncClient(address, wait_for_servers=False), clock.now_ms, LOOPBACK_NAMES))
-    serving = asyncio.create_task(console._serve([listener]))  # without its handlers of signals
-    async with AsyncClient(address, source="web-1") as client, async_playwright() as playwright:
+    """A memory store, a server with access control and one without, a console before each, and a browser, in this event loop but for
+    the browser."""
+    core = await open_core(MemoryShard(), clock=SystemClock())
+    control = AccessControl((), (), core.clock.now_ms, core.clock.monotonic)
+    passed = count(step=100)
+    control.refusals = Refusals(lambda: next(passed))  # delays nothing
+    server, guarded = await listen(core), thrift_server(core, access=control)
+    await guarded.start()
+    address = f"127.0.0.1:{server.port}"
+    async with (
+        _console(address) as url,
+        _console(f"127.0.0.1:{guarded.port}") as guarded_url,
+        AsyncClient(address, source="web-1") as client,
+        async_playwright() as playwright,
+    ):
         browser = await playwright.chromium.launch(executable_path=PROGRAM, args=OPTIONS)
-        browsed = BrowsedConsole(f"http://127.0.0.1:{listener.getsockname()[1]}", client, browser)
-        browsed.failed, browsed.hostile = await filled(client)
-        yield browsed
+        failed, hostile = await filled(client)
+        yield BrowsedConsole(url, client, browser, failed, hostile, guarded_url, Tokens(control))
         await browser.close()
+    await server.drain(0)
+    await guarded.drain(0)
+    await core.close()
+
+
+@asynccontextmanager
+async def _console(server: str) -> AsyncIterator[str]:
+    """A console of a server; its address."""
+    listener = listening("127.0.0.1", 0)
+    client = AsyncClient(server, wait_for_servers=False, token="")
+    console = ConsoleServer(Console(client, SystemClock().now_ms, LOOPBACK_NAMES))
+    serving = asyncio.create_task(console._serve([listener]))  # without its handlers of signals
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     console.should_exit = True
     await serving
-    await server.drain(0)
-    await core.close()
 
 
 async def filled(client: AsyncClient) -> tuple[str, str]:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
+import pytest_asyncio
 
 from pinlater.client import Ack, AsyncClient
 from pinlater.console.app import Console
+from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.domain.clock import ManualClock
+from pinlater.server.access.control import AccessControl
+from pinlater.server.main.app import thrift_server
+from pinlater.server.main.core import Core
+from tests.console.pages.guarded import GuardedConsole, Tokens
 from tests.console.pages.visitor import PageVisitor
 
 
@@ -28,3 +37,16 @@ async def failed_job(client: AsyncClient, error: str = "boom", error_type: str =
         [Ack(job.descriptor, succeeded=False, token=job.token, final=True, error_type=error_type, error_text=error)],
     )
     return job.descriptor
+
+
+@pytest_asyncio.fixture
+async def guarded(core: Core, clock: ManualClock) -> AsyncIterator[GuardedConsole]:
+    """A console whose server wants tokens."""
+    control = AccessControl((), (), clock.now_ms, clock.monotonic)
+    server = thrift_server(core, access=control)
+    await server.start()
+    async with AsyncClient(f"127.0.0.1:{server.port}", source="console", token="", wait_for_servers=False) as client:
+        yield GuardedConsole(
+            Console(client, clock.now_ms, LOOPBACK_NAMES), Tokens(control), control, client, clock.now_ms
+        )
+    await server.drain(0)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from pinlater.client import Ack
+from pinlater.domain.access import Role
 from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
 
 pytestmark = [
@@ -83,7 +85,7 @@ async def test_a_newcomer_finds_a_failed_job_and_retries_it(browsed: BrowsedCons
         await expect(row).to_contain_text("smtplib.SMTPException: Connection closed")
         await row.get_by_role("button", name="Retry").click()
         await expect(page.get_by_role("status")).to_contain_text("1 job is due now")
-        assert "done=" not in page.url
+        await expect(page).not_to_have_url(re.compile("done="))
 
 
 async def test_a_question_states_the_number_before_all_are_retried(browsed: BrowsedConsole) -> None:
@@ -158,3 +160,85 @@ async def test_without_javascript_actions_and_questions_work(browsed: BrowsedCon
         await page.locator("summary", has_text="Delete").click()
         await page.get_by_role("button", name="Delete").click()
         await expect(page.get_by_role("status")).to_have_text(f"1 job is deleted: {name}.")
+
+
+async def log_in(page: Page, token: str) -> None:
+    """Fills the field and submits it."""
+    await page.get_by_label("Token").fill(token)
+    await page.get_by_role("button", name="Log in").click()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_log_in_and_refusal_pages_have_no_defect_of_access(
+    browsed: BrowsedConsole, width: int, scheme: Scheme
+) -> None:
+    assert browsed.tokens is not None
+    found: list[tuple[str, str]] = []
+
+    async def check(page: Page, name: str) -> None:
+        result = await Axe().run(page)
+        found.extend((name, one["id"]) for one in result.response["violations"] if one["impact"] != "minor")
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        await page.screenshot(path=PICTURES / f"{name}-{width}-{scheme}.png", full_page=True)
+
+    async with browsed.tab("/queues/mail", width, scheme, guarded=True) as page:
+        await check(page, "login")
+        await log_in(page, "pinlater_guess")
+        await expect(page.get_by_role("alert")).to_contain_text("does not know the token")
+        await check(page, "login-refused")
+        await log_in(page, browsed.tokens.make(f"billing-{width}-{scheme}", Role.PRODUCE))
+        await expect(page.get_by_role("alert")).to_contain_text("needs the role read")
+        await check(page, "role-refused")
+        await page.locator("main").get_by_role("button", name="Log out").click()
+        await log_in(page, browsed.tokens.make(f"wall-{width}-{scheme}", Role.READ, queues=["mail*", "images"]))
+        await page.goto(f"{browsed.guarded_url}/queues/mail?tab=failed")
+        await page.locator("summary", has_text="wall").click()
+        await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+        await check(page, "read-only")
+    assert found == []
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["with JavaScript", "without"])
+async def test_a_person_logs_in_acts_and_logs_out(browsed: BrowsedConsole, script: bool) -> None:
+    assert browsed.tokens is not None
+    token = browsed.tokens.make(f"ops-{script}", Role.OPERATE)
+    async with browsed.tab("/queues/idle", 390, script=script, guarded=True) as page:
+        await log_in(page, token)
+        await page.get_by_role("button", name="Pause").click()
+        await expect(page.get_by_role("status")).to_contain_text("idle is paused")
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.get_by_role("status")).to_contain_text("idle is resumed")
+        await page.locator("summary", has_text=f"ops-{script}").click()
+        await page.get_by_role("button", name="Log out").click()
+        await expect(page.get_by_role("status")).to_have_text("You are logged out.")
+        await page.go_back()
+        await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+async def test_an_open_page_asks_for_a_token_when_its_own_is_revoked(browsed: BrowsedConsole) -> None:
+    assert browsed.tokens is not None
+    async with browsed.tab("/queues/mail", guarded=True) as page:
+        await log_in(page, browsed.tokens.make("leaver", Role.READ))
+        await expect(page.get_by_role("heading", name="mail")).to_be_visible()
+        browsed.tokens.revoke("leaver")
+        await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+async def test_another_site_may_link_to_a_page_and_can_not_act_with_the_session(browsed: BrowsedConsole) -> None:
+    assert browsed.tokens is not None
+    context = await browsed.browser.new_context()
+    page = await context.new_page()
+    await page.goto(browsed.guarded_url)
+    await log_in(page, browsed.tokens.make("visitor", Role.OPERATE))
+    url = f"{browsed.guarded_url}/queues/idle"
+    foreign = f'<a href="{url}">link</a><form method="post" action="{url}/pause"><button>act</button></form>'
+    await context.route("http://evil.example/", lambda route: route.fulfill(body=foreign, content_type="text/html"))
+    await page.goto("http://evil.example/")
+    await page.get_by_role("link").click()
+    await expect(page.get_by_role("heading", name="idle")).to_be_visible()
+    await page.goto("http://evil.example/")
+    await page.get_by_role("button").click()
+    await expect(page.locator("body")).to_contain_text("A page of another site made this request")
+    assert not (await browsed.client.queue_config("idle")).paused
+    await context.close()

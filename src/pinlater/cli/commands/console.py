@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,7 +36,16 @@ Insecure = Annotated[
     bool,
     typer.Option(
         "--insecure",
-        help="Allow another address than loopback. Every program that reaches it can read, enqueue and delete jobs.",
+        help="Allow another address than loopback. Unless the servers have access control, every program that reaches it can read, "
+        "enqueue and delete jobs.",
+    ),
+]
+GuestTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--guest-token-file",
+        metavar="FILE",
+        help="People who have not logged in see what the token in this file may see, and can change nothing.",
     ),
 ]
 HttpsCertificate = Annotated[
@@ -62,6 +73,7 @@ def console(
     host: Host = "127.0.0.1",
     port: Port = PORT,
     insecure: Insecure = False,
+    guest_token_file: GuestTokenFile = None,
     https_certificate: HttpsCertificate = None,
     https_key: HttpsKey = None,
     https_client_ca: HttpsClientCa = None,
@@ -83,9 +95,10 @@ def console(
     loopback = is_loopback(host)
     if not loopback and not insecure:
         raise typer.BadParameter(
-            f"{host} is no loopback address, and the console has no access control; --insecure allows it",
+            f"{host} is no loopback address, and the console has no rights of its own; --insecure allows it",
             param_hint="--host",
         )
+    guest_token = _guest_token(guest_token_file)
     certificate = _certificate(https_certificate, https_key, https_client_ca)
     client = options.client_for(server, timeout, connections=2, token="")
     setup(log_format.value, log_level.value)
@@ -103,9 +116,19 @@ def console(
         _log.info("ready", extra={"address": address, "openapi": f"{address}/v1/openapi.json"})
     if not loopback:
         _log.warning(
-            "there is no access control: every program that reaches this address can read, enqueue and delete jobs"
+            "the network reaches this console: unless the servers have access control, every program can read, enqueue and delete jobs"
         )
-    serve(client, listener, loopback=loopback, channel=channel, certificate=certificate)
+    serve(client, listener, loopback=loopback, channel=channel, certificate=certificate, guest_token=guest_token)
+
+
+def _guest_token(file: Path | None) -> Callable[[], str]:
+    """The token for people who have not logged in. A file that can't be read is a usage error."""
+    from pinlater.client._token import token_source
+
+    try:
+        return token_source(file or "", monotonic)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--guest-token-file") from None
 
 
 def _certificate(certificate: Path | None, key: Path | None, client_ca: Path | None) -> CertificateSource | None:

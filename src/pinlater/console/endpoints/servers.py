@@ -6,6 +6,7 @@ from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import like
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.servers import (
+    CallerItem,
     ClusterAnswer,
     ClusterServerItem,
     ClusterShardItem,
@@ -17,8 +18,9 @@ from pinlater.console.shapes.servers import (
 
 
 async def get_server(call: ApiCall[Nothing, Nothing]) -> ServerInfoAnswer:
-    """Returns version, features, clock and bounds of the server that answers."""
-    return like(ServerInfoAnswer, await call.client.server_info())
+    """Returns version, features, clock and bounds of the server that answers, and with access control the rights of the caller."""
+    info = await call.client.server_info()
+    return like(ServerInfoAnswer, info, caller=None if info.caller is None else like(CallerItem, info.caller))
 
 
 async def get_cluster(call: ApiCall[Nothing, Nothing]) -> ClusterAnswer:

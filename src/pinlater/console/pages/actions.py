@@ -120,5 +120,9 @@ def _queue_of(descriptor: str) -> str:
 
 def _back(call: PageCall, otherwise: str) -> str:
     """The page that the form names, if it is one of this console."""
-    path = call.fields.get("back", "")
+    return own_path(call.fields.get("back", ""), otherwise)
+
+
+def own_path(path: str, otherwise: str) -> str:
+    """The path, if it is one of this console, else the other one."""
     return path if _OWN_PATH.fullmatch(path) else otherwise

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pinlater.client.errors import UnknownMethod
-from pinlater.console.endpoints.jobs import explain_job, get_job
+from pinlater.console.endpoint import Content
+from pinlater.console.endpoints.jobs import explain_job, get_job, get_job_body
 from pinlater.console.pages.bodies import BodyView, Way, body_view
 from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, shown
 from pinlater.console.pages.listed_job import TASK_HEADER, worker_of
@@ -87,6 +88,11 @@ async def show(call: PageCall) -> JobView:
         body=body_view(_bytes(job), query.view, whole=query.whole),
         commands=commands(job),
     )
+
+
+async def download(call: PageCall) -> Content:
+    """The body of the job as a file."""
+    return await call.api.ask(get_job_body, descriptor=call.descriptor)
 
 
 def _actions(job: JobItem, now_ms: int) -> Sequence[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from pinlater.console.endpoint import Content
 from pinlater.console.pages.api import Api
 from pinlater.console.reading import fields_of
 from pinlater.console.shapes.fields import RequestShape
@@ -45,12 +46,12 @@ class Goto(NamedTuple):
 
 
 class SitePage(NamedTuple):
-    """`section`: the entry of the navigation."""
+    """`section`: the entry of the navigation. A page without a template is a download."""
 
     path: str
     template: str
     section: str
-    show: Callable[[PageCall], Awaitable[PageView | Goto]]
+    show: Callable[[PageCall], Awaitable[PageView | Goto | Content]]
 
 
 class Action(NamedTuple):

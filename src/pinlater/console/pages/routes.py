@@ -15,6 +15,7 @@ PAGES: Sequence[SitePage] = (
     SitePage("/find", "overview.html", "Overview", overview.find),
     SitePage("/queues/{queue}", "queue.html", "Overview", queue.show),
     SitePage("/jobs/{descriptor}", "job.html", "", job.show),
+    SitePage("/jobs/{descriptor}/body", "", "", job.download),
     SitePage("/failed", "failed.html", "Failed", failed.show),
     SitePage("/workers", "workers.html", "Workers", workers.show),
     SitePage("/servers", "servers.html", "Servers", servers.show),

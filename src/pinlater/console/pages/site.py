@@ -12,16 +12,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from pinlater.client.errors import PinLaterError
+from pinlater.client.errors import PinLaterError, TokenInvalid, TokenRequired
 from pinlater.console import problems
 from pinlater.console.counted_response import CountedResponse
+from pinlater.console.endpoint import Content
+from pinlater.console.pages.actions import own_path
 from pinlater.console.pages.api import Api
+from pinlater.console.pages.login import Logins
 from pinlater.console.pages.notices import Notices
 from pinlater.console.pages.page import Action, Goto, PageCall, SitePage, with_fields
 from pinlater.console.pages.rendering import environment, rendered, static_files
 from pinlater.console.pages.routes import ACTIONS, PAGES, SECTIONS
+from pinlater.console.pages.visitors import Visitor, Visitors
 from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
-from pinlater.console.reading import bearer_of, body_of
+from pinlater.console.reading import BYTES, body_of
+from pinlater.console.session_cookie import give_session_id, session_id_of, take_session_id
 from pinlater.console.shapes.problem import Problem
 from pinlater.domain.byte_budget import ByteBudget
 
@@ -40,20 +45,29 @@ DONE = "done"  # the field of a URL with the name of a notice
 _FORM_BYTES_MAX, _FORM_FIELDS_MAX = 64 * 1024, 50
 
 
+EVERY_PAGE_CALLS = "getQueueStats"  # or a method of the same roles
+FORM_TOKEN, BACK = "form-token", "back"  # fields of forms
+NO_VISITOR = Visitor("")
+LOGIN, LOGOUT = "/login", "/logout"
+
+
 class Navigation(NamedTuple):
-    """`current`: the section of the page. `notice`: what an action did."""
+    """`current`: the section of the page. `notice`: what an action did. `path`: of the page."""
 
     sections: Mapping[str, str]
     current: str
     notice: str
     path: str
+    visitor: Visitor
 
 
 class Site:
-    """The pages with what their requests share. `budget`: of the console."""
+    """The pages with what their requests share. `budget`: of the console. `now_ms`: a clock that never jumps."""
 
-    def __init__(self, api: Api, now_ms: Callable[[], int], budget: ByteBudget) -> None:
+    def __init__(self, api: Api, visitors: Visitors, now_ms: Callable[[], int], budget: ByteBudget) -> None:
         self._api = api
+        self._visitors = visitors
+        self._logins = Logins(visitors, now_ms)
         self._now_ms = now_ms
         self._budget = budget
         self._static = static_files()
@@ -64,31 +78,121 @@ class Site:
         """Of all pages, actions and static files."""
         return [
             Route("/static/{name}", self._file, methods=["GET"]),
+            Route(LOGIN, self._guarded(self._login_page), methods=["GET"]),
+            Route(LOGIN, self._guarded(self._log_in), methods=["POST"]),
+            Route(LOGOUT, self._guarded(self._log_out), methods=["POST"]),
             *(Route(page.path, self._page(page), methods=["GET"]) for page in PAGES),
             *(Route(action.path, self._action(action), methods=["POST"]) for action in ACTIONS),
         ]
 
-    def error_of(self, request: Request, problem: Problem) -> Response:
-        """A page that says what went wrong."""
-        return self._answer("error.html", self._navigation(request, ""), problem.status, problem=problem)
+    def error_of(self, request: Request, problem: Problem, visitor: Visitor | None = None) -> Response:
+        """A page that says what went wrong. `visitor`: if it is known who asks."""
+        return self._answer(
+            "error.html", self._navigation(request, "", visitor or NO_VISITOR), problem.status, problem=problem
+        )
 
     def _page(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
+        async def answer(request: Request, visitor: Visitor) -> Response:
             given = {name: value for name, value in request.query_params.items() if value and name != DONE}
-            shown = await page.show(self._call(request, given))
+            shown = await page.show(self._call(request, visitor, given))
             if isinstance(shown, Goto):
                 return self._redirect(shown)
-            return self._answer(page.template, self._navigation(request, page.section), HTTPStatus.OK, view=shown)
+            if isinstance(shown, Content):
+                return self._download(shown)
+            navigation = self._navigation(request, page.section, visitor)
+            return self._answer(page.template, navigation, HTTPStatus.OK, view=shown)
 
-        return self._guarded(answer)
+        return self._for_visitor(answer)
 
     def _action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            async with body_of(request, self._budget) as data:
-                given = _form(request, data)
-            return self._redirect(await action.act(self._call(request, given)))
+        async def answer(request: Request, visitor: Visitor) -> Response:
+            given = await self._form_of(request, visitor)
+            return self._redirect(await action.act(self._call(request, visitor, given)))
 
-        return self._guarded(answer)
+        return self._for_visitor(answer)
+
+    async def _form_of(self, request: Request, visitor: Visitor) -> dict[str, str]:
+        """The fields of a form. Raises RequestRefused unless the form is of a page of this session, if there is a session."""
+        async with body_of(request, self._budget) as data:
+            given = _form(request, data)
+        if not _is_of(visitor, given.pop(FORM_TOKEN, "")):
+            detail = "This form is of another log-in or of no page of this console. Open the page again."
+            raise refused(HTTPStatus.FORBIDDEN, "FORM_TOKEN_INVALID", detail, field=FORM_TOKEN)
+        return given
+
+    async def _login_page(self, request: Request) -> Response:
+        visitor = await self._visitors.of(request)
+        return self._ask_for_token(request, visitor, HTTPStatus.OK, request.query_params.get(BACK, ""))
+
+    async def _log_in(self, request: Request) -> Response:
+        async with body_of(request, self._budget) as data:
+            given = _form(request, data)
+        back = own_path(given.get(BACK, ""), "/")
+        try:
+            done = await self._logins.log_in(request, given.get("token", ""))
+        except TokenInvalid as error:
+            return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, back, error.message)
+        except PinLaterError as error:
+            problem = problems.problem_of(error)
+            return self._ask_for_token(request, NO_VISITOR, HTTPStatus(problem.status), back, problem.detail)
+        self._visitors.sessions.end(session_id_of(request))
+        response = self._redirect(Goto(back, done.message))
+        if done.session_id:
+            give_session_id(request, response, done.session_id)
+        return response
+
+    async def _log_out(self, request: Request) -> Response:
+        await self._form_of(request, self._visitors.seen(request))
+        self._visitors.sessions.end(session_id_of(request))
+        response = self._redirect(Goto(LOGIN, "You are logged out."))
+        take_session_id(request, response)
+        return response
+
+    def _ask_for_token(
+        self, request: Request, visitor: Visitor, status: HTTPStatus, back: str, problem: str = "", again: str = ""
+    ) -> Response:
+        """The page with the field for a token. `back`: the page to show afterwards. `again`: the page that the browser asks for at once."""
+        navigation = self._navigation(request, "", visitor)
+        response = self._answer(
+            "login.html", navigation, status, back=own_path(back, "/"), problem=problem, again=again
+        )
+        if status == HTTPStatus.UNAUTHORIZED:
+            response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    def _for_visitor(
+        self, answer: Callable[[Request, Visitor], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Finds out who asks, and shows the log-in page instead if the servers want another token or one at all."""
+
+        async def find_and_answer(request: Request) -> Response:
+            visitor = self._visitors.seen(request)
+            try:
+                visitor = await self._visitors.of(request)
+                if not visitor.token and not visitor.rights.may(EVERY_PAGE_CALLS):
+                    raise TokenRequired  # here: servers slow down what they refuse
+                return await answer(request, visitor)
+            except (TokenInvalid, TokenRequired) as error:
+                return self._wants_token(request, visitor, error)
+            except RequestRefused as error:
+                return self.error_of(request, error.problem, visitor)
+            except PinLaterError as error:
+                return self.error_of(request, problems.problem_of(error), visitor)
+
+        return self._guarded(find_and_answer)
+
+    def _wants_token(self, request: Request, visitor: Visitor, error: TokenInvalid | TokenRequired) -> Response:
+        if visitor.token and visitor.session is None and not visitor.is_guest:  # a program, with a token in its request
+            return self.error_of(request, problems.problem_of(error), visitor)
+        if isinstance(error, TokenInvalid):
+            self._visitors.refused(visitor.token)
+        text = error.message if isinstance(error, TokenInvalid) and not visitor.is_guest else ""
+        if request.method not in ("GET", "HEAD"):
+            gone = "You are not logged in any more, so nothing was changed."
+            return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, "", text or gone)
+        back = self._navigation(request, "", NO_VISITOR).path
+        again = _with(back, **{DONE: "again"}) if _is_link_of_another_site(request) else ""
+        return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, back, text, again)
 
     def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
@@ -103,29 +207,35 @@ class Site:
 
         return guarded
 
-    def _call(self, request: Request, given: Mapping[str, str]) -> PageCall:
+    def _call(self, request: Request, visitor: Visitor, given: Mapping[str, str]) -> PageCall:
         names = request.path_params
-        api = self._api.with_token(bearer_of(request))
+        api = self._api.with_token(visitor.token)
         return PageCall(api, self._now_ms(), names.get("queue", ""), names.get("descriptor", ""), given)
 
-    def _navigation(self, request: Request, section: str) -> Navigation:
+    def _navigation(self, request: Request, section: str, visitor: Visitor) -> Navigation:
         given = [(name, value) for name, value in request.query_params.multi_items() if name != DONE]
         path = with_fields(request.scope["raw_path"].decode("ascii", "replace"), **dict(given))
-        return Navigation(SECTIONS, section, self._notices.find(request.query_params.get(DONE, "")), path)
+        return Navigation(SECTIONS, section, self._notices.find(request.query_params.get(DONE, "")), path, visitor)
 
     def _redirect(self, goto: Goto) -> Response:
         done = {DONE: self._notices.keep(goto.message, self._now_ms())} if goto.message else {}
-        path, _, query = goto.path.partition("?")
-        return RedirectResponse(with_fields(path, **dict(parse_qsl(query)), **done), HTTPStatus.SEE_OTHER, HEADERS)
+        return RedirectResponse(_with(goto.path, **done), HTTPStatus.SEE_OTHER, HEADERS)
 
     def _answer(self, template: str, navigation: Navigation, status: int, **values: Any) -> Response:
         now_ms = self._now_ms()
         data = rendered(self._templates, template, navigation=navigation, now_ms=now_ms, **values)
-        response = CountedResponse(self._budget, data, status, HTML)
-        if not response.fits:
-            return problems.response_of(no_memory("the page").problem)
+        response = self._counted(data, status, HTML, "the page")
         response.headers.update(HEADERS)
         return response
+
+    def _download(self, content: Content) -> Response:
+        response = self._counted(content.data, HTTPStatus.OK, BYTES, "the body")
+        response.headers["Content-Disposition"] = "attachment"
+        return response
+
+    def _counted(self, data: bytes, status: int, media_type: str, what: str) -> Response:
+        response = CountedResponse(self._budget, data, status, media_type)
+        return response if response.fits else problems.response_of(no_memory(what).problem)
 
     async def _file(self, request: Request) -> Response:
         found = self._static.get(request.path_params["name"])
@@ -139,6 +249,22 @@ class Site:
 def wants_page(request: Request) -> bool:
     """Whether an error is for a person: no part of the API, and a browser asks."""
     return not request.url.path.startswith("/v1/") and HTML in request.headers.get("accept", "")
+
+
+def _is_of(visitor: Visitor, form_token: str) -> bool:
+    """Whether a form with this token may act for the visitor. Without a session, a browser adds nothing to a form by itself."""
+    return visitor.session is None or visitor.session.has_form_token(form_token)
+
+
+def _is_link_of_another_site(request: Request) -> bool:
+    """Whether the browser came from a page of another site, and so sent no cookie. It does if our own page leads it here."""
+    return request.headers.get("sec-fetch-site", "") in ("cross-site", "same-site") and DONE not in request.query_params
+
+
+def _with(path: str, **fields: str) -> str:
+    """A path, which may have a query, with more fields."""
+    path, _, query = path.partition("?")
+    return with_fields(path, **dict(parse_qsl(query)), **fields)
 
 
 def _form(request: Request, data: bytes) -> dict[str, str]:

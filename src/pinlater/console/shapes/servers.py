@@ -12,6 +12,15 @@ from pinlater.console.shapes.fields import (
 )
 
 
+class CallerItem(AnswerShape, frozen=True, kw_only=True):
+    """What the servers let the caller do."""
+
+    token_name: Annotated[str, Meta(description="Empty without a token.")]
+    roles: Annotated[Sequence[str], Meta(description="As the token has them, without those that they include.")]
+    queues: Annotated[Sequence[str], Meta(description="Patterns; `*` is any text.")]
+    expires_at_ms: int | None
+
+
 class ServerInfoAnswer(AnswerShape, frozen=True, kw_only=True):
     """The server that answered, with its bounds."""
 
@@ -27,6 +36,7 @@ class ServerInfoAnswer(AnswerShape, frozen=True, kw_only=True):
     max_descriptors_per_request: int
     max_wait_ms: int
     access: str
+    caller: Annotated[CallerItem | None, Meta(description="null without access control.")]
 
 
 class WaitingItem(AnswerShape, frozen=True, kw_only=True):

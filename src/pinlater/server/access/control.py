@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pinlater.domain.access import ALL_QUEUES, Role, allowed, digest_of, matches, needed_for
+from pinlater.domain.calls import CallerRights
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
-from pinlater.server.access.refusals import Refusals
+from pinlater.domain.refusals import Refusals
 from pinlater.server.access.tokens import Token
 
 _SECRET_LENGTH_MAX = 512
@@ -42,6 +43,11 @@ class Grant:
         self.used = False  # since the last look
         self._patterns = patterns
         self._good: set[str] = set()
+
+    @property
+    def rights(self) -> CallerRights:
+        """For the caller."""
+        return CallerRights(self.name, [role.value for role in self.roles], self._patterns, self.expires_at_ms)
 
     def has_queue(self, queue: str) -> bool:
         """Whether the patterns allow that queue."""

@@ -112,6 +112,8 @@ class Settings:
     """Runs `pinlater console` beside the server, on loopback, if its extra is installed."""
     console_port: int = 9998
     """Where that console listens; 0 takes any free port."""
+    console_guest_token_file: Path | None = None
+    """A token with which that console shows its pages to people who have not logged in; they can change nothing."""
 
     drain_timeout_s: float = 30.0
     """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""

@@ -86,10 +86,11 @@ class ConsoleProcess:
         settings = self._settings
         host = _LOOPBACK.get(settings.thrift.host, settings.thrift.host)
         server = f"[{host}]:{thrift_port}" if ":" in host else f"{host}:{thrift_port}"
-        telemetry = settings.telemetry
+        telemetry, guest = settings.telemetry, settings.console_guest_token_file
         return [
             *("--server", server, "--port", str(settings.console_port)),
             *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
+            *(("--guest-token-file", str(guest)) if guest is not None else ()),
             *self._tls_options(),
         ]
 

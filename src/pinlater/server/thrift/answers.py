@@ -8,6 +8,7 @@ from typing import Any
 
 from pinlater.domain.calls import (
     AckResult,
+    CallerRights,
     ClusterStatus,
     Enqueued,
     JobCount,
@@ -314,4 +315,10 @@ def server_info(info: ServerInfo) -> types.ServerInfo:
         maxWaitMillis=number(info.max_wait_ms),
         access=info.access or None,
         serverId=info.server_id or None,
+        caller=None if info.caller is None else caller_rights(info.caller),
     )
+
+
+def caller_rights(caller: CallerRights) -> types.CallerRights:
+    """`CallerRights` as its Thrift struct."""
+    return types.CallerRights(caller.token_name or None, list(caller.roles), list(caller.queues), caller.expires_at_ms)

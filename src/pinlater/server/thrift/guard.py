@@ -14,12 +14,13 @@ from pinlater.domain.access import BODIES, DRY_RUN
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.service import Service
+from pinlater.server.thrift.answers import caller_rights
 from pinlater.server.thrift.handlers import Handler
 from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
 
-DELETE_QUEUE, PAUSE_QUEUE = "deleteQueue", "pauseQueue"
+DELETE_QUEUE, PAUSE_QUEUE, SERVER_INFO = "deleteQueue", "pauseQueue", "getServerInfo"
 
 
 def _no_queue(call: Any) -> Collection[str]:
@@ -122,6 +123,8 @@ class Guard:
             return _delete_queue(grant, arguments, handle)
         if name not in grant.allowed or name == "lookupJobs":
             grant.check_roles(_variant(name, arguments))
+        if name == SERVER_INFO:
+            return _telling_rights(grant, handle)
         if name == PAUSE_QUEUE and grant.name:
             handle = _pausing(grant)
         if grant.all_queues:
@@ -169,6 +172,15 @@ def _delete_queue(grant: Grant, call: Any, handle: Handler) -> Handler:
 
 async def _delete_without_password(service: Service, call: Any) -> None:
     await service.queues.delete_queue(call.name, None)
+
+
+def _telling_rights(grant: Grant, handle: Handler) -> Handler:
+    async def answer(service: Service, call: Any) -> Any:
+        info = await handle(service, call)
+        info.caller = caller_rights(grant.rights)
+        return info
+
+    return answer
 
 
 def _pausing(grant: Grant) -> Handler:

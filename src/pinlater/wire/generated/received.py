@@ -325,6 +325,13 @@ class ClusterStatus:
     incomplete: bool | None = None
 
 
+class CallerRights:
+    tokenName: str | None = None
+    roles: list[str] = _NOT_SENT
+    queues: list[str] = _NOT_SENT
+    expiresAtMillis: int | None = None
+
+
 class JobsAhead:
     jobs: int = _NOT_SENT
     atLeast: bool = _NOT_SENT
@@ -374,6 +381,7 @@ class ServerInfo:
     maxWaitMillis: int = _NOT_SENT
     access: str | None = None
     serverId: str | None = None
+    caller: CallerRights | None = None
 
 
 class OwningServer:

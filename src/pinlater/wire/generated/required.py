@@ -3,6 +3,7 @@
 REQUIRED: dict[str, tuple[str, ...]] = {
     "AckOutcome": ('descriptor', 'outcome'),
     "Attempt": ('number',),
+    "CallerRights": ('roles', 'queues'),
     "ClaimRef": ('jobDescriptor', 'claimToken'),
     "ClaimsRequest": ('queueName', 'claims'),
     "ClusterServer": ('address', 'slots', 'answers', 'heard', 'usable', 'unansweredCalls', 'itemsSent', 'itemsTaken'),

@@ -1223,6 +1223,31 @@ class ClusterStatus(TBase):
         self.incomplete = incomplete
 
 
+class CallerRights(TBase):
+    """
+    Attributes:
+     - tokenName
+     - roles
+     - queues
+     - expiresAtMillis
+
+    """
+
+    __slots__ = (
+        'tokenName',
+        'roles',
+        'queues',
+        'expiresAtMillis',
+    )
+
+
+    def __init__(self, tokenName=None, roles=None, queues=None, expiresAtMillis=None,):
+        self.tokenName = tokenName
+        self.roles = roles
+        self.queues = queues
+        self.expiresAtMillis = expiresAtMillis
+
+
 class JobsAhead(TBase):
     """
     Attributes:
@@ -1360,6 +1385,7 @@ class ServerInfo(TBase):
      - maxWaitMillis
      - access
      - serverId
+     - caller
 
     """
 
@@ -1377,10 +1403,11 @@ class ServerInfo(TBase):
         'maxWaitMillis',
         'access',
         'serverId',
+        'caller',
     )
 
 
-    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None, access=None, serverId=None,):
+    def __init__(self, version=None, features=None, storeKind=None, nowMillis=None, startedAtMillis=None, priorityLevels=None, maxBodyBytes=None, maxFrameBytes=None, maxJobsPerRequest=None, maxDescriptorsPerRequest=None, maxWaitMillis=None, access=None, serverId=None, caller=None,):
         self.version = version
         self.features = features
         self.storeKind = storeKind
@@ -1394,6 +1421,7 @@ class ServerInfo(TBase):
         self.maxWaitMillis = maxWaitMillis
         self.access = access
         self.serverId = serverId
+        self.caller = caller
 
 
 class OwningServer(TBase):
@@ -3330,6 +3358,14 @@ ClusterStatus.thrift_spec = (
     (6, TType.I64, 'answersLost', None, None, ),  # 6
     (7, TType.BOOL, 'incomplete', None, None, ),  # 7
 )
+all_structs.append(CallerRights)
+CallerRights.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'tokenName', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'roles', (TType.STRING, 'UTF8', False), None, ),  # 2
+    (3, TType.LIST, 'queues', (TType.STRING, 'UTF8', False), None, ),  # 3
+    (4, TType.I64, 'expiresAtMillis', None, None, ),  # 4
+)
 all_structs.append(JobsAhead)
 JobsAhead.thrift_spec = (
     None,  # 0
@@ -3385,6 +3421,93 @@ ServerInfo.thrift_spec = (
     (11, TType.I32, 'maxWaitMillis', None, None, ),  # 11
     (12, TType.STRING, 'access', 'UTF8', None, ),  # 12
     (13, TType.STRING, 'serverId', 'UTF8', None, ),  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    None,  # 20
+    None,  # 21
+    None,  # 22
+    None,  # 23
+    None,  # 24
+    None,  # 25
+    None,  # 26
+    None,  # 27
+    None,  # 28
+    None,  # 29
+    None,  # 30
+    None,  # 31
+    None,  # 32
+    None,  # 33
+    None,  # 34
+    None,  # 35
+    None,  # 36
+    None,  # 37
+    None,  # 38
+    None,  # 39
+    None,  # 40
+    None,  # 41
+    None,  # 42
+    None,  # 43
+    None,  # 44
+    None,  # 45
+    None,  # 46
+    None,  # 47
+    None,  # 48
+    None,  # 49
+    None,  # 50
+    None,  # 51
+    None,  # 52
+    None,  # 53
+    None,  # 54
+    None,  # 55
+    None,  # 56
+    None,  # 57
+    None,  # 58
+    None,  # 59
+    None,  # 60
+    None,  # 61
+    None,  # 62
+    None,  # 63
+    None,  # 64
+    None,  # 65
+    None,  # 66
+    None,  # 67
+    None,  # 68
+    None,  # 69
+    None,  # 70
+    None,  # 71
+    None,  # 72
+    None,  # 73
+    None,  # 74
+    None,  # 75
+    None,  # 76
+    None,  # 77
+    None,  # 78
+    None,  # 79
+    None,  # 80
+    None,  # 81
+    None,  # 82
+    None,  # 83
+    None,  # 84
+    None,  # 85
+    None,  # 86
+    None,  # 87
+    None,  # 88
+    None,  # 89
+    None,  # 90
+    None,  # 91
+    None,  # 92
+    None,  # 93
+    None,  # 94
+    None,  # 95
+    None,  # 96
+    None,  # 97
+    None,  # 98
+    None,  # 99
+    (100, TType.STRUCT, 'caller', [CallerRights, None], None, ),  # 100
 )
 all_structs.append(OwningServer)
 OwningServer.thrift_spec = (

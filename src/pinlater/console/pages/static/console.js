@@ -46,8 +46,9 @@ function replace(region, fresh) {
 
 async function update() {
   const answer = await fetch(location.href, {
-    headers: { Accept: "text/html" }, redirect: "error", signal: AbortSignal.timeout(POLL_TIMEOUT_MS),
+    headers: { Accept: "text/html", "PinLater-Update": "1" }, redirect: "error", signal: AbortSignal.timeout(POLL_TIMEOUT_MS),
   });
+  if (answer.status === 401) location.reload(); // the session has ended: shows the log-in page
   if (!answer.ok) throw new Error(`${answer.status}`);
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const region of document.querySelectorAll("[data-live]")) {

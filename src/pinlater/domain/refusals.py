@@ -35,7 +35,7 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """Of one server. `monotonic`: seconds."""
+    """Of one server or console. `monotonic`: seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -1,0 +1,132 @@
+"""The visitor of a page: the session or the token of the request, and what the servers let it do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from starlette.requests import Request
+
+from pinlater.client import AsyncClient, ServerInfo
+from pinlater.client.errors import PinLaterError, TokenInvalid
+from pinlater.console.reading import bearer_of
+from pinlater.console.session_cookie import session_id_of
+from pinlater.console.sessions import Session, Sessions
+from pinlater.domain.access import Role, allowed, needed_for
+
+UPDATE = "PinLater-Update"
+"""The header of a request that a page makes by itself. It does not renew the session, so an unattended screen is logged out."""
+_KNOWN_MS = 5_000
+_KNOWN_MAX = 1_000
+
+
+class Rights(NamedTuple):
+    """What the servers let a caller do, as far as it is known. `controlled`: the servers have access control. `name`: of the token."""
+
+    controlled: bool = False
+    known: bool = False
+    name: str = ""
+    roles: Sequence[str] = ()
+    queues: Sequence[str] = ()
+    expires_at_ms: int | None = None
+
+    def may(self, method: str) -> bool:
+        """Whether the roles allow a method of the protocol. True if that is not known: the servers decide."""
+        return not self.known or method in allowed(Role(role) for role in self.roles)
+
+
+UNKNOWN = Rights()
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """`token`: what the servers are asked with. `is_guest`: it is the console's own token for people without a log-in, which allows no
+    action."""
+
+    token: str = field(repr=False)
+    session: Session | None = None
+    rights: Rights = UNKNOWN
+    is_guest: bool = False
+
+    @property
+    def form_token(self) -> str:
+        """For the forms of the page."""
+        return self.session.form_token if self.session is not None else ""
+
+    def may(self, method: str) -> bool:
+        """Whether a page offers an action that calls this method."""
+        return not self.is_guest and self.rights.may(method)
+
+    def why_not(self, method: str) -> str:
+        """Why a page does not offer an action."""
+        needed = f"need the role {needed_for(method)}"
+        if self.session is None:
+            return f"{needed}; log in with a token that has it"
+        return f"{needed}; token {self.rights.name} has {', '.join(self.rights.roles) or 'none'}"
+
+
+class Visitors:
+    """`client`: of the console. `guest_token`: what people without a log-in see is what this token may see; '' is none."""
+
+    def __init__(
+        self, client: AsyncClient, sessions: Sessions, now_ms: Callable[[], int], guest_token: Callable[[], str]
+    ) -> None:
+        self.sessions = sessions
+        self._client = client
+        self._now_ms = now_ms
+        self._guest_token = guest_token
+        self._known: dict[str, tuple[int, Rights]] = {}
+
+    def seen(self, request: Request) -> Visitor:
+        """The visitor, with the rights that are known without a call. Raises RequestRefused for what can't be a token."""
+        bearer = bearer_of(request)
+        if bearer:
+            return Visitor(bearer, None, self._remembered(bearer))
+        session = self.sessions.find(session_id_of(request), renews=UPDATE not in request.headers)
+        if session is not None:
+            return Visitor(session.token, session, self._remembered(session.token))
+        guest = self._guest_token() if request.method in ("GET", "HEAD") else ""
+        return Visitor(guest, None, self._remembered(guest), is_guest=bool(guest))
+
+    async def of(self, request: Request) -> Visitor:
+        """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is wrong."""
+        seen = self.seen(request)
+        rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token)
+        return Visitor(seen.token, seen.session, rights, seen.is_guest)
+
+    async def rights_of(self, token: str) -> Rights:
+        """What the servers say now. Raises PinLaterError."""
+        rights = rights_in(await self._client.with_token(token).server_info())
+        self._known.pop(token, None)
+        if len(self._known) >= _KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[token] = (self._now_ms(), rights)
+        return rights
+
+    def refused(self, token: str) -> None:
+        """The servers refuse the token: its sessions end."""
+        self.sessions.end_all_of(token)
+        self._known.pop(token, None)
+
+    def _remembered(self, token: str) -> Rights:
+        at_ms, rights = self._known.get(token, (0, UNKNOWN))
+        return rights if self._now_ms() - at_ms < _KNOWN_MS else UNKNOWN
+
+    async def _ask(self, token: str) -> Rights:
+        try:
+            return await self.rights_of(token)
+        except TokenInvalid:
+            raise
+        except PinLaterError:
+            return UNKNOWN  # the page says what is wrong
+
+
+def rights_in(info: ServerInfo) -> Rights:
+    """What a server said. Older servers with access control do not tell the caller's rights."""
+    if info.caller is None:
+        return Rights(info.access == "tokens")
+    caller = info.caller
+    known = [role.value for role in Role]
+    roles = [role for role in caller.roles if role in known]
+    return Rights(True, True, caller.token_name, roles, caller.queues, caller.expires_at_ms)
