@@ -30,13 +30,12 @@ def test_a_simulation_without_faults_runs_every_job_and_breaks_no_promise(offlin
     )
 
 
-def test_a_fault_shows_in_the_report_and_in_what_clients_saw(offline: Pinlater) -> None:
-    """While the only shard is unreachable, enqueues are refused and repeated."""
+def test_a_fault_shows_in_the_report(offline: Pinlater) -> None:
+    """While the only shard is unreachable, enqueues are tried again until it is back."""
     report = offline.ok(*SMALL, "--shards", "1", "--fault", "lose-shard@4s+6s", "--json").json
     [fault] = report["faults"]
     assert (fault["fault"], fault["at_ms"], fault["duration_ms"], fault["target"]) == ("lose-shard", 4_000, 6_000, 1)
     assert 3_000 < fault["enqueue_gap_ms"] <= fault["enqueue_max_ms"] < 20_000
-    assert any(error["call"] == "enqueue" for error in report["errors"])
     assert report["enqueued"] == report["succeeded"]
 
 
@@ -90,7 +89,7 @@ def test_a_load_beyond_the_workers_leaves_jobs_and_breaks_no_promise(offline: Pi
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--servers", "0"), "greater than or equal to 1"),
+        (("--servers", "0"), "0 is not in the range 1<=x<=100"),
         (("--fault", "nonsense@1m"), "'nonsense@1m' names no fault: there are kill-server, "),
         (("--fault", "kill-server"), "is not NAME@TIME[+DURATION][:NUMBER]"),
         (("--fault", "kill-server@20s"), "begins after the simulated time, which ends at 20s"),
