@@ -194,6 +194,7 @@ ANSWERED: dict[str, Any] = {
         "maxWaitMillis": 8,
         "access": "tokens",
         "serverId": "1-2-3",
+        "caller": None,
     },
     "ackJobs": OUTCOMES,
     "checkpointJobsFenced": OUTCOMES,

@@ -20,7 +20,7 @@ _BYTES = 32
 
 
 @dataclass(slots=True)
-class Session:
+class LoginSession:
     """`form_token`: is in each form of the session's pages. `used_at_ms`: of the last page that the person opened, or action."""
 
     token: str = field(repr=False)
@@ -38,12 +38,12 @@ class Sessions:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._by_digest: dict[str, Session] = {}  # the one that was used longest ago comes first
+        self._by_digest: dict[str, LoginSession] = {}  # the one that was used longest ago comes first
 
     def __len__(self) -> int:
         return len(self._by_digest)
 
-    def start(self, token: str) -> tuple[str, Session]:
+    def start(self, token: str) -> tuple[str, LoginSession]:
         """The id of a new session, and the session."""
         self._end_old()
         of_token = [digest for digest, one in self._by_digest.items() if one.token == token]
@@ -52,11 +52,11 @@ class Sessions:
         elif len(self._by_digest) >= SESSIONS_MAX:
             del self._by_digest[next(iter(self._by_digest))]
         name, now_ms = secrets.token_urlsafe(_BYTES), self._now_ms()
-        session = Session(token, secrets.token_urlsafe(_BYTES), now_ms, now_ms)
+        session = LoginSession(token, secrets.token_urlsafe(_BYTES), now_ms, now_ms)
         self._by_digest[_digest(name)] = session
         return name, session
 
-    def find(self, name: str, *, renews: bool) -> Session | None:
+    def find(self, name: str, *, renews: bool) -> LoginSession | None:
         """The session with this id, unless it has ended. `renews`: whether the person does something, so that its idle time begins anew."""
         digest = _digest(name)
         session = self._by_digest.get(digest)
@@ -83,7 +83,7 @@ class Sessions:
         for digest in [digest for digest, one in self._by_digest.items() if self._has_ended(one)]:
             del self._by_digest[digest]
 
-    def _has_ended(self, session: Session) -> bool:
+    def _has_ended(self, session: LoginSession) -> bool:
         now_ms = self._now_ms()
         return now_ms - session.used_at_ms >= IDLE_MS or now_ms - session.started_at_ms >= LENGTH_MS
 

@@ -12,7 +12,7 @@ from pinlater.client import AsyncClient, ServerInfo
 from pinlater.client.errors import PinLaterError, TokenInvalid
 from pinlater.console.reading import bearer_of
 from pinlater.console.session_cookie import session_id_of
-from pinlater.console.sessions import Session, Sessions
+from pinlater.console.sessions import LoginSession, Sessions
 from pinlater.domain.access import Role, allowed, needed_for
 
 UPDATE = "PinLater-Update"
@@ -45,7 +45,7 @@ class Visitor:
     action."""
 
     token: str = field(repr=False)
-    session: Session | None = None
+    session: LoginSession | None = None
     rights: Rights = UNKNOWN
     is_guest: bool = False
 
