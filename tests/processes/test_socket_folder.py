@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import socket
 import stat
 import tempfile
@@ -63,3 +65,20 @@ def test_each_server_has_a_socket_of_its_own(temporary: Path) -> None:
     with socket_folder() as folder:
         names = {folder.of_store, folder.of_server("a:1"), folder.of_server("a:2"), folder.of_server("b:1")}
         assert len(names) == 4
+
+
+def test_a_file_system_without_locks_is_an_error_and_leaves_nothing(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def flock(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        assert calls < 10, "it tries for ever"
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OSError, match="No locks available"), socket_folder():
+        pass
+    assert list(temporary.iterdir()) == []

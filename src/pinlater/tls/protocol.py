@@ -149,8 +149,8 @@ class TlsProtocol(asyncio.Protocol):
             self._begin()
 
     def data_received(self, data: bytes) -> None:
-        if self.closing:
-            return
+        if self.closing or self._eof_told:
+            return  # after the peer's goodbye the library reads nothing more, and would keep it
         if self._tls is None:
             if data[0] != _HANDSHAKE_RECORD:
                 self._found_plain(data)

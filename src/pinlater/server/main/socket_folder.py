@@ -59,7 +59,11 @@ def _new(base: str) -> tuple[Path, int]:
     """A locked folder. Another supervisor that looks for abandoned ones may remove it before it is locked; then the next one is taken."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # it has mode 0700
-        lock = _locked(path)
+        try:
+            lock = _locked(path)
+        except OSError:  # no more descriptors, or a file system without locks: another folder would be no better
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         if lock is not None:
             if os.fstat(lock).st_nlink:
                 return path, lock
@@ -73,16 +77,19 @@ def _base() -> str:
 
 
 def _locked(path: Path) -> int | None:
-    """A descriptor that keeps the folder locked; None if another process has locked it, or it is gone."""
+    """A descriptor that keeps the folder locked; None if another process has locked it, or it is gone. Raises OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
+    except FileNotFoundError:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
         return None
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
