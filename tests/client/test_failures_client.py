@@ -111,6 +111,25 @@ async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing
     assert seen == [None, None, True, True]
 
 
+async def test_a_client_that_does_not_wait_says_that_a_lost_enqueue_may_be_stored() -> None:
+    """Whatever refused its repeats: who reads the refusal as "nothing was stored" makes a new request, and stores the jobs twice."""
+    away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE", retryable=True)
+    outcomes: list[Any] = [FakeServer.HANG_UP]
+
+    def enqueue(_: Any) -> Any:
+        if outcomes:
+            return outcomes.pop()
+        raise away
+
+    async with (
+        FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server,
+        AsyncClient(server.address, wait_for_servers=False) as client,
+    ):
+        with pytest.raises(errors.ConnectionLost) as raised:
+            await client.enqueue("q", [b"x"])
+    assert isinstance(raised.value.__cause__, errors.ShardConnectionFailed)
+
+
 @pytest.mark.parametrize("method", ["enqueue", "count"])
 async def test_a_call_whose_deadline_passes_after_refusals_says_why_it_was_refused(method: str) -> None:
     def refuse(_: Any) -> Any:

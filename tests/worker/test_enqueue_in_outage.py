@@ -70,6 +70,33 @@ async def test_an_enqueue_of_a_running_job_waits_longer_than_its_client(caplog: 
     ]
 
 
+async def test_a_lost_enqueue_whose_repeats_are_refused_is_repeated_under_its_key() -> None:
+    """The client gives up after three repeats here; the jobs may be stored by then."""
+    seen: list[tuple[str, bool | None]] = []
+    away = t.PinLaterException(502, "Shard 2 is unreachable", detail="SHARD_UNREACHABLE", retryable=True)
+
+    def enqueue(arguments: Any) -> Any:
+        seen.append((arguments.request.requestKey, arguments.request.repeat))
+        if len(seen) == 1:
+            return FakeServer.HANG_UP
+        if len(seen) <= 1 + _REFUSALS:
+            raise away
+        return STORED
+
+    set_current(running_job())
+    async with FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=enqueue) as server:
+        client = Client(server.address, wait_for_servers=False)
+        worker = Worker()
+
+        @worker.task("q")
+        async def ship(order: int) -> None: ...
+
+        with worker.redirected(client, AsyncClient, SystemClock()):
+            await ship.enqueue_async(7)
+    assert len({key for key, _ in seen}) == 1
+    assert [repeat for _, repeat in seen] == [None, *[True] * (1 + _REFUSALS)]
+
+
 async def test_an_enqueue_outside_of_a_job_raises() -> None:
     async with (
         FakeServer(getServerInfo=lambda _: INFO, enqueueJobs=refusing(_REFUSALS)) as server,

@@ -27,6 +27,7 @@ from pinlater.client._retries import (
     decide,
     give_up_at,
     is_lost,
+    is_outage,
     is_unsent,
     outcome_is_unknown,
     passes_by_waiting,
@@ -293,7 +294,8 @@ class Engine:
                     tries.counted += not (waits and passes_by_waiting(error))
                     again = decide(call.resend, error, tries.counted, self._retries, all_or_nothing=call.all_or_nothing)
                     of_its_own_try = is_unsent(error) or isinstance(error, _OF_ITS_OWN_TRY)
-                    if again is Again.NO and lost is not None and of_its_own_try:
+                    of_its_own_try = of_its_own_try or (outcome_is_unknown(lost) and is_outage(error))
+                    if again is Again.NO and lost is not None and of_its_own_try and error is not lost:
                         raise lost from error  # the first try may have taken effect, whatever the last one says
                     if again is Again.NO or error is lost or (polls.hung_up and is_poll):
                         raise
