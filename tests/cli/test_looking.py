@@ -112,6 +112,15 @@ def test_a_retry_says_that_retried_jobs_may_have_failed_again(
     )
 
 
+def test_a_scan_shows_a_due_time_of_waiting_jobs_only(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("enqueue", queue, "--body", "x")
+    columns, waiting = (line.split("\t") for line in pinlater.ok("scan", queue).out.splitlines())
+    pinlater.ok("cancel", waiting[0])
+    failed = pinlater.ok("scan", queue, "--state", "failed").out.splitlines()[1].split("\t")
+    due = columns.index("due")
+    assert (waiting[due].endswith("Z"), failed[due]) == (True, "-")
+
+
 def test_a_cancelled_job_is_retried_if_it_is_named(pinlater: Pinlater, queue: str) -> None:
     [cancelled] = pinlater.ok("enqueue", queue, "--body", "x", "--json").json["descriptors"]
     pinlater.ok("cancel", cancelled)
