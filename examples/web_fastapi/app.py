@@ -36,7 +36,10 @@ async def unavailable(request: Request, error: WorldError) -> Response:
 
 @app.post("/signups", status_code=202)
 async def sign_up(signup: Signup) -> dict[str, str | bool]:
-    """In a coroutine: await. The job is on disk before the visitor gets an answer. A second click enqueues nothing."""
+    """In a coroutine: await. The job is on disk before the visitor gets an answer.
+
+    Until it has finished, a second click enqueues nothing.
+    """
     placed = await welcome.using(unique=signup.mail).enqueue_async(signup)
     return {"job": placed.descriptor, "new": not placed.existing}
 

@@ -312,6 +312,7 @@ def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offl
     assert "Did you mean 'queue stats'?" in offline("stats").err
     for given in ("tasks.py:worker", "./tasks.py:worker"):
         assert "is a file: name its module, tasks:worker" in offline("worker", given).err
+    assert "go there and name its module, shop:worker" in offline("cron", "../app/shop:worker").err
     assert "Did you mean 'queue'?" in offline("queues").err
 
 

@@ -94,6 +94,40 @@ def test_a_retry_says_that_expired_jobs_stay_failed(pinlater: Pinlater, queue: s
     assert re.search(r"^expires_at\t\S+Z$", pinlater.ok("lookup", expired).out, re.MULTILINE)
 
 
+def test_a_retry_says_that_retried_jobs_may_have_failed_again(
+    pinlater: Pinlater, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def retry_failed(*_: object, **__: object) -> int:
+        return 3
+
+    async def count_jobs(*_: object, **__: object) -> JobCount:
+        return JobCount(3)
+
+    monkeypatch.setattr(AsyncClient, "retry_failed", retry_failed)
+    monkeypatch.setattr(AsyncClient, "count_jobs", count_jobs)
+    retried = pinlater("retry-failed", queue)
+    assert (retried.out, retried.err.partition(", or not retried")[0]) == (
+        "retried 3\n",
+        "3 are failed now: retried and failed again",
+    )
+
+
+def test_a_scan_shows_a_due_time_of_waiting_jobs_only(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("enqueue", queue, "--body", "x")
+    columns, waiting = (line.split("\t") for line in pinlater.ok("scan", queue).out.splitlines())
+    pinlater.ok("cancel", waiting[0])
+    failed = pinlater.ok("scan", queue, "--state", "failed").out.splitlines()[1].split("\t")
+    due = columns.index("due")
+    assert (waiting[due].endswith("Z"), failed[due]) == (True, "-")
+
+
+def test_a_cancelled_job_is_retried_if_it_is_named(pinlater: Pinlater, queue: str) -> None:
+    [cancelled] = pinlater.ok("enqueue", queue, "--body", "x", "--json").json["descriptors"]
+    pinlater.ok("cancel", cancelled)
+    assert pinlater("retry-failed", queue).out == "retried 0\n"
+    assert pinlater.ok("retry-failed", queue, "--descriptor", cancelled).out == f"due {cancelled}\n"
+
+
 def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinlater: Pinlater, queue: str) -> None:
     wanted = set(put(pinlater.address, queue, *(["a", "b"] * 7))[::2])
     seen: list[str] = []

@@ -30,7 +30,7 @@ def shards_of(**most: int) -> tuple[Shards, dict[str, FaultyShard]]:
 def test_the_settings_bound_holds_where_every_shard_takes_as_much(caplog: pytest.LogCaptureFixture) -> None:
     shards, _ = shards_of(a=1_000, b=2_000)
     limit = BodyLimit(shards, 1_000)
-    assert (limit.bytes, limit.bound_by) == (1_000, "setting max_body_bytes")
+    assert (limit.bytes, limit.bound_by) == (1_000, "setting jobs.max_body_bytes")
     assert not caplog.records
 
 
@@ -57,7 +57,7 @@ def test_the_least_of_the_shards_that_take_enqueues_holds_for_all(caplog: pytest
     for store in stores.values():
         store.capabilities = store.capabilities._replace(body_bytes_max=5_000)
     limit.look()
-    assert (limit.bytes, limit.bound_by) == (1_000, "setting max_body_bytes")
+    assert (limit.bytes, limit.bound_by) == (1_000, "setting jobs.max_body_bytes")
     assert caplog.records[-1].levelname == "INFO"
 
 

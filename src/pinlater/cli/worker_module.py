@@ -22,6 +22,11 @@ def split_name(application: str) -> tuple[str, str]:
         raise typer.BadParameter(f"{application!r} is not MODULE:NAME", param_hint="MODULE:NAME")
     if module_name.endswith(".py") or "/" in module_name:
         module = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        if ".." in Path(module_name).parts or Path(module_name).is_absolute():
+            raise typer.BadParameter(
+                f"{module_name!r} is in another folder: go there and name its module, {Path(module_name).stem}:{name}",
+                param_hint="MODULE:NAME",
+            )
         raise typer.BadParameter(
             f"{module_name!r} is a file: name its module, {module}:{name}", param_hint="MODULE:NAME"
         )

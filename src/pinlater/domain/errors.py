@@ -119,7 +119,7 @@ class BodyTooLarge(CallerError):
     detail = "BODY_TOO_LARGE"
 
     @classmethod
-    def of(cls, index: int, size_bytes: int, limit_bytes: int, bound_by: str = "setting max_body_bytes") -> Self:
+    def of(cls, index: int, size_bytes: int, limit_bytes: int, bound_by: str = "setting jobs.max_body_bytes") -> Self:
         return cls(f"Body of job {index} has {size_bytes} bytes; this server takes at most {limit_bytes} ({bound_by})")
 
 

@@ -14,11 +14,15 @@ from pinlater.cli import exits, notes, options, output
 from pinlater.client import AsyncClient, Job, UniqueKey, UniqueScope
 
 _JOBS_PER_REQUEST = 500
+_STANDARD_INPUT = Path("-")
 _BYTES_PER_REQUEST = 4 * 1024 * 1024
 
 
 Bodies = Annotated[list[str] | None, typer.Option("--body", "-b", help="A job's body as text; may be repeated.")]
-BodyFiles = Annotated[list[Path] | None, typer.Option("--body-file", help="A job's body from a file; may be repeated.")]
+BodyFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--body-file", help="A job's body from a file (-: standard input); may be repeated."),
+]
 Lines = Annotated[bool, typer.Option("--lines", help="Standard input holds a job a line.")]
 Level = Annotated[int, typer.Option("--priority", "-p", help="1 is the highest.")]
 Delay = Annotated[str | None, typer.Option("--delay", help="Due after this span: 90s, 5m, 2h, 1d.")]
@@ -161,9 +165,13 @@ def _bodies(texts: list[str], files: list[Path], lines: bool) -> list[bytes]:
         found = content.splitlines() if lines else [content]
         return found or exits.fail("nothing to enqueue: standard input holds no line", exits.USAGE)
     try:
-        return [text.encode("utf-8", "surrogateescape") for text in texts] + [path.read_bytes() for path in files]
+        return [text.encode("utf-8", "surrogateescape") for text in texts] + [_content(path) for path in files]
     except OSError as error:
         exits.fail(f"{error.filename}: {error.strerror}", exits.USAGE)
+
+
+def _content(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if path == _STANDARD_INPUT else path.read_bytes()
 
 
 def _unique(key: str | None, span: str | None) -> UniqueKey | None:

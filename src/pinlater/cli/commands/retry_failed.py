@@ -24,7 +24,7 @@ def retry_failed(
     queue: options.QueueName,
     descriptor: Annotated[
         list[str] | None,
-        typer.Option("--descriptor", "-d", help="These jobs, failed or waiting; may be repeated."),
+        typer.Option("--descriptor", "-d", help="These jobs, failed (cancelled ones too) or waiting; may be repeated."),
     ] = None,
     priority: options.Priority = None,
     task: options.OfTask = None,
@@ -41,8 +41,8 @@ def retry_failed(
 ) -> None:
     """Put failed jobs, or the jobs named by --descriptor, back into the queue. Prints their number, or the result of each.
 
-    Expired jobs stay as they are, and so do cancelled ones without --cancelled. With --task, --header or --regex it takes the jobs that
-    `scan` shows, newest first.
+    Expired jobs stay as they are, and so do cancelled ones, unless --cancelled or --descriptor takes them. With --task, --header or
+    --regex it takes the jobs that `scan` shows, newest first.
 
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
@@ -62,7 +62,7 @@ def retry_failed(
         more = retried == limit and (left.jobs > 0 or left.incomplete)
         print_changed("retried", Changed(retried, left.incomplete, more), json, UNREACHABLE)
         if retried < limit and left.jobs and not json:
-            notes.write(_stay_failed(left.jobs))
+            notes.write(_are_failed(left.jobs, retried))
     else:
         chosen = options.ask(server, timeout, lambda client: retry.chosen(client, wanted, regex, json))
         print_changed("retried", chosen, json, SCAN_ENDED)
@@ -103,9 +103,16 @@ class _Retry(NamedTuple):
         return Changed(retried, found.incomplete, more=len(descriptors) == self.limit)
 
 
-def _stay_failed(failed: int) -> str:
+_NOT_RETRIED = "expired, cancelled (--cancelled takes these), or another job has their unique key"
+
+
+def _are_failed(failed: int, retried: int) -> str:
+    """Why jobs are FAILED after the command. Workers may have run the retried ones in the meantime."""
+    if retried:
+        verb = "is" if failed == 1 else "are"
+        return f"{failed} {verb} failed now: retried and failed again, or not retried ({_NOT_RETRIED})"
     verb = "stays" if failed == 1 else "stay"
-    return f"{failed} {verb} failed: expired, cancelled (--cancelled takes these), or another job has their unique key"
+    return f"{failed} {verb} failed: {_NOT_RETRIED}"
 
 
 async def count_left(client: AsyncClient, queue: str, state: options.State, priority: int | None) -> JobCount:

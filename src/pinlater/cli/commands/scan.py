@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pinlater.cli import notes, options, output
-from pinlater.client import AsyncClient, JobInfo, Scanned
+from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
 from pinlater.domain.transitions import was_cancelled
 
 _START, _END = "0", "-1"
@@ -188,7 +188,7 @@ def _print_jobs(jobs: Sequence[JobInfo], bodies: bool, without_jobs: str) -> Non
             output.age_of(job),
             output.holder_of(job),
             job.attempts_remaining,
-            output.iso(job.run_after_ms),
+            output.iso(job.run_after_ms if job.state is JobState.PENDING else None),
             output.first_line(job.error_type, job.error_text),
             job.custom_status.rstrip() or None,
             output.waits_for(job),

@@ -40,7 +40,7 @@ _Enqueue = ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest
 
 async def enqueue(call: ApiCall[EnqueueQuery, Content]) -> EnqueuedItem:
     """Stores a job. The body of the request is the body of the job, as text, JSON or bytes after its Content-Type; the options are
-    parameters of the URL. With an Idempotency-Key a repeat of the request, within two minutes, stores nothing and gets the first answer."""
+    parameters of the URL. With an Idempotency-Key a repeat within 45 s stores nothing and gets the first answer."""
     _check_repeatable(call, call.query, "")
     job = _job(call.query, call.body.data, _headers(call.query.header), call.now_ms(), "")
     return (await _stored(call, [job]))[0]

@@ -12,7 +12,7 @@ from pinlater.server.sharding.shards import Shards
 
 logger = logging.getLogger(__name__)
 
-_SETTING = "setting max_body_bytes"
+_SETTING = "setting jobs.max_body_bytes"
 
 
 class BodyLimit:

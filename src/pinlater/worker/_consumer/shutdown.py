@@ -66,7 +66,7 @@ class Shutdown:
         left = self._jobs.stoppable()
         if not left:
             return
-        _log.warning("queue %s: %d jobs did not finish in time and are given back", self._queue, len(left))
+        _log.warning("queue %s: jobs that did not finish in time are given back: %d", self._queue, len(left))
         given_back = [held.hand_over_lease() for held in left]  # heartbeats go on until the server has the jobs
         for held in left:
             self._stopper.stop(held, StopReason.GIVEN_BACK)
