@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from pinlater.client import AsyncClient, JobState
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import SystemClock
@@ -73,6 +75,7 @@ async def serving(*stores: FaultyShard) -> AsyncIterator[tuple[str, Refusals]]:
         await core.close()
 
 
+@pytest.mark.thorough  # seconds, with a child process
 async def test_an_outage_costs_jobs_that_enqueue_with_unique_keys_no_attempt() -> None:
     """A coroutine, a thread and a child process, each with one attempt, wait longer than a call of their client. The server was started
     without the shard, so it refuses all unique keys."""

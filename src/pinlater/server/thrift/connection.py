@@ -314,10 +314,12 @@ class ThriftConnection(asyncio.Protocol):
         requests, writer = self._requests, self._writer
         waiting = requests.waiting
         request: QueuedRequest | RefusedRequest | None = None
+        frame = reply = b""
         try:
             while not self.last_request:
                 if not waiting:
                     self.busy = False
+                    frame = reply = b""  # a connection that waits keeps no memory of its last request
                     if writer.collected or self._farewell:
                         self._flush()
                     if self._draining or self.gone:
