@@ -569,7 +569,7 @@ struct ServerInfo {
   // shards.
   13: optional string serverId
   // With access control only.
-  100: optional CallerRights caller
+  14: optional CallerRights caller
 }
 
 // A server that owns queues.
