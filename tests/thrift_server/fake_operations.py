@@ -8,6 +8,7 @@ from typing import Any
 
 from pinlater.domain.calls import (
     AckResult,
+    CallerRights,
     ClusterServer,
     ClusterShard,
     ClusterStatus,
@@ -29,6 +30,7 @@ from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.explain import Explained
 from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
 
+RIGHTS = CallerRights("ada", ["read"], ["mail*"], 9)
 DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = HandedOutJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
@@ -109,7 +111,7 @@ ANSWERS: dict[str, Any] = {
     ),
     "set_paused": None,
     "queue_stats": [QueueStatsResult("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
-    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3"),
+    "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3", RIGHTS),
 }
 
 

@@ -194,7 +194,7 @@ ANSWERED: dict[str, Any] = {
         "maxWaitMillis": 8,
         "access": "tokens",
         "serverId": "1-2-3",
-        "caller": None,
+        "caller": {"tokenName": "ada", "roles": ["read"], "queues": ["mail*"], "expiresAtMillis": 9},
     },
     "ackJobs": OUTCOMES,
     "checkpointJobsFenced": OUTCOMES,
