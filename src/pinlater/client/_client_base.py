@@ -95,6 +95,11 @@ class ClientBase:
         self._say_waiting: SayWaiting = log_waiting
         self._prepare()
 
+    @property
+    def call_timeout_s(self) -> float:
+        """The bound on a call with all its tries, without a long poll's wait."""
+        return self._timeout_s
+
     def _prepare(self) -> None:
         """What the client needs beside its options."""
 

@@ -171,7 +171,8 @@ class Enqueuer:
         job = current_job_or_none()
         if job is None:
             return None
-        return WaitingEnqueue(job, call, self._clock.monotonic, self._outages, self._renewed)
+        timeout_s = self._client().call_timeout_s
+        return WaitingEnqueue(job, call, self._clock.monotonic, self._outages, self._renewed, timeout_s)
 
     def _renewed(self, call: ClientCall[T]) -> ClientCall[T]:
         return _calls.with_request_key(call, _calls.new_request_key(self.now_ms()))

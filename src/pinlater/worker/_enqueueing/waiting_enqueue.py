@@ -59,33 +59,36 @@ class WaitingEnqueue:
         monotonic: Callable[[], float],
         log: OutageLog,
         new_request: Callable[[ClientCall[Any]], ClientCall[Any]],
+        timeout_s: float,
     ) -> None:
-        """`new_request`: the same jobs under a new request key."""
+        """`new_request`: the same jobs under a new request key. `timeout_s`: how long the client may take until it sends a try."""
         self.call = call
         self._job = job
         self._monotonic = monotonic
         self._log = log
         self._new_request = new_request
+        self._timeout_s = timeout_s
         self._began_s = monotonic()
         self._failures = 0
         self._may_be_stored = False
 
     def pause_s(self, error: PinLaterError) -> float:
         """How long to wait after this failure. Raises it if no further try is to be made."""
-        if self._job.is_over or not self._prepare(error):
+        pause = pause_s(self._failures + 1, error.retry_after_ms, False, random.random())  # noqa: S311 - spreads load, guards nothing
+        if self._job.is_over or not self._prepare(error, pause):
             raise error
         self._failures += 1
         if self._failures == 1:
             self._log.began(self._job, self.call, error)
-        return pause_s(self._failures, error.retry_after_ms, False, random.random())  # noqa: S311 - spreads load, guards nothing
+        return pause
 
     def close(self) -> None:
         """The request is answered, or given up."""
         if self._failures:
             self._log.ended()
 
-    def _prepare(self, error: PinLaterError) -> bool:
-        """Makes `call` the next try; False if there is none."""
+    def _prepare(self, error: PinLaterError, pause: float) -> bool:
+        """Makes `call` the next try, which is made after the pause; False if there is none."""
         if self.call.resend is not Resend.KEYED:  # the question what the server is
             return passes_by_waiting(error)
         nothing_done = has_done_nothing(error, self.call.all_or_nothing)
@@ -96,7 +99,7 @@ class WaitingEnqueue:
             self._began_s = self._monotonic()
             self.call = self._new_request(self.call)
             return True
-        if self._monotonic() < repeats_end_at(self._began_s):
+        if self._monotonic() + pause + self._timeout_s <= repeats_end_at(self._began_s):
             self.call = self.call.as_repeat()
             return True
         if any(job.uniqueKey is None for job in self.call.args[0].jobs):
