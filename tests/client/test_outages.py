@@ -128,7 +128,7 @@ async def test_another_server_is_asked_at_once() -> None:
 
 @pytest.mark.parametrize("sync", [False, True])
 async def test_the_last_refusal_is_raised_at_the_deadline(sync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After seven tries the pause is longer than what is left, so no try is under way at the deadline: its outcome would be unknown."""
+    """After seven tries the pause is longer than the rest of the time: a try under way at the deadline has an unknown outcome."""
     monkeypatch.setattr(_retries, "_PAUSE_FIRST_S", 0.0005)
     monkeypatch.setattr(_retries, "_PAUSE_MAX_S", 60.0)
     tried = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from random import Random
 
@@ -137,6 +138,36 @@ async def test_all_processes_are_gone_after_the_close_and_no_search_begins(searc
     await _until_gone(process_id)
     with pytest.raises(SearchUnavailable):
         await searches.search(b"x", [b"x"], DEADLINE_S)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_process_that_begins_during_the_close_is_gone_after_it(
+    searches: SearchProcesses, cancelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not its caller still waits for it."""
+    begun: list[searches_module._SearchProcess] = []
+    may_begin = threading.Event()
+
+    def begin() -> searches_module._SearchProcess:
+        may_begin.wait(DEADLINE_S)
+        begun.append(process())
+        return begun[0]
+
+    process = searches_module._SearchProcess
+    monkeypatch.setattr(searches_module, "_SearchProcess", begin)
+    searching = asyncio.create_task(searches.search(b"b", (b"abc",), DEADLINE_S))
+    async with asyncio.timeout(DEADLINE_S):
+        while not searches._starting:
+            await asyncio.sleep(0)
+    if cancelled:
+        searching.cancel()
+    closing = asyncio.create_task(searches.close())
+    await asyncio.sleep(0)
+    may_begin.set()
+    await closing
+    with pytest.raises(asyncio.CancelledError if cancelled else SearchUnavailable):
+        await searching
+    assert begun[0]._process.returncode is not None
 
 
 async def test_idle_processes_end(searches: SearchProcesses, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ class SearchProcesses:
         self._free = asyncio.Semaphore(processes_max)
         self._idle: list[_SearchProcess] = []
         self._all: set[_SearchProcess] = set()
+        self._starting: set[asyncio.Future[_SearchProcess]] = set()
         self._closed = False
         self._idle_timer: asyncio.TimerHandle | None = None
         # Starting a process, and waiting for its end, takes milliseconds; the event loop must not block for that long.
@@ -120,12 +121,13 @@ class SearchProcesses:
                 return process
             self._kill_and_reap(process)
         starting = asyncio.get_running_loop().run_in_executor(self._threads, _SearchProcess)
+        self._starting.add(starting)
+        starting.add_done_callback(self._started)
         try:
             process = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            starting.add_done_callback(_end_unwanted)
+            starting.add_done_callback(self._end_unwanted)
             raise
-        self._all.add(process)
         try:
             await process.connect()
             if self._closed:
@@ -135,10 +137,20 @@ class SearchProcesses:
             raise
         return process
 
+    def _started(self, starting: asyncio.Future[_SearchProcess]) -> None:
+        self._starting.discard(starting)
+        if not starting.cancelled() and starting.exception() is None:
+            self._all.add(starting.result())
+
+    def _end_unwanted(self, starting: asyncio.Future[_SearchProcess]) -> None:
+        """Its caller has gone while it began."""
+        if not starting.cancelled() and starting.exception() is None:
+            self._kill_and_reap(starting.result())
+
     def _kill_and_reap(self, process: _SearchProcess) -> None:
-        self._all.discard(process)
         process.kill()
-        if not self._closed:
+        if not self._closed:  # else `close` waits for it
+            self._all.discard(process)
             self._threads.submit(process.wait)
 
     def _plan_the_end_of_idle_ones(self) -> None:
@@ -157,6 +169,8 @@ class SearchProcesses:
         self._closed = True
         self._plan_the_end_of_idle_ones()
         self._idle.clear()
+        if self._starting:
+            await asyncio.wait(self._starting)  # each takes milliseconds, and would outlive this otherwise
         processes, self._all = list(self._all), set()
         for process in processes:
             process.kill()
@@ -221,13 +235,6 @@ class _SearchProcess:
         """Waits until the process is gone. Blocks."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
-
-
-def _end_unwanted(starting: asyncio.Future[_SearchProcess]) -> None:
-    if not starting.cancelled() and starting.exception() is None:
-        process = starting.result()
-        process.kill()
-        process.wait()
 
 
 def _command() -> list[str]:
