@@ -317,6 +317,21 @@ def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> Non
     assert len(ready) == 0
 
 
+def test_after_a_check_of_the_first_jobs_a_search_looks_at_those_behind_them() -> None:
+    """Another server may have put a job back between those that are here."""
+    ready = ReadyJobs(ReadyBytes())
+    complete(ready)
+    put(ready, 1, 2, 4)
+    ready.search_begins(1, 5, 1.1)
+    assert not ready.wants_rows(1.1)
+    ready.search_found_enough([1], 1.1)
+    assert ready.has_next(1, 5, 2.0)
+    ready.search_begins(1, 5, 2.2)
+    assert ready.wants_rows(2.2)
+    ready.search_read_on([2], [(1, 0, 3, 0, 10), (1, 0, 4, 0, 10)], ROWS_MIN, None, 2.2)
+    assert taken(ready) == [3, 4]
+
+
 def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
     used = ReadyBytes()
     ready, other = ReadyJobs(used), ReadyJobs(used)

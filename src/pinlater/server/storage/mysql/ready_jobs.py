@@ -21,6 +21,9 @@ from pinlater.server.storage.options import Options
 
 # So long after a search its result is trusted.
 TRUSTED_S = 1.0
+# So long after a search that looked at all that is here, one that takes the first jobs only may confirm the others: each of these lets a
+# job of another server behind the first ones wait for a further `TRUSTED_S`.
+_CONFIRMED_S = 1.2 * TRUSTED_S
 # So long after a claim from memory that failed, claims search.
 DISTRUSTED_S = 5.0
 # Of the bodies of all queues of a shard; a job counts for some bytes more.
@@ -85,6 +88,7 @@ class ReadyJobs:
         "_frontier",
         "_ids",
         "_is_check",
+        "_looked_through_s",
         "_rows",
         "_rows_useless_until_s",
         "_search_began_s",
@@ -104,6 +108,7 @@ class ReadyJobs:
         self._tracks = False  # whether jobs that are stored now are kept: since a search began
         self._search_began_s = 0.0
         self._searched_s = 0.0
+        self._looked_through_s = 0.0  # the last search that looked at all that is here
         self._before: Collection[int] = ()  # the jobs that were here when the search under way began
         self._is_check = False  # the search under way: the first jobs were here, as far as this server knows
         self._rows_useless_until_s = 0.0
@@ -195,7 +200,12 @@ class ReadyJobs:
         self._search_began_s = now_s
         self._before = set(self._ids)
         self.rows_wanted = min(ROWS_MAX, max(ROWS_MIN, 2 * self._taken))
-        self._is_check = self._tracks and now_ms < self.elsewhere_ms and len(self._ids) >= count > 0
+        self._is_check = (
+            self._tracks
+            and now_ms < self.elsewhere_ms
+            and len(self._ids) >= count > 0
+            and now_s - self._looked_through_s < _CONFIRMED_S
+        )
         if not self._is_check:
             self.elsewhere_ms = NEVER_MS  # what comes back meanwhile counts against it
             self._frontier = None
@@ -212,7 +222,7 @@ class ReadyJobs:
         self._frontier = None
         if next_due_ms is not None:
             self.waits_elsewhere(next_due_ms)
-        self._searched_s = now_s
+        self._searched_s = self._looked_through_s = now_s
 
     def search_found_enough(self, taken: Collection[int], now_s: float) -> None:
         """It took these jobs, and did not look further. If they are the first ones here, no other job goes before those that are here."""
@@ -241,7 +251,7 @@ class ReadyJobs:
             self.add(row)
         if next_due_ms is not None:
             self.waits_elsewhere(next_due_ms)
-        self._searched_s = now_s
+        self._searched_s = self._looked_through_s = now_s
         self._taken = 0
 
     def _remove_found(self, taken: Collection[int]) -> None:
