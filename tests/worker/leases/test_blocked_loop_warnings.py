@@ -37,9 +37,19 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def look(told: BlockedLoopWarnings, blocked_s: float) -> None:
     """A look of the heartbeats, and its warning, which another thread writes."""
     told.looked(blocked_s)
+    _wait_for_warnings()
+
+
+def _wait_for_warnings() -> None:
     for thread in threading.enumerate():
         if thread.name == blocked_loop.THREAD_NAME:
             thread.join(DEADLINE_S)
+
+
+@pytest.fixture(autouse=True)
+def no_earlier_warning() -> None:
+    """The thread of an earlier test's warning may still be about to write it."""
+    _wait_for_warnings()
 
 
 def block_until_warned(caplog: pytest.LogCaptureFixture) -> None:
