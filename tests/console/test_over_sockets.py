@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import socket
-import threading
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
-from pinlater.client import AsyncClient
-from pinlater.console.app import OPENAPI_PATH, Console
-from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.console.app import OPENAPI_PATH
 from pinlater.console.endpoint import Endpoint
 from pinlater.console.routes import ENDPOINTS
-from pinlater.console.run import ConsoleServer, listening
 from pinlater.console.shapes.fields import Nothing
-from pinlater.domain.clock import SystemClock
-from pinlater.server.storage.memory import MemoryShard
-from tests.assembly import listen, open_core
+from tests.cli.conftest import COMMAND
+from tests.cli.test_console_beside_server import BESIDE, READY
 
 # Checks of schemathesis make requests of their own, and leave the connections to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<socket.socket:pytest.PytestUnraisableExceptionWarning")
@@ -36,34 +32,16 @@ JOBS = "/v1/queues/mail/jobs"
 
 
 class ListeningConsole:
-    """A console and a server, each listening, in a thread of their own."""
+    """A console in front of a server, in processes of their own: generated requests share no interpreter with what answers them."""
 
-    def __init__(self) -> None:
-        self._listener = listening("127.0.0.1", 0)
-        self.port: int = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._console: ConsoleServer | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-
-    async def _serve(self) -> None:
-        clock = SystemClock()
-        core = await open_core(MemoryShard(), clock=clock)
-        await core.service.queues.create_queue("mail")
-        server = await listen(core)
-        client = AsyncClient(f"127.0.0.1:{server.port}", wait_for_servers=False)
-        self._console = ConsoleServer(Console(client, clock.now_ms, LOOPBACK_NAMES))
-        await self._console.serve([self._listener])
-        await server.drain(0)
-        await core.close()
-
-    def start(self) -> None:
-        self._thread.start()
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self._process = process
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
 
     def stop(self) -> None:
-        assert self._console is not None
-        self._console.should_exit = True
-        self._thread.join(30)
-        assert not self._thread.is_alive()
+        self._process.terminate()
+        assert self._process.wait(30) == 0
 
     @cached_property
     def session(self) -> requests.Session:
@@ -77,6 +55,14 @@ class ListeningConsole:
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
 
+    def post(self, path: str, body: dict[str, Any]) -> int:
+        """The status of the answer."""
+        connection = self.connection()
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
     def get(self, path: str) -> Any:
         """The JSON there."""
         connection = self.connection()
@@ -87,12 +73,29 @@ class ListeningConsole:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[ListeningConsole]:
-    site = ListeningConsole()
-    site.start()
-    yield site
-    site.session.close()
-    site.stop()
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListeningConsole]:
+    log = tmp_path_factory.mktemp("console") / "log"
+    with log.open("w") as stderr, subprocess.Popen([*COMMAND, *BESIDE], stderr=stderr, text=True) as process:
+        try:
+            site = ListeningConsole(process, _port_in(log, process))
+            assert site.post("/v1/queues", {"name": "mail"}) == 201
+            yield site
+            site.session.close()
+            site.stop()
+        finally:
+            process.kill()
+
+
+def _port_in(log: Path, process: subprocess.Popen[str]) -> int:
+    """The console's port, once the server's log names it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        for line in log.read_text().splitlines():
+            if line.endswith("}") and (entry := json.loads(line))["event"] == READY:
+                return int(entry["address"].rpartition(":")[2])
+        time.sleep(0.02)
+    raise TimeoutError(log.read_text())
 
 
 def test_a_connection_carries_several_requests(site: ListeningConsole) -> None:
@@ -100,7 +103,8 @@ def test_a_connection_carries_several_requests(site: ListeningConsole) -> None:
     for _ in range(3):
         connection.request("GET", "/v1/queues")
         response = connection.getresponse()
-        assert (response.status, json.loads(response.read())) == (200, {"queues": [{"name": "mail"}]})
+        assert response.status == 200
+        assert {"name": "mail"} in json.loads(response.read())["queues"]
         assert response.getheader("server") is None
     connection.request("HEAD", "/v1/queues")
     assert connection.getresponse().read() == b""

@@ -282,9 +282,9 @@ async def test_waiting_jobs_never_start_in_a_stopping_worker(client: AsyncClient
     """Also when abandoned threads free their slots."""
     hold = threading.Event()
     began: list[bytes] = []
-    worker = Worker(client, settings=WorkerSettings(concurrency=2, grace_ms=0 if freed_by == "the stop" else 2_000))
+    worker = Worker(client, settings=WorkerSettings(concurrency=2, grace_ms=0 if freed_by == "the stop" else 5_000))
 
-    @worker.task("q", time_limit=0.5 if freed_by == "a time limit" else None, attempts=3)
+    @worker.task("q", time_limit=2 if freed_by == "a time limit" else None, attempts=3)
     def block(job: ClaimedJob) -> None:
         began.append(job.body)
         if job.body == b"slow":
