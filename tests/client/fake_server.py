@@ -42,6 +42,8 @@ class FakeServer:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+            for _ in range(10):  # a connection that was accepted last has a writer some turns of the loop later
+                await asyncio.sleep(0)
             for writer in self._writers:
                 writer.transport.abort()
             await self._server.wait_closed()
