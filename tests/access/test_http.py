@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient
-from pinlater.client._calls import _CLIENT_NAMES
+from pinlater.client._client_call import _CLIENT_NAMES
 from pinlater.console.app import Console
 from pinlater.console.routes import ENDPOINTS
 from pinlater.domain.access import BODIES, Role, allowed, digest_of, new_secret

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from pinlater import EnqueueBatcher
-from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, _calls, errors
+from pinlater.client import AsyncClient, Client, Job, JobState, UniqueKey, errors
 from pinlater.client._calls import server_info
+from pinlater.client._client_call import ClientCall
 from pinlater.testing import RealServer
 from pinlater.wire.generated import ttypes as t
 from pinlater.wire.methods import METHODS_BY_NAME
@@ -331,5 +332,5 @@ def test_calls_that_meet_a_close_end_every_one_of_them(server: RealServer) -> No
 
 def test_every_call_is_shown_by_the_name_of_a_method_of_the_client() -> None:
     made_by_users = METHODS_BY_NAME.keys() - {"getQueueOwners"}  # the client asks that by itself
-    shown = {_calls.ClientCall(method, (), read=str).shown for method in made_by_users}
+    shown = {ClientCall(method, (), read=str).shown for method in made_by_users}
     assert {name for name in shown if not hasattr(AsyncClient, name)} == set()

@@ -27,7 +27,7 @@ from pinlater.client import (
     _waiting_calls,
     errors,
 )
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.domain.clock import SystemClock
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import Ack, AckBatch, Checkpoint, Claim, Job, UniqueKey, _calls
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._owner_table import Aim, OwnerTable, aim_of, owner_table
 from pinlater.client._owners import SERVERS_MAX, KnownOwners
 from pinlater.client._servers import FixedServers, ServerAddress

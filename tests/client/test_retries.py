@@ -20,6 +20,7 @@ from pinlater.client import (
     _retries,
     errors,
 )
+from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Again, Resend, decide, passes_by_waiting, pause_s, repeats_end_at
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
 from pinlater.wire.generated import ttypes as t
@@ -143,7 +144,7 @@ def test_an_unknown_outcome_is_repeated_a_bounded_number_of_times() -> None:
     ],
 )
 def test_a_shards_refusal_of_a_call_to_one_shard_is_one_of_the_whole_call(
-    call: _calls.ClientCall[Any], all_or_nothing: bool
+    call: ClientCall[Any], all_or_nothing: bool
 ) -> None:
     assert call.all_or_nothing is all_or_nothing
 

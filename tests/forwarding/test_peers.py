@@ -12,7 +12,7 @@ import pytest
 
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import ErrorCode, OutcomeUnknown, PinLaterError, QueueFull, QueueNotFound
-from pinlater.server.cluster.forwarding import handshake, messages, peer_listener
+from pinlater.server.cluster.forwarding import handshake, incoming_connection, messages, peer_listener
 from pinlater.server.cluster.forwarding.forward_lane import NotSent
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind, Part
@@ -349,7 +349,7 @@ async def test_a_server_that_does_not_read_its_answers_is_read_no_further_until_
     assert connection._transport is not None
     await until(lambda: not connection._may_write)
     written = connection._transport.get_write_buffer_size()
-    assert peer_listener.UNTAKEN_BYTES_MAX < written < 2 * peer_listener.UNTAKEN_BYTES_MAX
+    assert incoming_connection.UNTAKEN_BYTES_MAX < written < 2 * incoming_connection.UNTAKEN_BYTES_MAX
     writer.write(large(61))
     for _ in range(100):
         await asyncio.sleep(0.001)

@@ -11,7 +11,7 @@ import pytest
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError, RequestTooOld
 from pinlater.domain.job import Holder, NewJob
-from pinlater.server.sharding.shard_lanes import ClaimRequest
+from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.request_keys import InsertAge

@@ -66,7 +66,7 @@ async def test_no_enqueue_fails_because_one_shard_is_full(server: ShardedServer)
 @on_shards(shards=("1", "2"))
 async def test_a_shard_that_was_full_gets_its_share_again(server: ShardedServer) -> None:
     server.store("1").fails("insert_jobs", error=StoreFull.of("disk"))
-    while not server.lanes("1").full:
+    while not server.lanes("1").fullness.full:
         await server.enqueue(b"x")
     server.clock.advance(seconds=1)
     before = await server.jobs_on("1")

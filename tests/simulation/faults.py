@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from pinlater.simulation import effects, network, store
+from pinlater.simulation import effects, network
 from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer
 from pinlater.simulation.effects import Effect
 from pinlater.simulation.network import NetworkTrouble
-from pinlater.simulation.store import CrashPoint, StoreTrouble
+from pinlater.simulation.store import CrashPoint, SimulatedStore
+from pinlater.simulation.store_trouble import CALM, StoreTrouble
 from tests.simulation.workload import Process
 
 
@@ -83,7 +84,7 @@ class Faults:
             for server in self._cluster.servers:
                 net.heal(client.name, server.name)
         for shared in self._cluster.stores:
-            shared.trouble = store.CALM
+            shared.trouble = CALM
             shared.gone_for.clear()
             shared.crash_points.clear()
             shared.go_on()
@@ -185,7 +186,7 @@ class Faults:
 
     # --- stores -----------------------------------------------------------------------------------------------------------------
 
-    def _shared(self) -> store.SimulatedStore:
+    def _shared(self) -> SimulatedStore:
         return self._random.choice(self._cluster.stores)
 
     def _store_bad(self) -> Drawn:

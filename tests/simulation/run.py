@@ -20,7 +20,8 @@ from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, setti
 from pinlater.simulation.isolation import collected_at_the_end, common_dice, watched_logs
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
-from pinlater.simulation.store import SimulatedStore, at_once
+from pinlater.simulation.store import SimulatedStore
+from pinlater.simulation.store_session import at_once
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
 from tests.simulation.faults import Faults

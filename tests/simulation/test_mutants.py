@@ -19,7 +19,8 @@ from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import Acked, Claimed, ClaimOrder, ClaimRef, JobAck, JobKey
-from pinlater.simulation.store import Session, SimulatedStore, at_once
+from pinlater.simulation.store import SimulatedStore
+from pinlater.simulation.store_session import Session, at_once
 from tests.simulation.faults import Faults
 from tests.simulation.run import TINY, SimulationResult, SimulationRun, carry_out, plan_of, simulate
 

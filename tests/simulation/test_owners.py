@@ -21,7 +21,9 @@ from pinlater.simulation.cluster import SimulatedCluster, SimulatedServer, setti
 from pinlater.simulation.isolation import collected_at_the_end
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
-from pinlater.simulation.store import Session, SimulatedStore, StoreTrouble
+from pinlater.simulation.store import SimulatedStore
+from pinlater.simulation.store_session import Session
+from pinlater.simulation.store_trouble import StoreTrouble
 from pinlater.simulation.trace import Trace
 from tests.simulation.workload import Process, Workload
 

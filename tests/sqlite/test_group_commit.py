@@ -11,10 +11,10 @@ import pytest
 
 from pinlater.domain.errors import ShardConnectionFailed, TooManyWaiting
 from pinlater.domain.queue import Queue, QueueConfig, Versions
-from pinlater.server.storage.relational import in_hand
-from pinlater.server.storage.sqlite import queues
+from pinlater.server.storage.relational import in_hand, queues
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
+from pinlater.server.storage.sqlite.queues import SqliteQueueTable
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.sqlite.writer import Writer
@@ -125,14 +125,12 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
     before = _memory_of(queue_cache)
 
     def halfway(transaction: Transaction) -> None:
-        queues.merge(
-            transaction,
-            [Queue("new"), Queue("other 4", paused=True, versions=Versions("", Versions().following(NOW, 1)))],
-            NOW,
-        )
-        queues.delete(transaction, ["other 1", "other 2"], 0, NOW)
-        queues.merge(transaction, [Queue("other 1")], NOW)
-        queues.configure(transaction, "other 3", QueueConfig(max_backlog=7), True, "v", "")
+        table = SqliteQueueTable(transaction)
+        paused = Queue("other 4", paused=True, versions=Versions("", Versions().following(NOW, 1)))
+        at_once(queues.merge(table, [Queue("new"), paused], NOW))
+        at_once(queues.delete(table, ["other 1", "other 2"], 0, NOW))
+        at_once(queues.merge(table, [Queue("other 1")], NOW))
+        at_once(queues.configure(table, "other 3", QueueConfig(max_backlog=7), True, "v", ""))
         ids = [job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]
         keys = [JobKey(QUEUE, 1, job_id) for job_id in ids]
         at_once(in_hand.cancel(SqliteDialect(transaction), keys, NOW))

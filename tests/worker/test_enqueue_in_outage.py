@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient, ClaimedJob, Client, _calls, _retries, errors
+from pinlater.client._client_call import ClientCall
 from pinlater.client.values import Job, UniqueKey
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS
@@ -123,7 +124,7 @@ class Decisions:
         self.waiting = WaitingEnqueue(self.job, call, lambda: self.now_s, OutageLog(), self._renewed, TIMEOUT_S)
         self._keys = 0
 
-    def _renewed(self, call: _calls.ClientCall[Any]) -> _calls.ClientCall[Any]:
+    def _renewed(self, call: ClientCall[Any]) -> ClientCall[Any]:
         self._keys += 1
         return _calls.with_request_key(call, f"key {self._keys}")
 

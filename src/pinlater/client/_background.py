@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 from weakref import WeakSet, finalize
 
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._direct import AllTaken, Dial, Direct
 from pinlater.client._engine import Engine, is_suspicious
 from pinlater.client.errors import ClientClosed, DeadlineExceeded, PinLaterError

@@ -1,4 +1,4 @@
-"""A call as a value: the method, its arguments in the wire's types, and how to read its answer. One function for each method.
+"""The calls of a server: one function for each method makes the `ClientCall` from the user's values.
 
 Pure: nothing here knows a connection, a clock or a server, so that every form of the client (async, sync, against an original
 server) shares it.
@@ -6,103 +6,23 @@ server) shares it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from secrets import token_hex
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pinlater.client import _parsing, values
 from pinlater.client._bodies import body_of, check_type
+from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
-from pinlater.client.errors import InvalidArgument, PinLaterError, QueueNotFound
-from pinlater.domain.errors import adding
+from pinlater.client.errors import InvalidArgument
 from pinlater.domain.job import PROGRESS_MARK, JobState
-from pinlater.domain.queue import QUEUE_NAME_RULE, QueueConfig, is_queue_name
+from pinlater.domain.queue import QueueConfig
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
 _ONLY_A_BODY = values.Job(b"")[1:]
-
-
-# What the client calls a method, where that is more than another spelling of the protocol's name.
-_CLIENT_NAMES = {
-    "getCluster": "cluster",
-    "getQueueNames": "queue_names",
-    "enqueueJobs": "enqueue",
-    "dequeueJobs": "dequeue",
-    "ackJobs": "ack",
-    "ackDequeuedJobs": "ack_plain",
-    "checkpointJobsFenced": "checkpoint",
-    "checkpointJobs": "checkpoint_plain",
-    "heartbeatClaims": "heartbeat",
-    "releaseJobs": "release",
-    "cancelJobs": "cancel",
-    "lookupJobs": "lookup",
-    "getJobCount": "count",
-    "scanJobs": "scan",
-    "retryFailedJobs": "retry_failed",
-    "getQueueConfig": "queue_config",
-    "getSettingsInForce": "settings_in_force",
-    "getWaitingDequeues": "waiting_dequeues",
-    "getQueueStats": "queue_stats",
-    "getServerInfo": "server_info",
-}
-_CAPITAL = re.compile("[A-Z]")
-
-
-class ClientCall(NamedTuple, Generic[T]):
-    """`args` are the arguments behind the request context. `wait_ms`: how long the server may take on purpose (a long poll).
-    `made_for`: the user's call, if this one only prepares it. `all_or_nothing`: a shard's refusal means that nothing of it was done."""
-
-    method: str
-    args: tuple[Any, ...]
-    read: Callable[[Any], T]
-    resend: Resend = Resend.NEVER
-    wait_ms: int = 0
-    made_for: str = ""
-    all_or_nothing: bool = False
-
-    @property
-    def shown(self) -> str:
-        """The call that the user made and its queue, for messages."""
-        if self.made_for:
-            return self.made_for
-        name = _CLIENT_NAMES.get(self.method) or _CAPITAL.sub(lambda found: "_" + found[0].lower(), self.method)
-        return on_queue(name, self._queue or "")
-
-    @property
-    def _queue(self) -> str | None:
-        """None if the call names no queue, or several."""
-        first = self.args[0] if self.args else None
-        return first if isinstance(first, str) else getattr(first, "queueName", None)
-
-    def explained(self, error: PinLaterError) -> PinLaterError:
-        """The server's error, with the rule for names if no queue can be called so: servers answer only that there is none."""
-        queue = self._queue
-        if isinstance(error, QueueNotFound) and queue is not None and not is_queue_name(queue):
-            return adding(error, f"; {QUEUE_NAME_RULE}")
-        return error
-
-    def as_repeat(self) -> ClientCall[T]:
-        """The same enqueue, said to be a resend."""
-        request = copy(self.args[0])
-        request.repeat = True
-        return self._replace(args=(request,))
-
-    def waiting_at_most(self, wait_ms: int) -> ClientCall[T]:
-        """The same long poll, but no longer than this."""
-        if wait_ms >= self.wait_ms:
-            return self
-        request = copy(self.args[0])
-        request.waitMillis = wait_ms
-        return self._replace(args=(request,), wait_ms=wait_ms)
-
-
-def on_queue(name: str, queue: str) -> str:
-    """A call of the client's method `name`, as messages show it."""
-    return f"{name} on queue {queue}" if queue else name
 
 
 def _nothing(_: Any) -> None:

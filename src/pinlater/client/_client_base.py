@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from pinlater.client import _calls, values
 from pinlater.client._background import Background
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial

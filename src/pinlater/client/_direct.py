@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client import _connection
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import unreachable
 from pinlater.client._owners import KnownOwners
 from pinlater.client._retries import is_lost, is_unsent

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client import _calls
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import Connect, Link
 from pinlater.client._following import OwnerConnections
 from pinlater.client._owners import KnownOwners

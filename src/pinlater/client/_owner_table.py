@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._thrift import types
 from pinlater.domain.descriptor import shard_of
 from pinlater.domain.rendezvous import rendezvous_home

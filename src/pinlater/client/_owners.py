@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import Any
 
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._owner_table import NO_SERVER, OwnerTable, aim_of
 from pinlater.client._servers import ServerAddress, ServerSource, parse_address
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from pinlater.client import _calls, values
 from pinlater.client._client_base import AsyncClientBase
+from pinlater.client._client_call import on_queue
 from pinlater.client.errors import UnknownMethod
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import QueueConfig
@@ -226,7 +227,7 @@ class AsyncClient(AsyncClientBase):
         Cancelled jobs, which are FAILED too, stay as they are unless `cancelled`. An original server retries them in any case.
         """
         done = 0
-        for level in await self._priorities(priority, _calls.on_queue("retry_failed", queue)):
+        for level in await self._priorities(priority, on_queue("retry_failed", queue)):
             left = limit - done
             call = _calls.retry_failed(
                 queue,
@@ -252,7 +253,7 @@ class AsyncClient(AsyncClientBase):
     ) -> int:
         """Deletes jobs of one state, and of one priority, or of all without it; how many. Calls the server once a priority."""
         done = 0
-        for level in await self._priorities(priority, _calls.on_queue("delete_jobs", queue)):
+        for level in await self._priorities(priority, on_queue("delete_jobs", queue)):
             done += await self._run(_calls.delete_jobs(queue, state, priority=level, regex=regex, limit=limit - done))
             if done >= limit:
                 break

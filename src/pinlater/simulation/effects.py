@@ -9,7 +9,8 @@ from pinlater.simulation.client import ClientProcess
 from pinlater.simulation.cluster import SimulatedServer
 from pinlater.simulation.loop import ProcessLoop
 from pinlater.simulation.network import Network, NetworkTrouble
-from pinlater.simulation.store import SimulatedStore, StoreTrouble
+from pinlater.simulation.store import SimulatedStore
+from pinlater.simulation.store_trouble import StoreTrouble
 
 
 def nothing() -> None:

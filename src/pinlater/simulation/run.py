@@ -23,8 +23,8 @@ from pinlater.simulation.network import Network
 from pinlater.simulation.producing import ProducerProcess
 from pinlater.simulation.report import SimulationReport, all_lengths, fault_report
 from pinlater.simulation.scenario import PlannedFault, Scenario
-from pinlater.simulation.store import CALM as CALM_STORE
 from pinlater.simulation.store import SimulatedStore
+from pinlater.simulation.store_trouble import CALM as CALM_STORE
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
 from pinlater.simulation.working import HandlerFailed, SupervisedWorker, WorkerProcess

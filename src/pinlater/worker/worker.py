@@ -24,7 +24,6 @@ from os import PathLike
 from typing import Any, Never, TypeVar, cast
 from zoneinfo import ZoneInfo
 
-from pinlater.client._servers import servers_by_default
 from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError
@@ -37,6 +36,7 @@ from pinlater.worker._consumer.banner import log_start, log_stop, log_stopping, 
 from pinlater.worker._consumer.consumer import Consumer
 from pinlater.worker._consumer.queue_creation import create_queues
 from pinlater.worker._consumer.recycling import EXIT_CODE, recycling_of
+from pinlater.worker._consumer.run_client import NewClient, Servers, opened, servers_of, servers_text
 from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_until_idle
 from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
 from pinlater.worker._cron.timetable import Timetable
@@ -72,7 +72,6 @@ from pinlater.worker.tasks import Register, Task, TaskOptions, runs_in
 
 _log = logging.getLogger("pinlater.worker")
 R = TypeVar("R")
-Servers = AsyncClient | str | PathLike[str] | Sequence[str] | None
 _MINUTE_S = 60.0
 _HOUR_S = 3600.0
 
@@ -103,7 +102,7 @@ class Worker:
         if tls is not None and (isinstance(client, AsyncClient) or callable(client)):
             raise TypeError("Worker(): tls is for addresses; a client has its own")
         self._tls = tls
-        self._client: Servers | Callable[[], AsyncClient] = client
+        self._client: Servers | NewClient = client
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
             self._settings = replace(self._settings, concurrency=concurrency)
@@ -125,7 +124,7 @@ class Worker:
 
     def __repr__(self) -> str:
         queues = [f"{name} ({', '.join(queue.tasks)})" for name, queue in self._registry.queues_with_tasks.items()]
-        return f"<{type(self).__name__} of {_servers_text(self._client)}: {', '.join(queues) or 'no task'}>"
+        return f"<{type(self).__name__} of {servers_text(self._client)}: {', '.join(queues) or 'no task'}>"
 
     @property
     def recycled(self) -> str:
@@ -394,27 +393,13 @@ class Worker:
         chosen: Mapping[str, QueueTasks],
         child_setup: ChildSetup | None = None,
     ) -> WorkerRun:
-        client = await self._opened(stack, given)
+        check_client(given)
+        source = self._client if given is None else given
+        client = await opened(stack, source, self._source, self._tls)
         if given is not None:
             stack.enter_context(self._enqueuer.redirected(given))
         heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)
-        return self._run_with(client, settings, heartbeater, chosen, child_setup, _servers_of(given))
-
-    async def _opened(self, stack: contextlib.AsyncExitStack, given: Servers) -> AsyncClient:
-        """The client of a run. The stack closes one that is opened here.
-
-        The caller's client may have other users, so the run gets its own view of it: hanging up ends only this run's long polls.
-        """
-        check_client(given)
-        source = self._client if given is None else given
-        if isinstance(source, AsyncClient):
-            return source.sharing(wait_for_servers=False)  # the worker tries again itself, and says so
-        made = (
-            source()
-            if callable(source)
-            else AsyncClient(source, source=self._source, wait_for_servers=False, tls=self._tls)
-        )
-        return await stack.enter_async_context(made)
+        return self._run_with(client, settings, heartbeater, chosen, child_setup, servers_of(given))
 
     def _run_with(
         self,
@@ -458,21 +443,6 @@ class Worker:
     def check(self, queues: Sequence[str] | None = None) -> None:
         """Raises ValueError if there is nothing to run, or if one of `queues` has no task."""
         self._registry.chosen(queues)
-
-
-def _servers_of(given: Servers) -> str | PathLike[str] | Sequence[str] | None:
-    """What another process can be told of them."""
-    return [str(address) for address in given.servers] if isinstance(given, AsyncClient) else given
-
-
-def _servers_text(client: Servers | Callable[[], AsyncClient]) -> str:
-    """The servers as they were given."""
-    if isinstance(client, AsyncClient):
-        return ", ".join(map(str, client.servers))
-    if callable(client):
-        return "a service of pinlater.testing"
-    given = client or servers_by_default()
-    return str(given) if isinstance(given, str | PathLike) else ", ".join(given)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,73 +13,78 @@ from pinlater.cli.exits import REFUSED
 from pinlater.cli.hide_passwords import hide_passwords
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
 
+if TYPE_CHECKING:
+    from pinlater.server.config.load import Loaded
+
+Host = Annotated[
+    str | None, typer.Option("--host", help="Address to listen on; 0.0.0.0 opens both ports to the network.")
+]
+ThriftPort = Annotated[int | None, typer.Option("--thrift-port", help="Port for Thrift; 0 takes a free one.")]
+HttpPort = Annotated[int | None, typer.Option("--http-port", help="Port for HTTP; 0 takes a free one.")]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        help="Run this many server processes on these ports, as one server. Not for memory:.",
+    ),
+]
+NoConsole = Annotated[
+    bool,
+    typer.Option(
+        "--no-console",
+        help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
+    ),
+]
+TokensFile = Annotated[
+    Path | None,
+    typer.Option("--tokens", help="File of the tokens that callers need, as `pinlater token` makes it."),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Allow an address beyond loopback without access control: every host that reaches it may do anything.",
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option("--tls-certificate", metavar="FILE", help="Serve TLS on all ports, with this certificate (PEM)."),
+]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, if it is in another file.")]
+StopWithStdin = Annotated[
+    bool,
+    typer.Option(
+        "--stop-with-stdin",
+        help="Stop as at SIGTERM when standard input, a pipe, ends: with the process that holds it.",
+    ),
+]
+ControlChannelNumber = Annotated[int | None, typer.Option("--control-channel", hidden=True)]
+
 
 def serve(
     config: ConfigFile = None,
     store: Store = None,
     shards: ShardFile = None,
-    host: Annotated[
-        str | None, typer.Option("--host", help="Address to listen on; 0.0.0.0 opens both ports to the network.")
-    ] = None,
-    thrift_port: Annotated[
-        int | None, typer.Option("--thrift-port", help="Port for Thrift; 0 takes a free one.")
-    ] = None,
-    http_port: Annotated[int | None, typer.Option("--http-port", help="Port for HTTP; 0 takes a free one.")] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes",
-            help="Run this many server processes on these ports, as one server. Not for memory:.",
-        ),
-    ] = None,
-    no_console: Annotated[
-        bool,
-        typer.Option(
-            "--no-console",
-            help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
-        ),
-    ] = False,
-    tokens: Annotated[
-        Path | None,
-        typer.Option("--tokens", help="File of the tokens that callers need, as `pinlater token` makes it."),
-    ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            help="Allow an address beyond loopback without access control: every host that reaches it may do anything.",
-        ),
-    ] = False,
-    tls_certificate: Annotated[
-        Path | None,
-        typer.Option("--tls-certificate", metavar="FILE", help="Serve TLS on all ports, with this certificate (PEM)."),
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, if it is in another file.")
-    ] = None,
+    host: Host = None,
+    thrift_port: ThriftPort = None,
+    http_port: HttpPort = None,
+    processes: Processes = None,
+    no_console: NoConsole = False,
+    tokens: TokensFile = None,
+    insecure: Insecure = False,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
     set_: MoreSettings = None,
-    stop_with_stdin: Annotated[
-        bool,
-        typer.Option(
-            "--stop-with-stdin",
-            help="Stop as at SIGTERM when standard input, a pipe, ends: with the process that holds it.",
-        ),
-    ] = False,
-    control_channel: Annotated[int | None, typer.Option("--control-channel", hidden=True)] = None,
+    stop_with_stdin: StopWithStdin = False,
+    control_channel: ControlChannelNumber = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is in flight and end with status 0.
 
     Example: pinlater serve --store sqlite:pinlater.db --thrift-port 9010 --http-port 9999
     """
     hide_passwords()  # before the server's modules are imported, which takes a while
-    from pinlater.domain.errors import PinLaterError
-    from pinlater.domain.passwords import HashMalformed
     from pinlater.server.config.checks import refusal_to_start
-    from pinlater.server.config.files import FileBroken
     from pinlater.server.main.processes.child import run as run_child
-    from pinlater.server.main.processes.supervisor import serve as serve_many
-    from pinlater.server.main.run import serve as serve_alone
-    from pinlater.supervision.logs import setup
 
     if control_channel is not None:
         raise typer.Exit(run_child(control_channel))
@@ -98,13 +103,25 @@ def serve(
     loaded = load_settings(config, set_, named)
     if (reason := refusal_to_start(loaded.settings)) is not None:
         exits.fail(reason, exits.SETTINGS)
+    raise typer.Exit(_run(loaded, stop_with_stdin=stop_with_stdin))
+
+
+def _run(loaded: Loaded, *, stop_with_stdin: bool) -> int:
+    """Serves with these settings; the exit code."""
+    from pinlater.domain.errors import PinLaterError
+    from pinlater.domain.passwords import HashMalformed
+    from pinlater.server.config.files import FileBroken
+    from pinlater.server.main.processes.supervisor import serve as serve_many
+    from pinlater.server.main.run import serve as serve_alone
+    from pinlater.supervision.logs import setup
+
     telemetry = loaded.settings.telemetry
     setup(telemetry.log_format, telemetry.log_level)
     for warning in loaded.warnings:
         logging.getLogger("pinlater.server.config").warning(warning)
     run = serve_alone if loaded.settings.processes == 1 else serve_many
     try:
-        raise typer.Exit(run(loaded.settings, stop_with_stdin=stop_with_stdin))
+        return run(loaded.settings, stop_with_stdin=stop_with_stdin)
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
         notes.write(f"error: {error}")
-        raise typer.Exit(REFUSED) from None
+        return REFUSED

@@ -22,7 +22,7 @@ from pinlater.server.dispatch.rate_limits import Block, RateLimits
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.dispatch.waiters import JobsCame, Waiters
 from pinlater.server.dispatch.wakeups import Wakeups
-from pinlater.server.sharding.shard_lanes import Hooks
+from pinlater.server.sharding.hooks import Hooks
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 
 # After a claim that failed, another waiting dequeue looks again this much later: soon, but not all of them at a broken store at once.

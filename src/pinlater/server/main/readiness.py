@@ -36,9 +36,9 @@ class ReadinessWatch:
             f"shard {shard.name} is unreachable: {shard.health.reason}" for shard in shards if not shard.healthy
         )
         full = tuple(
-            f"shard {shard.name} refuses enqueues: {shard.full_reason}"
+            f"shard {shard.name} refuses enqueues: {shard.fullness.reason}"
             for shard in shards
-            if shard.full_reason and shard.healthy and not shard.trusted
+            if shard.fullness.reason and shard.healthy and not shard.trusted
         )
         return Readiness(len(lost) < len(shards), (*lost, *full))
 

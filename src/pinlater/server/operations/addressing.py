@@ -13,7 +13,7 @@ from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterErr
 from pinlater.domain.job import Outcome
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_in_turns
 from pinlater.server.sharding.guarded import shard_unreachable
-from pinlater.server.sharding.shard_lanes import JobLanes
+from pinlater.server.sharding.job_lanes import JobLanes
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Acked, JobKey
 from pinlater.server.telemetry.metrics import Metrics

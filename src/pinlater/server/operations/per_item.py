@@ -16,7 +16,7 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.server.dispatch.shard_deadlines import Overdue
 from pinlater.server.operations.addressing import KEYS_A_CALL, OnShard
 from pinlater.server.sharding.guarded import shard_unreachable, slow_to_answer, too_late
-from pinlater.server.sharding.shard_lanes import AnyLane, JobLanes
+from pinlater.server.sharding.job_lanes import AnyLane, JobLanes
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import Acked
 

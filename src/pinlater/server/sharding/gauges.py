@@ -43,7 +43,7 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
     )
     metrics.labelled_gauge(
         "shard-full-",
-        each(lambda shard: bool(shard.full_reason)),
+        each(lambda shard: bool(shard.fullness.reason)),
         prometheus="pinlater_shard_full",
         label="shard",
         help="1 from an enqueue that the shard refuses as full until it has stored jobs and refused none for 10 s",

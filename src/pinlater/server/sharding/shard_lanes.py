@@ -13,7 +13,7 @@ A store whose calls see what earlier calls made, before it is committed, declare
 inserts there, and tells the store that their claim follows, so that it shares the transaction.
 
 The lanes are for what comes by the thousand: enqueues, claims, and what holders say of jobs in hand. Everything else goes through
-`shard`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
+`store`, which has time limits of its own where other servers share the store. An embedded store is trusted: no limits, no health.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.slices import SLICES, slice_of
+from pinlater.server.sharding.fullness import Fullness
 from pinlater.server.sharding.guarded import GuardedShard, shard_unreachable, slow_to_answer, too_late
 from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
-from pinlater.server.sharding.lane import NOT_BEGUN, Lane, NotBegun
+from pinlater.server.sharding.hooks import Hooks
+from pinlater.server.sharding.job_lanes import JobLanes
+from pinlater.server.sharding.joined_claims import ClaimRequest, by_queue, orders_of, share_out
+from pinlater.server.sharding.lane import Lane, NotBegun
+from pinlater.server.sharding.lane_limits import CLAIMS_WAITING_MAX, WHOLE_UP_TO_ELSEWHERE, weight_of_insert
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import InOrderStore, Shard, SharedStore
 from pinlater.server.storage.values import (
     Acked,
-    ClaimCall,
     Claimed,
-    ClaimOrder,
     ClaimRef,
     Inserted,
     InsertRequest,
@@ -48,84 +51,6 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-# A waiting claim costs nothing until it gets jobs: ten thousand that ask for a thousand jobs each may all look again at once.
-_CLAIMS_WAITING_MAX = 10_000_000
-# This many bytes of bodies count as one more job, so that a batch of large ones is no transaction of gigabytes.
-_BYTES_A_JOB = 4096
-# Of bodies that one joined claim loads; a call that it has no space for is in the next one.
-_CLAIM_BYTES_MAX = 64 * 1024 * 1024
-# If one call took all waiting requests, the store's process and this one would only wait for each other. So this many requests share one.
-_WHOLE_UP_TO_ELSEWHERE = 24
-# A full shard gets no enqueues for this long while others take them.
-_FULL_FOR_S = 1.0
-# A shard counts as full until it has stored jobs and refused none as full for this long: near its limit it alternates between both.
-_NO_LONGER_FULL_AFTER_S = 10.0
-
-
-class ClaimRequest(NamedTuple):
-    """What one dequeue asks for, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
-
-    `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither. `search`: jobs may have
-    come past the owner of the queue, so no store may go by its memory.
-    """
-
-    queue: str
-    call: ClaimCall
-    claim_timeout_ms: int
-    coverage: float = 1.0
-    wait_ms: int = 0
-    search: bool = False
-
-
-class Hooks:
-    """What the shards of one map call on events. Set once; shards that come later call the same."""
-
-    def __init__(self) -> None:
-        self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
-        """Called with the answer of a claim whose caller had gone, or had been told that the claim took too long."""
-        self.inserting: Callable[[str, InsertRequest, int, bool], bool] | None = None
-        """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
-        before they are committed, so that the claim that waits for them shares their transaction."""
-        self.back: Callable[[], None] = lambda: None
-        """Called when a shard is reachable again, or new: it may have jobs for waiting dequeues."""
-        self.count: Callable[[str], None] = lambda _: None
-        """Counts an event, by its name."""
-        self.expired: Callable[[str, int], None] = lambda _queue, _jobs: None
-        """Jobs of a queue that failed because a claim found them past their expiry."""
-
-
-class AnyLane(Protocol):
-    """A lane of this server, or one by way of another server (`forwarding.forward_lane`)."""
-
-    @property
-    def rank(self) -> int: ...
-
-    def submit(self, item: Any, /) -> asyncio.Future[Any]: ...
-
-    def busy_for(self) -> float: ...
-
-
-class JobLanes(Protocol):
-    """The lanes to a shard, one way or another."""
-
-    @property
-    def insert(self) -> AnyLane: ...
-
-    @property
-    def claim(self) -> AnyLane: ...
-
-    @property
-    def finish(self) -> AnyLane: ...
-
-    @property
-    def extend(self) -> AnyLane: ...
-
-    @property
-    def checkpoint(self) -> AnyLane: ...
-
-    @property
-    def release(self) -> AnyLane: ...
 
 
 class ShardLanes:
@@ -165,15 +90,14 @@ class ShardLanes:
         self.shared: SharedStore | None = guard  # `store`, if several servers can use it
         self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
-        self.full_reason = ""  # why it refuses enqueues as full; empty while it does not
-        self._full_until = 0.0
+        self.fullness = Fullness(shard.name, clock.monotonic)
         self._reason_logged = ""
         self._ids = IdMaker(clock, shard.slot, shard.highest_id) if opened else IdMaker(clock, 0)
-        self.insert: Lane[InsertRequest, Inserted] = self._lane("insert", self._insert, weigh=_weight_of_insert)
+        self.insert: Lane[InsertRequest, Inserted] = self._lane("insert", self._insert, weigh=weight_of_insert)
         self.claim: Lane[ClaimRequest, Claimed] = self._lane(
             "claim",
             self._claim,
-            waiting_max=_CLAIMS_WAITING_MAX,
+            waiting_max=CLAIMS_WAITING_MAX,
             weigh=lambda request: request.call.limit,
             orphaned=self._give_back,
         )
@@ -202,7 +126,7 @@ class ShardLanes:
         return Lane(
             f"{name} {self.name}",
             execute,
-            whole_up_to=_WHOLE_UP_TO_ELSEWHERE if elsewhere else None,
+            whole_up_to=WHOLE_UP_TO_ELSEWHERE if elsewhere else None,
             observe=None if self.trusted else self._observe,
             monotonic=self.clock.monotonic,
             reads_on=elsewhere,
@@ -238,11 +162,6 @@ class ShardLanes:
         """Whether new enqueues and claims go here while there are others."""
         return self.healthy and not self.stalled
 
-    @property
-    def full(self) -> bool:
-        """Whether it has refused an enqueue as full within the last second."""
-        return self._full_until != 0.0 and self.clock.monotonic() < self._full_until
-
     # --- which way ----------------------------------------------------------------------------------------------------------
 
     def lanes_of(self, queue: str) -> JobLanes:
@@ -272,23 +191,11 @@ class ShardLanes:
                 answers = await self.unguarded.insert_jobs(requests, now_ms)
                 self._wake_waiters(requests, now_ms)
         except StoreFull as error:
-            self._refused_as_full(error.message)
+            self.fullness.refused(error.message)
             raise
-        if self.full_reason:
-            self._stored_again(answers)
+        if self.fullness.reason:
+            self.fullness.answered(answers)
         return answers
-
-    def _refused_as_full(self, reason: str) -> None:
-        self._full_until = self.clock.monotonic() + _FULL_FOR_S
-        if not self.full_reason:
-            logger.warning("a shard is full and refuses enqueues", extra={"shard": self.name, "reason": reason})
-        self.full_reason = reason
-
-    def _stored_again(self, answers: Sequence[Inserted | PinLaterError]) -> None:
-        quiet = self.clock.monotonic() >= self._full_until - _FULL_FOR_S + _NO_LONGER_FULL_AFTER_S
-        if quiet and any(isinstance(answer, Inserted) for answer in answers):
-            self.full_reason = ""
-            logger.info("a shard takes enqueues again", extra={"shard": self.name})
 
     async def _insert_in_time(self, requests: list[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
         """Without those that have waited for too long: another server may have answered a repeat, and its key may be forgotten."""
@@ -306,41 +213,10 @@ class ShardLanes:
         return any_wait
 
     async def _claim(self, requests: list[ClaimRequest]) -> Sequence[Claimed | PinLaterError | NotBegun]:
-        """Joins the calls of each queue into one order, and shares its answer out again.
-
-        Together they hold no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
-        """
-        most_bytes = _CLAIM_BYTES_MAX // len(requests)
-        joined: dict[str, list[int]] = {}
-        for index, request in enumerate(requests):
-            joined.setdefault(request.queue, []).append(index)
-        orders = [
-            ClaimOrder(
-                queue,
-                _within([requests[i].call for i in indices], most_bytes),
-                requests[indices[0]].claim_timeout_ms,
-                _CLAIM_BYTES_MAX,
-                self.owns(queue) and not any([requests[i].search for i in indices]),  # noqa: C419 a list is quicker
-            )
-            for queue, indices in joined.items()
-        ]
+        indices_by_queue = by_queue(requests)
+        orders = orders_of(requests, indices_by_queue, self.owns)
         results = await self.unguarded.claim_jobs(orders, self.clock.now_ms())
-        answers: list[Claimed | PinLaterError | NotBegun] = [_NOTHING] * len(requests)
-        make = tuple.__new__  # quicker than a class's own call
-        for indices, result in zip(joined.values(), results, strict=True):
-            if isinstance(result, PinLaterError):
-                for i in indices:
-                    answers[i] = result
-                continue
-            all_jobs, next_due_ms, expired, cut_short = result
-            if expired:
-                self.hooks.expired(requests[indices[0]].queue, expired)
-            for i, jobs in zip(indices, all_jobs, strict=True):
-                if cut_short and not jobs and requests[i].call.limit > 0:
-                    answers[i] = NOT_BEGUN
-                else:
-                    answers[i] = make(Claimed, ((jobs,), next_due_ms, 0, False))
-        return answers
+        return share_out(requests, indices_by_queue, results, self.hooks.expired)
 
     def _give_back(self, request: ClaimRequest, claimed: Claimed) -> None:
         if self.hooks.undelivered is not None:
@@ -435,7 +311,7 @@ class ShardLanes:
         if self.takes_enqueues:
             self.takes_enqueues = False
             self.closed_to_enqueues_at = self.clock.monotonic()
-            self.full_reason = ""
+            self.fullness.forget()
 
     def open_to_enqueues(self) -> None:
         self.takes_enqueues = True
@@ -493,21 +369,3 @@ class ShardLanes:
             logger.warning("a shard could not be closed in time", extra={"shard": self.name})
         elif (error := closed.exception()) is not None:
             raise error
-
-
-def _within(calls: list[ClaimCall], most_bytes: int) -> list[ClaimCall]:
-    """The calls, each with its share of the bytes that a joined claim may load."""
-    return [
-        call if call.limit == 1 or call.max_bytes <= most_bytes else ClaimCall(call.limit, call.holder, most_bytes)
-        for call in calls
-    ]
-
-
-def _weight_of_insert(request: InsertRequest) -> int:
-    jobs = request.jobs
-    if len(jobs) == 1:  # most requests
-        return 1 + len(jobs[0].body) // _BYTES_A_JOB
-    return len(jobs) + sum([len(job.body) for job in jobs]) // _BYTES_A_JOB
-
-
-_NOTHING = Claimed(((),))

@@ -13,9 +13,11 @@ from random import Random
 from pinlater.domain.errors import EnqueueRejected, NoHealthyShards
 from pinlater.domain.queue import Queue
 from pinlater.domain.rendezvous import covered, rendezvous_home
+from pinlater.server.sharding.hooks import Hooks
+from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.sharding.oldest_jobs import OldestJobs
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.sharding.shard_lanes import ClaimRequest, Hooks, ShardLanes
+from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.unique_places import UniquePlaces
 
 __all__ = ["ClaimRequest", "ShardLanes", "Shards"]
@@ -67,7 +69,7 @@ class Shards:
         if not tried:
             shards = self._all
             shard = shards[0] if len(shards) == 1 else self._chosen.get(queue) or self._choose(queue)
-            if shard.takes_enqueues and shard.usable and not shard.full:  # as good as any; most often so
+            if shard.takes_enqueues and shard.usable and not shard.fullness.full:  # as good as any; most often so
                 return shard
         return self.random.choice(self._best(self._enqueueable(tried)))
 
@@ -75,7 +77,7 @@ class Shards:
         """A shard for what this turn of the loop stores in the queue."""
         if not self._chosen:
             asyncio.get_running_loop().call_soon(self._chosen.clear)
-        able = [shard for shard in self._all if shard.takes_enqueues and shard.usable and not shard.full]
+        able = [shard for shard in self._all if shard.takes_enqueues and shard.usable and not shard.fullness.full]
         found = [shard for shard in able if shard.owns(queue)] or able or self._all
         shard = self._chosen[queue] = found[int(self.random.random() * len(found))]
         return shard
@@ -164,7 +166,7 @@ class Shards:
 
     def _best(self, shards: list[ShardLanes]) -> list[ShardLanes]:
         quick = [shard for shard in shards if not shard.stalled] or shards
-        return [shard for shard in quick if not shard.full] or quick
+        return [shard for shard in quick if not shard.fullness.full] or quick
 
     # --- changes ----------------------------------------------------------------------------------------------------------
 

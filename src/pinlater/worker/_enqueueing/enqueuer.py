@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from pinlater.client import _calls
 from pinlater.client._bodies import body_of
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall, on_queue
 from pinlater.client._tls import Tls
 from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
@@ -86,7 +86,7 @@ class Enqueuer:
     def _send(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                self._carry_out(_calls.server_info(_calls.on_queue("enqueue", queue)))
+                self._carry_out(_calls.server_info(on_queue("enqueue", queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False
@@ -109,7 +109,7 @@ class Enqueuer:
     async def _send_async(self, queue: str, jobs: Iterable[Job], tasks: Mapping[str, object] | None) -> list[Placed]:
         if self._keeps_headers is None:
             try:
-                await self._carry_out_async(_calls.server_info(_calls.on_queue("enqueue", queue)))
+                await self._carry_out_async(_calls.server_info(on_queue("enqueue", queue)))
                 self._keeps_headers = True
             except UnknownMethod:
                 self._keeps_headers = False

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pinlater.client._calls import ClientCall
+from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import (
     Resend,
     has_done_nothing,

@@ -16,7 +16,7 @@ import msgspec
 
 from pinlater.domain import errors
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.sharding.shard_lanes import ClaimRequest
+from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.storage.values import (
     NO_END_MS,
     Acked,

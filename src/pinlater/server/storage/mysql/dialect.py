@@ -98,6 +98,9 @@ class MysqlDialect:
         [found] = await self._transaction.select(sql(name)(**values))
         return found.rows
 
+    async def change_now(self, name: str, /, **values: object) -> int:
+        return await self._transaction.change_now(sql(name)(**values))
+
     async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
         [found] = await self._transaction.select(_LOCK_UNIQUE_KEY(queue_id=queue_id, key=key.encode()))
         return found.rows[0] if found.rows else None

@@ -15,9 +15,14 @@ from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapsh
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import sql
 from pinlater.server.storage.mysql.transaction import Transaction
-from pinlater.server.storage.relational.bulk import delete_ids, finished
+from pinlater.server.storage.relational.bulk import finished
+from pinlater.server.storage.relational.garbage import (
+    delete_ended_keys,
+    free_dropped,
+    keys_have_ended,
+    past_their_time,
+)
 from pinlater.server.storage.relational.sweeping import READ_MAX
-from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.values import Swept, TimeToLive
 
@@ -26,13 +31,7 @@ _LOOK_BEHIND_MS = 60_000
 _LOOK_FROM_THE_START_MS = 600_000
 
 _LIST_FINISHED = sql("list_finished")
-_DELETE_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
-_DELETE_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
 _LIST_DROPPED_QUEUES = sql("list_dropped_queues")
-_SELECT_READY_OF = sql("select_ready_of")
-_SELECT_DONE_OF = sql("select_done_of")
-_DELETE_REQUEST_KEYS_OF = sql("delete_request_keys_of")
-_DELETE_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
 _DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 
 Kind = tuple[int, int, JobState]
@@ -61,9 +60,7 @@ def collect_wanted(
     memory: GarbageMemory, snapshot: MaintenanceSnapshot, mark: tuple[int, str], ttls: Sequence[TimeToLive], now_ms: int
 ) -> bool:
     """Whether there can be garbage. The shortest time to live decides about all queues: a look in vain costs little."""
-    if snapshot.dropped_queues or snapshot.first_key_until_ms <= now_ms:
-        return True
-    if snapshot.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms or mark != memory.finished_mark:
+    if snapshot.dropped_queues or keys_have_ended(snapshot, now_ms) or mark != memory.finished_mark:
         return True
     shortest_ms = min((min(ttl.succeeded_ms, ttl.failed_ms) for ttl in ttls), default=0)
     return min(memory.oldest_finish.values(), default=NEVER_MS) + shortest_ms < now_ms
@@ -82,15 +79,9 @@ async def collect_garbage(
     collection = _Collection(transaction, memory, now_ms, limit, counts)
     await collection.run({ttl.queue: ttl for ttl in ttls})
     left = collection.left
-    freed = 0
-    if left > 0 and snapshot.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
-        freed += await transaction.change_now(
-            _DELETE_OLD_REQUEST_KEYS(before_ms=now_ms - REQUEST_KEY_KEPT_MS, limit=min(left, READ_MAX))
-        )
-    if left > freed and snapshot.first_key_until_ms <= now_ms:
-        freed += await transaction.change_now(_DELETE_OLD_UNIQUE_KEYS(now_ms=now_ms, limit=min(left - freed, READ_MAX)))
+    freed = await delete_ended_keys(MysqlDialect(transaction), snapshot, now_ms, min(left, READ_MAX))
     if snapshot.dropped_queues:
-        freed += await _free_dropped(transaction, left - freed)
+        freed += await _free_dropped(transaction, min(left - freed, READ_MAX))
     counts.freed(freed)
     return counts.result()
 
@@ -121,12 +112,8 @@ class _Collection:
             if queue is None or ttl is None:
                 memory.left_out = True
                 continue
-            if succeeded > 0:
-                kind = (queue_id, priority, JobState.SUCCEEDED)
-                await self._collect(kind, queue.name, self._now_ms - ttl.succeeded_ms - 1)
-            if failed > 0:
-                kind = (queue_id, priority, JobState.FAILED)
-                await self._collect(kind, queue.name, self._now_ms - ttl.failed_ms - 1)
+            for state, before_ms in past_their_time(ttl, succeeded, failed, self._now_ms):
+                await self._collect((queue_id, priority, state), queue.name, before_ms)
         memory.oldest_finish = self._oldest
         memory.collected_to = self._collected_to
 
@@ -161,27 +148,14 @@ class _Collection:
 
 
 async def _free_dropped(transaction: Transaction, limit: int) -> int:
-    """Deletes rows of deleted queues, at most about `limit`; how many. A queue is forgotten once it has no rows.
+    """Deletes rows of deleted queues, at most `limit`; how many. A queue is forgotten once it has no rows.
 
     Its claims go with the sweep of overdue claims.
     """
-    left = limit
-    if left <= 0:
+    if limit <= 0:
         return 0
     [dropped] = await transaction.select(_LIST_DROPPED_QUEUES())
-    for (queue_id,) in dropped.rows:
-        for statement in (_SELECT_READY_OF, _SELECT_DONE_OF):
-            if left <= 0:
-                return limit
-            [found] = await transaction.select(statement(queue_id=queue_id, limit=min(left, READ_MAX)))
-            left -= len(await delete_ids(MysqlDialect(transaction), [line[0] for line in found.rows]))
-            if len(found.rows) >= READ_MAX:
-                return limit - left
-        for statement in (_DELETE_REQUEST_KEYS_OF, _DELETE_UNIQUE_KEYS_OF):
-            if left <= 0:
-                return limit
-            left -= await transaction.change_now(statement(queue_id=queue_id, limit=left))
-        if left <= 0:
-            return limit
+    freed = await free_dropped(MysqlDialect(transaction), [queue_id for (queue_id,) in dropped.rows], limit)
+    for queue_id in freed.queues:
         transaction.change(_DELETE_DROPPED_QUEUE(queue_id=queue_id))
-    return limit - left
+    return freed.rows

@@ -15,7 +15,8 @@ from pinlater.server.storage.mysql.maintenance_snapshot import MaintenanceSnapsh
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
 from pinlater.server.storage.options import has_expired, options_of
-from pinlater.server.storage.relational.reading import page_order, queue_id_of
+from pinlater.server.storage.peeked_jobs import PeekedJobs
+from pinlater.server.storage.relational.reading import in_order_of, page_order, queue_id_of
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.values import JobKey, Page, PageRow
 
@@ -34,14 +35,12 @@ _COUNT_JOBS = sql("count_jobs")
 
 
 async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
-    """All that is known of each; the whole name must match."""
-    found: dict[JobKey, StoredJob] = {}
+    """All that is known of each."""
+    found: list[StoredJob] = []
     ids = sorted({key.id for key in keys})
     for start in range(0, len(ids), _LOOKUP_MAX):
-        part = ids[start : start + _LOOKUP_MAX]
-        for job in await _jobs(connection, part, bodies=bodies):
-            found[JobKey(job.queue, job.priority, job.id)] = job
-    return [found.get(key) for key in keys]
+        found += await _jobs(connection, ids[start : start + _LOOKUP_MAX], bodies=bodies)
+    return in_order_of(keys, found)
 
 
 async def _jobs(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[StoredJob]:
@@ -107,15 +106,15 @@ async def peek(
     ranges = [b"(priority=%d AND run_after_ms BETWEEN %d AND %d)" % (p, LOWEST_MS, now_ms) for (p,) in used.rows]
     wanted = _SELECT_DUE(queue_id=queue_id, ranges=Sql(b" OR ".join(ranges)), limit=min(max(0, limit) + 100, _PEEK_MAX))
     [due] = await connection.run([wanted])
-    seen: list[HandedOutJob] = []
+    peeked = PeekedJobs(limit, max_bytes)
     for line in due.rows:
-        if len(seen) >= limit or (seen and line[4] > max_bytes):
+        body_bytes = line[4]
+        if not peeked.has_space_for(body_bytes):
             break
         job = await _peeked(connection, line, now_ms)
         if job is not None:
-            max_bytes -= line[4]
-            seen.append(job)
-    return seen
+            peeked.add(job, body_bytes)
+    return peeked.jobs
 
 
 async def _peeked(connection: MysqlConnection, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:

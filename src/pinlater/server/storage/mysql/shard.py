@@ -16,14 +16,13 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from asyncmy import errors as driver
 
-from pinlater.domain.errors import OutcomeUnknown, PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import HandedOutJob, StoredJob
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
-from pinlater.server.storage.mysql import queues as queue_rows
 from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
 from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, connect
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
@@ -34,6 +33,7 @@ from pinlater.server.storage.mysql.partition_schedule import PartitionSchedule
 from pinlater.server.storage.mysql.partitions import Partitions
 from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
+from pinlater.server.storage.mysql.queues import MysqlQueueTable
 from pinlater.server.storage.mysql.readers import Readers
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
@@ -41,6 +41,7 @@ from pinlater.server.storage.mysql.stats import Stats
 from pinlater.server.storage.mysql.transaction import Writer
 from pinlater.server.storage.relational import in_hand, sweeping
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.queues import QueueTable
 from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.request_keys import InsertAge
@@ -220,6 +221,9 @@ class MysqlShard(RelationalShard):
         """Relational code as one transaction of the writer for everything but the hot paths."""
         return await self._opened.other.carry_out(lambda t: work(MysqlDialect(t), *args))
 
+    async def _change_queues(self, work: Callable[[QueueTable, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        return await self._opened.other.carry_out(lambda t: work(MysqlQueueTable(t), *args))
+
     async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
         return await self._opened.readers.read(lambda c: work(MysqlReader(c), *args))
 
@@ -268,12 +272,8 @@ class MysqlShard(RelationalShard):
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        """The queue cache learns of them at their first use."""
-        return await self._opened.other.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
-
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-        newest_ms = await self._opened.other.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms, now_ms))
+        newest_ms = await super().delete_queues(names, deleted_ms, now_ms)
         await self._refresh()
         return newest_ms
 
@@ -282,18 +282,6 @@ class MysqlShard(RelationalShard):
         found = await self._opened.readers.read(reading.list_queues)
         self._queue_cache.replace(look, [(queue_id, queue.name) for queue_id, queue in found])
         return [queue for _, queue in found]
-
-    async def configure_queue(
-        self,
-        name: str,
-        *,
-        config: QueueConfig | None = None,
-        paused: bool | None = None,
-        version: str = "",
-        by: str = "",
-    ) -> None:
-        if not await self._opened.other.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version, by)):
-            raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 

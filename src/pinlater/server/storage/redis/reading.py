@@ -12,6 +12,7 @@ from pinlater.domain.job import HandedOutJob, JobState, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
+from pinlater.server.storage.peeked_jobs import PeekedJobs
 from pinlater.server.storage.record import later
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import walking
@@ -189,7 +190,7 @@ async def peek(
     queue = access.queues.get(name)
     if queue is None:
         return QueueNotFound.of(name)
-    seen: list[HandedOutJob] = []
+    peeked = PeekedJobs(limit, max_bytes)
     refs = await access.readers.run("due_jobs", queue, now_ms, min(max(0, limit) + 100, _PEEK_MAX))
     if not refs:
         await _check(access, access.ids_of([name]))
@@ -204,12 +205,11 @@ async def peek(
             if has_expired(options_of(stored.options), now_ms):
                 continue
             size = len(record) - stored.body_at
-            if len(seen) >= limit or (seen and size > max_bytes):
-                return seen
-            max_bytes -= size
+            if not peeked.has_space_for(size):
+                return peeked.jobs
             _, priority, job_id = parts_of(ref)
-            seen.append(handed_out(priority, job_id, record, past, 0))
-    return seen
+            peeked.add(handed_out(priority, job_id, record, past, 0), size)
+    return peeked.jobs
 
 
 async def count_ahead(access: Access, place: Place) -> int | PinLaterError:

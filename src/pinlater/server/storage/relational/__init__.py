@@ -1,1 +1,1 @@
-"""What SQLite and MySQL do alike: load jobs, decide, write rows; bulk operations; sweeps. Each of the two is a dialect (`dialect.py`)."""
+"""What SQLite and MySQL do alike: load jobs, decide, write rows; queues, bulk operations, sweeps, garbage. Each is a dialect."""

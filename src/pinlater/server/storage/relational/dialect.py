@@ -83,6 +83,10 @@ class Dialect(Protocol):
         """The rows of a statement, after all changes so far."""
         ...
 
+    async def change_now(self, name: str, /, **values: object) -> int:
+        """Carries out an UPDATE or DELETE, after all changes so far; how many rows it changed."""
+        ...
+
     async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
         """The row of a unique key: job id, priority, end; it may have ended."""
         ...

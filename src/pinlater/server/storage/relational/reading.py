@@ -8,11 +8,12 @@ from typing import Any, Protocol
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import JobState
+from pinlater.domain.job import JobState, StoredJob
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
     Inserted,
+    JobKey,
     KeyHolder,
     Page,
     Place,
@@ -107,6 +108,12 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
         [row] = await reader.select("count_waiting", queue_id=queue_id, **end, limit=place.limit - found)
         found += row[0]
     return found
+
+
+def in_order_of(keys: Sequence[JobKey], jobs: Sequence[StoredJob]) -> list[StoredJob | None]:
+    """The job of each key; None where queue, priority or id is of none of these jobs."""
+    by_key = {JobKey(job.queue, job.priority, job.id): job for job in jobs}
+    return [by_key.get(key) for key in keys]
 
 
 async def page_order(reader: Reader, queue_id: int, page: Page) -> list[tuple[int, int]]:

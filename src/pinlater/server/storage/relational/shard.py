@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState
-from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue
+from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
 from pinlater.server.storage.relational import bulk, in_hand, reading
+from pinlater.server.storage.relational import queues as queue_rules
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.queues import QueueTable
 from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.shard_map import note_map
 from pinlater.server.storage.values import (
@@ -52,10 +54,31 @@ class RelationalShard(ABC):
         """Runs a look at any number of committed rows."""
 
     @abstractmethod
-    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]: ...
+    async def _change_queues(self, work: Callable[[QueueTable, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        """Runs `work` as one transaction."""
+
+    # --- queues -------------------------------------------------------------------------------------------------------------
+
+    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
+        return await self._change_queues(queue_rules.merge, queues, now_ms)
 
     async def create_queues(self, names: Sequence[str], now_ms: int, *, life: Life = LIFE_UNKNOWN) -> Sequence[Queue]:
         return await self.merge_queues([Queue(name, life=life) for name in names], now_ms)
+
+    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
+        return await self._change_queues(queue_rules.delete, names, deleted_ms, now_ms)
+
+    async def configure_queue(
+        self,
+        name: str,
+        *,
+        config: QueueConfig | None = None,
+        paused: bool | None = None,
+        version: str = "",
+        by: str = "",
+    ) -> None:
+        if not await self._change_queues(queue_rules.configure, name, config, paused, version, by):
+            raise QueueNotFound.of(name)
 
     # --- keys across shards ---------------------------------------------------------------------------------------------------
 

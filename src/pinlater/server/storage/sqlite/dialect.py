@@ -83,6 +83,10 @@ class SqliteDialect:
         found: list[tuple[Any, ...]] = self._transaction.execute(sql(name), in_order(name, values)).fetchall()
         return found
 
+    async def change_now(self, name: str, /, **values: object) -> int:
+        changed: int = self._transaction.execute(sql(name), in_order(name, values)).rowcount
+        return changed
+
     async def key_holder(self, queue_id: int, key: str) -> tuple[int, int, int | None] | None:
         row: tuple[int, int, int | None] | None = self._transaction.execute(
             _FIND_UNIQUE_KEY, (queue_id, key)

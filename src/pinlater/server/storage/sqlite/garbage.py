@@ -10,28 +10,25 @@ from collections.abc import Sequence
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.relational.bulk import delete_ids, finished, oldest
-from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
+from pinlater.server.storage.relational.garbage import (
+    delete_ended_keys,
+    free_dropped,
+    keys_have_ended,
+    past_their_time,
+)
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import Counter, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 from pinlater.server.storage.values import Swept, TimeToLive
 
-_DELETE_OLD_REQUEST_KEYS = sql("delete_old_request_keys")
-_DELETE_OLD_UNIQUE_KEYS = sql("delete_old_unique_keys")
-_DELETE_REQUEST_KEYS_OF = sql("delete_request_keys_of")
-_DELETE_UNIQUE_KEYS_OF = sql("delete_unique_keys_of")
 _DELETE_COUNTERS = sql("delete_counters")
 _DELETE_DROPPED_QUEUE = sql("delete_dropped_queue")
 
 
 def collect_wanted(queue_cache: SqliteQueueCache, now_ms: int) -> bool:
     """Whether there can be garbage."""
-    if (
-        queue_cache.dropped
-        or queue_cache.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms
-        or queue_cache.first_key_until_ms <= now_ms
-    ):
+    if queue_cache.dropped or keys_have_ended(queue_cache, now_ms):
         return True
     return any(c.succeeded or c.failed for queue in queue_cache.queues.values() for c in queue.counters.values())
 
@@ -53,12 +50,8 @@ def collect_garbage(transaction: Transaction, ttls: Sequence[TimeToLive], now_ms
     for ttl in ttls:
         queue = transaction.queue_cache.queues.get(ttl.queue)
         for counter in [] if queue is None else list(queue.counters.values()):
-            if counter.succeeded:
-                before_ms = now_ms - ttl.succeeded_ms - 1
-                left -= _collect(transaction, ttl.queue, counter, JobState.SUCCEEDED, before_ms, left, counts)
-            if counter.failed:
-                before_ms = now_ms - ttl.failed_ms - 1
-                left -= _collect(transaction, ttl.queue, counter, JobState.FAILED, before_ms, left, counts)
+            for state, before_ms in past_their_time(ttl, counter.succeeded, counter.failed, now_ms):
+                left -= _collect(transaction, ttl.queue, counter, state, before_ms, left, counts)
     forgotten = _forget_keys(transaction, now_ms, left)
     counts.freed(forgotten + _free_dropped(transaction, left - forgotten))
     return counts.result()
@@ -87,38 +80,35 @@ def _collect(
 
 def _forget_keys(transaction: Transaction, now_ms: int, limit: int) -> int:
     queue_cache = transaction.queue_cache
-    requests = keys = 0
-    if limit > 0 and queue_cache.first_request_key_ms + REQUEST_KEY_KEPT_MS < now_ms:
-        requests = transaction.execute(_DELETE_OLD_REQUEST_KEYS, (now_ms - REQUEST_KEY_KEPT_MS, limit)).rowcount
-    if limit > requests and queue_cache.first_key_until_ms <= now_ms:
-        keys = transaction.execute(_DELETE_OLD_UNIQUE_KEYS, (now_ms, limit - requests)).rowcount
-    if requests or keys:
+    deleted = at_once(delete_ended_keys(SqliteDialect(transaction), queue_cache, now_ms, limit))
+    if deleted:
         queue_cache.reload_key_times(transaction.execute)
-    return requests + keys
+    return deleted
 
 
 def _free_dropped(transaction: Transaction, limit: int) -> int:
     """Deletes rows of deleted queues, at most `limit`; how many. A queue is forgotten once it has no rows."""
-    dialect = SqliteDialect(transaction)
-    left = limit
-    for queue_id, counters in list(transaction.queue_cache.dropped.items()):
-        for counter in counters:
-            for state in JobState:
-                if left <= 0:
-                    return limit
-                if state is JobState.IN_PROGRESS and not counter.in_progress:
-                    continue  # the look for claims of one queue reads all claims
-                ids = at_once(oldest(dialect, queue_id, state, counter.priority, left))
-                if state is JobState.IN_PROGRESS and len(ids) < left:
-                    counter.in_progress = 0
-                left -= len(at_once(delete_ids(dialect, ids)))
-        for statement in (_DELETE_REQUEST_KEYS_OF, _DELETE_UNIQUE_KEYS_OF):
-            if left <= 0:
-                return limit
-            left -= transaction.execute(statement, (queue_id, left)).rowcount
-        if left <= 0:
-            return limit
+    claimed = _free_claims(transaction, limit)
+    dropped = transaction.queue_cache.dropped
+    freed = at_once(free_dropped(SqliteDialect(transaction), list(dropped), limit - claimed))
+    for queue_id in freed.queues:
         transaction.execute(_DELETE_COUNTERS, (queue_id,))
         transaction.execute(_DELETE_DROPPED_QUEUE, (queue_id,))
-        del transaction.queue_cache.dropped[queue_id]
+        del dropped[queue_id]
+    return claimed + freed.rows
+
+
+def _free_claims(transaction: Transaction, limit: int) -> int:
+    """Deletes claimed jobs of deleted queues, by the counters: the look for claims of one queue reads all claims."""
+    dialect = SqliteDialect(transaction)
+    left = limit
+    for queue_id, counters in transaction.queue_cache.dropped.items():
+        for counter in counters:
+            if left <= 0:
+                return limit
+            if counter.in_progress:
+                ids = at_once(oldest(dialect, queue_id, JobState.IN_PROGRESS, counter.priority, left))
+                if len(ids) < left:
+                    counter.in_progress = 0
+                left -= len(at_once(delete_ids(dialect, ids)))
     return limit - left

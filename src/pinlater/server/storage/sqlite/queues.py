@@ -1,77 +1,63 @@
-"""Queues: made, dropped, configured. Deleting one deletes its row; the garbage collection frees its jobs piece by piece."""
+"""The rows of queues in the file, and in the queue cache."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.queue import Queue, QueueConfig, settings_text
-from pinlater.server.storage.sqlite.queue_cache import QueueEntry
+from pinlater.domain.queue import Queue, settings_text
+from pinlater.server.storage.relational.queues import QueueLook, QueueRow, merged
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.values import DELETION_KEPT_MS
-
-# How many old deletions each deletion forgets at most.
-_FORGOTTEN_MAX = 1_000
 
 
-def merge(transaction: Transaction, queues: Sequence[Queue], now_ms: int) -> list[Queue]:
-    """As `Shard.merge_queues`."""
-    return [_merge(transaction, queue, now_ms) for queue in queues]
+class SqliteQueueTable:
+    """Implements `relational.queues.QueueTable`. The cache has all queues, and no other transaction runs meanwhile."""
 
+    __slots__ = ("_queue_cache", "_transaction")
 
-def _merge(transaction: Transaction, given: Queue, now_ms: int) -> Queue:
-    entry = transaction.queue_cache.queues.get(given.name)
-    if entry is not None:
-        queue = entry.settings.newest(given)
-        if queue != entry.settings:
-            transaction.queue_cache.will_change(entry)
-            entry.settings = queue
-            transaction.execute(sql("configure_queue"), (queue.paused, settings_text(queue), entry.queue_id))
-        return queue
-    row = transaction.execute(sql("find_deleted_queue"), (given.name,)).fetchone()
-    queue = given.made_after(row[0] if row else 0)
-    if not queue.life.over:
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._queue_cache = transaction.queue_cache
+
+    async def look(self, name: str) -> QueueLook:
+        entry = self._queue_cache.queues.get(name)
+        if entry is not None:
+            return QueueLook(entry.settings, 0)
+        row = self._transaction.execute(sql("find_deleted_queue"), (name,)).fetchone()
+        return QueueLook(None, row[0] if row else 0)
+
+    async def write_merged(self, given: Queue, looked: QueueLook, now_ms: int) -> Queue:
+        queue = merged(given, looked)
+        if looked.queue is not None:
+            self.save(self._queue_cache.queues[given.name].queue_id, queue)
+            return queue
         values = (queue.name, queue.paused, settings_text(queue), now_ms)
-        cursor = transaction.execute(sql("insert_queue"), values)
-        transaction.queue_cache.add(cursor.lastrowid or 0, queue)
-    return queue
+        cursor = self._transaction.execute(sql("insert_queue"), values)
+        self._queue_cache.add(cursor.lastrowid or 0, queue)
+        return queue
 
+    async def lock(self, name: str) -> QueueRow | None:
+        entry = self._queue_cache.queues.get(name)
+        return None if entry is None else QueueRow(entry.queue_id, entry.settings)
 
-def delete(transaction: Transaction, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
-    """As `Shard.delete_queues`. Forgets some old deletions."""
-    newest_ms = 0
-    for name in names:
-        queue, remembered_ms = transaction.queue_cache.queues.get(name), deleted_ms
-        if queue is not None:
-            newest_ms = max(newest_ms, queue.settings.newest_ms)
-            if deleted_ms and queue.settings.life.made_ms > deleted_ms:
-                continue
-            remembered_ms = max(deleted_ms, queue.settings.newest_ms + 1)
-            _drop(transaction, queue)
-        if deleted_ms:
-            transaction.execute(sql("save_deleted_queue"), (name, remembered_ms))
-    if deleted_ms:
-        transaction.execute(sql("forget_deleted_queues"), (now_ms - DELETION_KEPT_MS, _FORGOTTEN_MAX))
-    return newest_ms
+    def save(self, queue_id: int, queue: Queue) -> None:
+        entry = self._queue_cache.by_id[queue_id]
+        self._queue_cache.will_change(entry)
+        entry.settings = queue
+        self._transaction.execute(sql("configure_queue"), (queue.paused, settings_text(queue), queue_id))
 
+    def drop(self, queue_ids: Sequence[int]) -> None:
+        self._queue_cache.write(self._transaction.execute)
+        for queue_id in queue_ids:
+            self._transaction.execute(sql("drop_queue"), (queue_id,))
+            self._transaction.execute(sql("insert_dropped_queue"), (queue_id,))
+            self._queue_cache.drop(self._queue_cache.by_id[queue_id])
 
-def _drop(transaction: Transaction, queue: QueueEntry) -> None:
-    """At once for every caller, however much it held."""
-    transaction.queue_cache.write(transaction.execute)
-    transaction.execute(sql("drop_queue"), (queue.queue_id,))
-    transaction.execute(sql("insert_dropped_queue"), (queue.queue_id,))
-    transaction.queue_cache.drop(queue)
+    def hold_deletion(self, name: str) -> None:
+        """There is no other transaction."""
 
+    def remember_deletion(self, name: str, deleted_ms: int) -> None:
+        self._transaction.execute(sql("save_deleted_queue"), (name, deleted_ms))
 
-def configure(
-    transaction: Transaction, name: str, config: QueueConfig | None, paused: bool | None, version: str, by: str
-) -> bool:
-    """False if there is no such queue."""
-    queue = transaction.queue_cache.queues.get(name)
-    if queue is None:
-        return False
-    transaction.queue_cache.will_change(queue)
-    settings = queue.settings = queue.settings.changed(config, paused, version, by)
-    row = (settings.paused, settings_text(settings), queue.queue_id)
-    transaction.execute(sql("configure_queue"), row)
-    return True
+    def forget_deletions(self, before_ms: int, limit: int) -> None:
+        self._transaction.execute(sql("forget_deleted_queues"), (before_ms, limit))

@@ -13,7 +13,8 @@ from pinlater.domain.job import HandedOutJob, StoredJob
 from pinlater.domain.queue import Queue, QueueCounts, queue_of
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
-from pinlater.server.storage.relational.reading import page_order, queue_id_of
+from pinlater.server.storage.peeked_jobs import PeekedJobs
+from pinlater.server.storage.relational.reading import in_order_of, page_order, queue_id_of
 from pinlater.server.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.values import JobKey, Page, PageRow, Purge
@@ -29,13 +30,10 @@ _SELECT_PRIORITIES = sql("select_priorities")
 
 
 def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
-    """All that is known of each; the whole name must match."""
+    """All that is known of each."""
     ids = str([key.id for key in keys])
-    found = {}
-    for row in connection.execute(_LOOKUP_JOBS, (ids, bodies)):
-        job = job_of(LookupRow._make(row))
-        found[JobKey(job.queue, job.priority, job.id)] = job
-    return [found.get(key) for key in keys]
+    rows = connection.execute(_LOOKUP_JOBS, (ids, bodies))
+    return in_order_of(keys, [job_of(LookupRow._make(row)) for row in rows])
 
 
 def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLaterError:
@@ -83,9 +81,9 @@ def peek(
     row = connection.execute(_FIND_QUEUE, (queue,)).fetchone()
     if row is None:
         return QueueNotFound.of(queue)
-    seen: list[HandedOutJob] = []
+    peeked = PeekedJobs(limit, max_bytes)
     for (priority,) in connection.execute(_SELECT_PRIORITIES, (row[0],)).fetchall():
-        if len(seen) >= limit:
+        if peeked.full:
             break
         where = (row[0], priority, now_ms, _PEEK_READ_MAX)
         with closing(connection.execute(_SELECT_DUE, where)) as rows:
@@ -93,13 +91,12 @@ def peek(
                 job = _peeked(connection, priority, due, now_ms)
                 if job is None:
                     continue
-                if seen and len(job.body) > max_bytes:
-                    return seen
-                max_bytes -= len(job.body)
-                seen.append(job)
-                if len(seen) >= limit:
+                if not peeked.has_space_for(len(job.body)):
+                    return peeked.jobs
+                peeked.add(job, len(job.body))
+                if peeked.full:
                     break
-    return seen
+    return peeked.jobs
 
 
 def _peeked(connection: sqlite3.Connection, priority: int, due: tuple[Any, ...], now_ms: int) -> HandedOutJob | None:

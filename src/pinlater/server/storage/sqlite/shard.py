@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
-from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, JobState, StoredJob
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts
+from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.queues import QueueTable
 from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.shard import RelationalShard
 from pinlater.server.storage.relational.sweeping import time_out_claims
@@ -28,7 +29,6 @@ from pinlater.server.storage.sqlite import (
     reading,
     sweeping,
 )
-from pinlater.server.storage.sqlite import queues as queue_rows
 from pinlater.server.storage.sqlite.checkpointer import Checkpointer
 from pinlater.server.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
@@ -36,6 +36,7 @@ from pinlater.server.storage.sqlite.errors import translate
 from pinlater.server.storage.sqlite.file_identity import FileIdentity
 from pinlater.server.storage.sqlite.lock import FileLock
 from pinlater.server.storage.sqlite.queue_cache import SqliteQueueCache
+from pinlater.server.storage.sqlite.queues import SqliteQueueTable
 from pinlater.server.storage.sqlite.readers import Readers
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.statements import sql
@@ -174,6 +175,9 @@ class SqliteShard(RelationalShard):
         """Relational code as one call of the writer."""
         return await self._open.writer.carry_out(lambda t: at_once(work(SqliteDialect(t), *args)))
 
+    async def _change_queues(self, work: Callable[[QueueTable, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
+        return await self._open.writer.carry_out(lambda t: at_once(work(SqliteQueueTable(t), *args)))
+
     async def _look_up(self, work: Callable[[Reader, *Args], Coroutine[Any, Any, T]], *args: *Args) -> T:
         return self._open.readers.quick(lambda c: at_once(work(SqliteReader(c), *args)))
 
@@ -188,27 +192,8 @@ class SqliteShard(RelationalShard):
 
     # --- queues -----------------------------------------------------------------------------------------------------------
 
-    async def merge_queues(self, queues: Sequence[Queue], now_ms: int) -> Sequence[Queue]:
-        return await self._open.writer.carry_out(lambda t: queue_rows.merge(t, queues, now_ms))
-
-    async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
-        return await self._open.writer.carry_out(lambda t: queue_rows.delete(t, names, deleted_ms, now_ms))
-
     async def list_queues(self) -> Sequence[Queue]:
         return await self._open.readers.long(reading.list_queues)
-
-    async def configure_queue(
-        self,
-        name: str,
-        *,
-        config: QueueConfig | None = None,
-        paused: bool | None = None,
-        version: str = "",
-        by: str = "",
-    ) -> None:
-        found = await self._open.writer.carry_out(lambda t: queue_rows.configure(t, name, config, paused, version, by))
-        if not found:
-            raise QueueNotFound.of(name)
 
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 

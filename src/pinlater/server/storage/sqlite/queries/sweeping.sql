@@ -43,6 +43,14 @@ DELETE FROM unique_keys WHERE (queue_id, key) IN (
   SELECT queue_id, key FROM unique_keys WHERE until_ms IS NOT NULL AND until_ms <= :now_ms ORDER BY until_ms LIMIT :limit
 );
 
+-- name: select_ready_of(queue_id, limit)
+-- Of a dropped queue.
+SELECT id FROM ready WHERE queue_id = :queue_id LIMIT :limit;
+
+-- name: select_done_of(queue_id, limit)
+-- Of a dropped queue.
+SELECT id FROM done WHERE queue_id = :queue_id LIMIT :limit;
+
 -- name: delete_request_keys_of(queue_id, limit)
 -- Of a dropped queue.
 DELETE FROM request_keys WHERE queue_id = :queue_id AND key IN (

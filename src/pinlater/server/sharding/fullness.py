@@ -1,0 +1,49 @@
+"""Whether a shard has no space for jobs: its store refuses enqueues as full, and others take them meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.storage.values import Inserted
+
+logger = logging.getLogger(__name__)
+
+# A full shard gets no enqueues for this long while others take them.
+_FULL_FOR_S = 1.0
+# A shard counts as full until it has stored jobs and refused none as full for this long: near its limit it alternates between both.
+_NO_LONGER_FULL_AFTER_S = 10.0
+
+
+class Fullness:
+    """Of one shard. `monotonic`: seconds."""
+
+    def __init__(self, shard: str, monotonic: Callable[[], float]) -> None:
+        self.reason = ""  # why the shard refuses enqueues as full; empty while it does not
+        self._shard = shard
+        self._monotonic = monotonic
+        self._full_until = 0.0
+
+    @property
+    def full(self) -> bool:
+        """Whether the shard has refused an enqueue as full within the last second."""
+        return self._full_until != 0.0 and self._monotonic() < self._full_until
+
+    def refused(self, reason: str) -> None:
+        """The shard has refused enqueues as full."""
+        self._full_until = self._monotonic() + _FULL_FOR_S
+        if not self.reason:
+            logger.warning("a shard is full and refuses enqueues", extra={"shard": self._shard, "reason": reason})
+        self.reason = reason
+
+    def answered(self, answers: Sequence[Inserted | PinLaterError]) -> None:
+        """A full shard has answered enqueues: if it has stored jobs and was quiet for long enough, it is full no longer."""
+        quiet = self._monotonic() >= self._full_until - _FULL_FOR_S + _NO_LONGER_FULL_AFTER_S
+        if quiet and any(isinstance(answer, Inserted) for answer in answers):
+            self.reason = ""
+            logger.info("a shard takes enqueues again", extra={"shard": self._shard})
+
+    def forget(self) -> None:
+        """The shard is no longer asked to take enqueues, so it refuses none."""
+        self.reason = ""

@@ -1,0 +1,25 @@
+"""The events that the shards of one map report to code outside of `sharding/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pinlater.server.sharding.joined_claims import ClaimRequest
+from pinlater.server.storage.values import Claimed, InsertRequest
+
+
+class Hooks:
+    """What the shards of one map call on events. Set once; shards that come later call the same."""
+
+    def __init__(self) -> None:
+        self.undelivered: Callable[[str, ClaimRequest, Claimed], None] | None = None
+        """Called with the answer of a claim whose caller had gone, or had been told that the claim took too long."""
+        self.inserting: Callable[[str, InsertRequest, int, bool], bool] | None = None
+        """Told of jobs as soon as a claim would see them; answers whether a dequeue waits for them. On a store that works in order that is
+        before they are committed, so that the claim that waits for them shares their transaction."""
+        self.back: Callable[[], None] = lambda: None
+        """Called when a shard is reachable again, or new: it may have jobs for waiting dequeues."""
+        self.count: Callable[[str], None] = lambda _: None
+        """Counts an event, by its name."""
+        self.expired: Callable[[str, int], None] = lambda _queue, _jobs: None
+        """Jobs of a queue that failed because a claim found them past their expiry."""

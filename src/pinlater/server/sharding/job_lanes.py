@@ -1,0 +1,39 @@
+"""The lanes to a shard as callers see them: in this server, or by way of the server that owns the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+
+class AnyLane(Protocol):
+    """A lane of this server, or one by way of another server (`forwarding.forward_lane`)."""
+
+    @property
+    def rank(self) -> int: ...
+
+    def submit(self, item: Any, /) -> asyncio.Future[Any]: ...
+
+    def busy_for(self) -> float: ...
+
+
+class JobLanes(Protocol):
+    """The lanes to a shard, one way or another."""
+
+    @property
+    def insert(self) -> AnyLane: ...
+
+    @property
+    def claim(self) -> AnyLane: ...
+
+    @property
+    def finish(self) -> AnyLane: ...
+
+    @property
+    def extend(self) -> AnyLane: ...
+
+    @property
+    def checkpoint(self) -> AnyLane: ...
+
+    @property
+    def release(self) -> AnyLane: ...

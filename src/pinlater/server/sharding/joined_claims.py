@@ -1,0 +1,90 @@
+"""Claims that wait together: joined into one order for each queue, whose answer is shared out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pinlater.domain.errors import PinLaterError
+from pinlater.server.sharding.lane import NOT_BEGUN, NotBegun
+from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
+
+# Of bodies that one joined claim loads; a call that it has no space for is in the next one.
+_CLAIM_BYTES_MAX = 64 * 1024 * 1024
+_NOTHING = Claimed(((),))
+
+
+class ClaimRequest(NamedTuple):
+    """What one dequeue asks for, from the operation to the lane. A lane joins the `call`s of its queue into one `ClaimOrder`.
+
+    `coverage`: the share of the shards to look at; `wait_ms`: how long to wait for jobs. A lane needs neither. `search`: jobs may have
+    come past the owner of the queue, so no store may go by its memory.
+    """
+
+    queue: str
+    call: ClaimCall
+    claim_timeout_ms: int
+    coverage: float = 1.0
+    wait_ms: int = 0
+    search: bool = False
+
+
+def by_queue(requests: Sequence[ClaimRequest]) -> dict[str, list[int]]:
+    """The indices of each queue's requests."""
+    indices: dict[str, list[int]] = {}
+    for index, request in enumerate(requests):
+        indices.setdefault(request.queue, []).append(index)
+    return indices
+
+
+def orders_of(
+    requests: Sequence[ClaimRequest], indices_by_queue: dict[str, list[int]], owns: Callable[[str], bool]
+) -> list[ClaimOrder]:
+    """An order for each queue.
+
+    Together they load no more bodies than a few large calls do. A call that takes one job takes it whatever its size, now or later.
+    """
+    most_bytes = _CLAIM_BYTES_MAX // len(requests)
+    return [
+        ClaimOrder(
+            queue,
+            _within([requests[i].call for i in indices], most_bytes),
+            requests[indices[0]].claim_timeout_ms,
+            _CLAIM_BYTES_MAX,
+            owns(queue) and not any([requests[i].search for i in indices]),  # noqa: C419 a list is quicker
+        )
+        for queue, indices in indices_by_queue.items()
+    ]
+
+
+def _within(calls: list[ClaimCall], most_bytes: int) -> list[ClaimCall]:
+    """The calls, each with its share of the bytes that a joined claim may load."""
+    return [
+        call if call.limit == 1 or call.max_bytes <= most_bytes else ClaimCall(call.limit, call.holder, most_bytes)
+        for call in calls
+    ]
+
+
+def share_out(
+    requests: Sequence[ClaimRequest],
+    indices_by_queue: dict[str, list[int]],
+    results: Sequence[Claimed | PinLaterError],
+    expired_jobs: Callable[[str, int], None],
+) -> list[Claimed | PinLaterError | NotBegun]:
+    """The answer to each request, from those to the orders. `expired_jobs` is told how many jobs of a queue expired."""
+    answers: list[Claimed | PinLaterError | NotBegun] = [_NOTHING] * len(requests)
+    make = tuple.__new__  # quicker than a class's own call
+    for (queue, indices), result in zip(indices_by_queue.items(), results, strict=True):
+        if isinstance(result, PinLaterError):
+            for i in indices:
+                answers[i] = result
+            continue
+        all_jobs, next_due_ms, expired, cut_short = result
+        if expired:
+            expired_jobs(queue, expired)
+        for i, jobs in zip(indices, all_jobs, strict=True):
+            if cut_short and not jobs and requests[i].call.limit > 0:
+                answers[i] = NOT_BEGUN
+            else:
+                answers[i] = make(Claimed, ((jobs,), next_due_ms, 0, False))
+    return answers

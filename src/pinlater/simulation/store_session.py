@@ -1,0 +1,279 @@
+"""One server's view of a simulated store: a `storage.interface.SharedShard` as those of MySQL and Redis are.
+
+It has a slot of its own that it may lose, claims whose outcome it does not know, and a note of what other servers did. Each call is a
+message to the store, a transaction, and a message back, and each of the three may be late, lost, or come after its caller has given up.
+
+What a call does is the memory store's own code, the executable specification, so a run judges what is above the seam.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.ids import slot_of
+from pinlater.domain.job import JobState
+from pinlater.server.storage.interface import Shard
+from pinlater.server.storage.snapshots import Snapshots
+from pinlater.server.storage.values import (
+    Capabilities,
+    ClaimOrder,
+    ClaimRef,
+    InsertRequest,
+    JobKey,
+    Member,
+    Owners,
+    TimeToLive,
+)
+from pinlater.simulation.loop import ProcessLoop
+from pinlater.simulation.store_methods import CHANGES, MAKES_READY, READS
+
+if TYPE_CHECKING:
+    from pinlater.simulation.store import SimulatedStore, StoreSnapshot
+
+
+class Session:
+    """Implements `storage.interface.SharedShard`: one server's view of a shared store."""
+
+    capabilities = Capabilities(kind="simulated", shared=True, durable=True)
+
+    def __init__(self, store: SimulatedStore) -> None:
+        self.name = store.name
+        self.store = store
+        self.server = ""
+        self.slot = 0
+        self.highest_id = 0
+        self.lost: set[int] = set()
+        self._open = False
+        self.newest: dict[str, int] = {}  # by writer: the newest of its calls that was carried out
+        self._outcome_unknown: dict[
+            str, None
+        ] = {}  # tokens of claims whose outcome is unknown, in the order in which that came
+        self._given_back: dict[str, None] = {}
+        self._activity: dict[tuple[str, int], int] = {}
+        self.changes = 0
+        self._snapshots = Snapshots(self._look, lambda: self.changes, lambda: store.timeline.now_s)
+
+    def follow(self, others: Callable[[], Hashable | None]) -> None:
+        self._snapshots.others = others
+
+    async def state(self) -> Hashable | None:
+        return await self._snapshots.state()
+
+    async def _look(self) -> StoreSnapshot:
+        return cast("StoreSnapshot", await self._call("snapshot", self.store.snapshot))
+
+    def as_shard(self) -> Shard:
+        """Itself, as what it stands for."""
+        return cast("Shard", self)
+
+    # --- calls --------------------------------------------------------------------------------------------------------------
+
+    def __getattr__(self, method: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        if method not in READS and method not in CHANGES:
+            raise AttributeError(method)
+        data = self.store.data
+
+        def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+            return self._call(method, lambda: at_once(getattr(data, method)(*args, **kwargs)), args)
+
+        setattr(self, method, call)
+        return call
+
+    async def _call(self, method: str, act: Callable[[], Any], args: Sequence[Any] = ()) -> Any:
+        if not self._open:
+            raise ShardConnectionFailed(f"Shard {self.name} is not open")
+        if method in CHANGES:
+            try:
+                return await self.store.send(self, method, lambda: self._change(method, act, args))
+            finally:
+                self.changes += 1
+        return await self.store.send(self, method, act)
+
+    def _change(self, method: str, act: Callable[[], Any], args: Sequence[Any]) -> Any:
+        """A transaction that changes something: where another server has taken the slot it is done with a new one."""
+        self._keep_slot()
+        result = act()
+        self.store.changed += 1
+        if method in MAKES_READY:
+            self._note([item.queue if method == "insert_jobs" else item.key.queue for item in args[0]])
+        return result
+
+    def _keep_slot(self) -> None:
+        lease = self.store.leases.get(self.slot)
+        if lease is None or lease.session is not self:
+            self.lost.add(self.slot)
+            self.slot = self.store.join(self)
+            self.highest_id = max([self.highest_id, *(job.id for job in self.store.jobs())])
+
+    def _note(self, queues: Sequence[str]) -> None:
+        """That this server may have made jobs ready, for the others."""
+        for queue in queues:
+            key = (queue, self.slot)
+            self.store.activity[key] = self.store.activity.get(key, 0) + 1
+
+    # --- life ---------------------------------------------------------------------------------------------------------------
+
+    async def open(self, now_ms: int) -> None:
+        if self._open:
+            return
+
+        def join() -> tuple[int, int]:
+            return self.store.join(self), max([job.id for job in self.store.jobs()], default=0)
+
+        self.server = cast("ProcessLoop", asyncio.get_running_loop()).name
+        self.slot, self.highest_id = await self.store.send(self, "open", join)
+        self._open = True
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            lease = self.store.leases.get(self.slot)
+            if lease is not None and lease.session is self:
+                del self.store.leases[self.slot]
+
+    async def ping(self, now_ms: int | None = None) -> None:
+        asked_s = self.store.timeline.now_s
+
+        def renew() -> None:
+            self._keep_slot()
+            lease = self.store.leases[self.slot]
+            lease.seen_s = self.store.timeline.now_s
+            if now_ms is not None:
+                there_ms = now_ms + round((self.store.timeline.now_s - asked_s) * 1000)
+                lease.ahead_ms = there_ms - self.store.now_ms()
+
+        await self._call("ping", renew)
+
+    def figures(self) -> dict[str, float]:
+        return {}
+
+    async def time_ms(self) -> int:
+        """The time of the servers that are there; the database's own where they go by it, or there are none."""
+
+        def agreed_ms() -> int:
+            others = [
+                lease.ahead_ms
+                for lease in self.store.leases.values()
+                if lease.session is not self and lease.ahead_ms is not None and self.store.alive(lease)
+            ]
+            ahead = sorted(others)[len(others) // 2] if others else 0
+            return self.store.now_ms() + (ahead if abs(ahead) >= 1_000 else 0)
+
+        return cast("int", await self._call("time_ms", agreed_ms))
+
+    async def announce(self, address: str) -> str:
+        def note() -> str:
+            self._keep_slot()
+            self.store.leases[self.slot].address = address
+            return f"secret of {self.name}"
+
+        return cast("str", await self._call("announce", note))
+
+    async def members(self) -> Sequence[Member]:
+        return cast("Sequence[Member]", await self._call("members", self.store.members))
+
+    async def owners(self) -> Owners:
+        return cast("Owners", await self._call("owners", lambda: self.store.owners))
+
+    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+        return cast("bool", await self._call("change_owners", lambda: self.store.change_owners(known, owners)))
+
+    async def changed_queues(self) -> Sequence[str]:
+        def look() -> list[str]:
+            others = {key: count for key, count in self.store.activity.items() if key[1] != self.slot}
+            changed = dict.fromkeys(
+                queue for (queue, slot), n in others.items() if self._activity.get((queue, slot)) != n
+            )
+            self._activity = others
+            return list(changed)
+
+        given_back, self._given_back = self._given_back, {}
+        return list(dict.fromkeys([*given_back, *await self._call("changed_queues", look)]))
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------------
+
+    async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Any]:
+        """Ids of a slot that was lost are refused, since another server makes the same."""
+
+        def insert() -> list[Any]:
+            answers = [
+                ShardConnectionFailed("this server's slot was taken over", retry_after_ms=0)
+                if any(slot_of(job.id) in self.lost for job in request.jobs)
+                else at_once(self.store.data.insert_jobs([request], now_ms))[0]
+                for request in requests
+            ]
+            keys = {job.unique.key for request in requests for job in request.jobs if job.unique is not None}
+            self.store.doubled_keys += [key for key in sorted(keys) if len(self.store.holders_of(key)) > 1]
+            return answers
+
+        for request in requests:
+            self.store.stored_by.update(dict.fromkeys([job.id for job in request.jobs], self.server))
+
+        return cast("Sequence[Any]", await self._call("insert_jobs", insert, [requests]))
+
+    async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Any]:
+        """Where the outcome is unknown, what may have been claimed is given back by the next sweep, as MySQL's store does."""
+        try:
+            claimed = await self._call("claim_jobs", lambda: at_once(self.store.data.claim_jobs(orders, now_ms)))
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._outcome_unknown.update(dict.fromkeys(call.holder.token for order in orders for call in order.calls))
+            raise
+        return cast("Sequence[Any]", claimed)
+
+    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Any]:
+        if self._outcome_unknown:
+            tokens = dict.fromkeys(self._outcome_unknown)
+            queues = await self._call("release_tokens", lambda: self._release_tokens(tokens, now_ms))
+            for token in tokens:
+                self._outcome_unknown.pop(token, None)
+            self._given_back.update(queues)
+        if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
+            return []
+
+        def sweep() -> Sequence[Any]:
+            swept = at_once(self.store.data.time_out_claims(now_ms, limit))
+            self._note([row.queue for row in swept])
+            return cast("Sequence[Any]", swept)
+
+        return cast("Sequence[Any]", await self._call("time_out_claims", sweep))
+
+    async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Any]:
+        if limit <= 0 or (await self._snapshots.latest()).first_expiry_ms >= now_ms:
+            return []
+        return cast("Sequence[Any]", await self._change_data("expire_jobs", now_ms, limit))
+
+    async def advance_due(self, now_ms: int, limit: int) -> int:
+        if limit <= 0 or (await self._snapshots.latest()).first_future_ms > now_ms:
+            return 0
+        return cast("int", await self._change_data("advance_due", now_ms, limit))
+
+    async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Any]:
+        if limit <= 0 or not (await self._snapshots.latest()).has_garbage:
+            return []
+        return cast("Sequence[Any]", await self._change_data("collect_garbage", ttls, now_ms, limit))
+
+    async def _change_data(self, method: str, *args: Any) -> Any:
+        return await self._call(method, lambda: at_once(getattr(self.store.data, method)(*args)), args)
+
+    def _release_tokens(self, tokens: dict[str, None], now_ms: int) -> dict[str, None]:
+        found = [
+            (job, job.claim.holder.token)
+            for job in self.store.jobs()
+            if job.state is JobState.IN_PROGRESS and job.claim is not None and job.claim.holder.token in tokens
+        ]
+        refs = [ClaimRef(JobKey(job.queue, job.priority, job.id), token) for job, token in found]
+        at_once(self.store.data.release_jobs(refs, now_ms))
+        self._note([ref.key.queue for ref in refs])
+        return dict.fromkeys(job.queue for job, _ in found)
+
+
+def at_once(call: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a call of the memory store, none of which waits for anything."""
+    try:
+        call.send(None)
+    except StopIteration as ended:
+        return ended.value
+    raise AssertionError("a call of the memory store waited")

@@ -1,0 +1,73 @@
+"""The ways in which calls of a database over a network fail, and what becomes of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
+from pinlater.simulation.store_methods import READS
+
+
+class StoreTrouble(NamedTuple):
+    """Shares of calls. `latency_s`: what an ordinary one takes at most; `only`: the methods that it befalls, all where there are none."""
+
+    latency_s: float = 0.002
+    refused: float = 0.0  # surely not carried out
+    answer_lost: float = 0.0  # carried out, and the caller is told that the outcome is unknown
+    lost: float = 0.0  # not carried out, and the caller is told that the outcome is unknown
+    late: float = 0.0  # the caller is told that the outcome is unknown, and it is carried out after that
+    slow: float = 0.0
+    slow_s: float = 0.3  # the mean time of a slow call
+    hung: float = 0.0  # takes longer than any caller waits
+    late_s: float = 12.0  # the longest time that a hung call takes; a late one takes two thirds of it
+    unknown_after_s: float = 3.0  # so long it takes at most until a caller is told that the outcome is unknown
+    only: tuple[str, ...] = ()
+
+
+CALM = StoreTrouble()
+
+
+class Fate(NamedTuple):
+    """What becomes of one call: when it is carried out and answered, in seconds from now; None where it never is."""
+
+    carried_out_s: float | None
+    answered_s: float
+    error: type[PinLaterError] | None = None
+
+
+def draw_fate(random: Random, trouble: StoreTrouble, method: str, *, calm: bool, reachable: bool) -> Fate:
+    """What becomes of a call. `calm`: only its latency is drawn; `reachable`: whether the store takes connections from its host."""
+    there_s = trouble.latency_s * (0.1 + 0.4 * random.random())
+    back_s = trouble.latency_s * (0.1 + 0.4 * random.random())
+    if not reachable:
+        return Fate(None, there_s + back_s, ShardConnectionFailed)
+    if calm or (trouble.only and method not in trouble.only):
+        return Fate(there_s, there_s + back_s)
+    drawn = random.random()
+    unknown_s = trouble.unknown_after_s * random.random()
+    fates: Sequence[tuple[float, Callable[[], Fate]]] = (
+        (trouble.refused, lambda: Fate(None, there_s + back_s, ShardConnectionFailed)),
+        (trouble.answer_lost, lambda: Fate(there_s, there_s + unknown_s, OutcomeUnknown)),
+        (trouble.lost, lambda: Fate(None, there_s + unknown_s, OutcomeUnknown)),
+        (
+            trouble.late,
+            lambda: Fate(there_s + trouble.late_s * 2 / 3 * random.random(), there_s + back_s, OutcomeUnknown),
+        ),
+        (trouble.slow, lambda: Fate(there_s + random.expovariate(1 / trouble.slow_s), 0.0)),
+        (trouble.slow, lambda: Fate(there_s, there_s + random.expovariate(1 / trouble.slow_s))),
+        (trouble.hung, lambda: Fate(there_s + trouble.late_s * random.random(), 0.0)),
+    )
+    for share, make in fates:
+        if drawn < share:
+            fate = make()
+            break
+        drawn -= share
+    else:
+        return Fate(there_s, there_s + back_s)
+    if fate.carried_out_s is not None and fate.error is None and fate.answered_s < fate.carried_out_s:
+        fate = fate._replace(answered_s=fate.carried_out_s + back_s)
+    if fate.error is OutcomeUnknown and method in READS:
+        fate = fate._replace(error=ShardConnectionFailed)
+    return fate
