@@ -322,6 +322,17 @@ async def test_connections_without_proof_are_bounded_and_keep_no_server_out(owne
     await until(lambda: not owner.listener.connections)
 
 
+async def test_a_host_that_opens_very_many_connections_takes_no_place_of_another_host(owner: Owner) -> None:
+    """A server on the other one has connected, and is slow to prove itself."""
+    _, slow = await asyncio.open_connection("127.0.0.1", owner.port, local_addr=("127.0.0.2", 0))
+    opened = [await asyncio.open_connection("127.0.0.1", owner.port) for _ in range(peer_listener.UNPROVEN_MAX + 20)]
+    assert [each.peer for each in owner.listener.connections].count("127.0.0.2") == 1
+    assert len(owner.listener.connections) <= peer_listener.UNPROVEN_MAX
+    for writer in [slow, *(writer for _, writer in opened)]:
+        writer.transport.abort()
+    await until(lambda: not owner.listener.connections)
+
+
 def transport_of(writer: asyncio.StreamWriter) -> asyncio.Transport:
     return cast("asyncio.Transport", writer.transport)
 

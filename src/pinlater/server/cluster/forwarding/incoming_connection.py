@@ -95,7 +95,7 @@ class IncomingConnection(asyncio.Protocol):
         self.heard_s = self._listener.monotonic()
         if self._hello is None and begins_tls(data):
             logger.warning(
-                "a server speaks TLS, which this one does not (tls.certificate_file)", extra={"peer": self._peer}
+                "a server speaks TLS, which this one does not (tls.certificate_file)", extra={"peer": self.peer}
             )
             self.abort()
             return
@@ -107,7 +107,7 @@ class IncomingConnection(asyncio.Protocol):
                     self._greet(message)
         except BadMessage as error:
             level = logging.WARNING if self.proven else logging.INFO  # anything may connect
-            logger.log(level, "a server's connection was closed", extra={"peer": self._peer, "reason": str(error)})
+            logger.log(level, "a server's connection was closed", extra={"peer": self.peer, "reason": str(error)})
             self.abort()
 
     def _begin(self, message: bytes) -> None:
@@ -231,7 +231,7 @@ class IncomingConnection(asyncio.Protocol):
         if self._taken_bytes > before_bytes:
             self._watch_taken()
             return
-        logger.warning("a server's connection was closed", extra={"peer": self._peer, "reason": "it reads no answers"})
+        logger.warning("a server's connection was closed", extra={"peer": self.peer, "reason": "it reads no answers"})
         self.abort()
 
     @property
@@ -242,7 +242,7 @@ class IncomingConnection(asyncio.Protocol):
     # --- life ---------------------------------------------------------------------------------------------------------------
 
     @property
-    def _peer(self) -> str:
+    def peer(self) -> str:
         """Its host. Not its port: each connection has another one, and a log folds only lines that are the same."""
         if self._transport is None:
             return ""

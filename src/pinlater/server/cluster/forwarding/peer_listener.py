@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from pinlater.tls.certificate import CertificateSource
 
 HANDSHAKE_S = 5.0
 HANDSHAKE_CROWDED_S = 1.0  # while half of the places for unproven connections are taken
-# Connections that have not proven themselves, at once; one more disconnects the oldest.
+# Connections that have not proven themselves, at once; one more disconnects another.
 UNPROVEN_MAX = 64
 # So long a server that stops lets the others close their connections.
 _GOODBYE_S = 0.5
@@ -109,10 +110,15 @@ class PeerListener:
             self.lost.settle(each)
 
     def add(self, connection: IncomingConnection) -> float:
-        """A new connection, which has not proven itself. For how many seconds it may go on without that."""
-        unproven = [each for each in self._connections if not each.proven]
+        """A new connection, which has not proven itself. For how many seconds it may go on without that.
+
+        If there are too many, the host that has the most of them loses its oldest: one host keeps no server on another out.
+        """
         self._connections[connection] = None
-        for oldest in unproven[: max(0, len(unproven) + 1 - UNPROVEN_MAX)]:
+        unproven = [each for each in self._connections if not each.proven]
+        if len(unproven) > UNPROVEN_MAX:
+            by_host = Counter(each.peer for each in unproven)
+            oldest = next(each for each in unproven if by_host[each.peer] == max(by_host.values()))
             oldest.abort()
             self.discard(oldest)
         return HANDSHAKE_S if len(unproven) < UNPROVEN_MAX // 2 else HANDSHAKE_CROWDED_S
