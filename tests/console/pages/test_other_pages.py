@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.client import AsyncClient
+from pinlater.server.main.core import Core
 from pinlater.version import __version__
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageVisitor
@@ -29,6 +32,15 @@ async def test_workers_are_shown_with_what_they_hold(visitor: PageVisitor, clien
     page = await visitor.page("/workers")
     assert "console" in page.text
     assert {"/queues/mail?tab=running", f"/jobs/{name}"} <= set(page.links)
+
+
+@pytest.mark.parametrize(("access", "warned"), [("insecure", True), ("loopback", False), ("", False)])
+async def test_each_page_says_that_the_network_reaches_a_server_without_access_control(
+    visitor: PageVisitor, core: Core, access: str, warned: bool
+) -> None:
+    core.service.access = access
+    for path in ("/", "/failed", "/workers", "/servers", "/queues/mail"):
+        assert ("The server has no access control" in (await visitor.page(path)).text) is warned
 
 
 async def test_servers_and_shards_are_shown(visitor: PageVisitor) -> None:

@@ -22,9 +22,11 @@ _KNOWN_MAX = 1_000
 
 
 class Rights(NamedTuple):
-    """What the servers let a caller do, as far as it is known. `controlled`: the servers have access control. `name`: of the token."""
+    """What the servers let a caller do, as far as it is known. `controlled`: the servers have access control. `insecure`: they have none,
+    and the network reaches them. `name`: of the token."""
 
     controlled: bool = False
+    insecure: bool = False
     known: bool = False
     name: str = ""
     roles: Sequence[str] = ()
@@ -125,8 +127,8 @@ class Visitors:
 def rights_in(info: ServerInfo) -> Rights:
     """What a server said. Older servers with access control do not tell the caller's rights."""
     if info.caller is None:
-        return Rights(info.access == "tokens")
+        return Rights(info.access == "tokens", info.access == "insecure")
     caller = info.caller
     known = [role.value for role in Role]
     roles = [role for role in caller.roles if role in known]
-    return Rights(True, True, caller.token_name, roles, caller.queues, caller.expires_at_ms)
+    return Rights(True, False, True, caller.token_name, roles, caller.queues, caller.expires_at_ms)
