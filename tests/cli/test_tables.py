@@ -15,7 +15,6 @@ from pinlater.cli.commands.queue import DEFAULTS_OF_TASKS
 from pinlater.cli.tables import Screen, blocks_or_table, fields, narrow_table, table, wrap, wrap_line
 from pinlater.domain.durations import duration_text
 from pinlater.worker import Worker
-from pinlater.worker.envelope import TASK_HEADER
 from tests.cli.conftest import Pinlater, on_terminal
 
 DESCRIPTOR = "thumbnails_of_large_pictures_that_users_upload_here:s12:p1:250427967576997888"
@@ -169,10 +168,6 @@ def test_an_age_has_two_units_at_most(span_ms: int, text: str) -> None:
 )
 def test_a_holder_is_the_source_in_the_claim(claim: str, source: str | None) -> None:
     assert output.source_of(claim) == source
-
-
-def test_the_header_that_names_the_task_is_the_workers() -> None:
-    assert output.TASK_HEADER == TASK_HEADER
 
 
 @pytest.mark.parametrize(("columns", "colour"), [(80, False), (80, True), (200, False)])
