@@ -316,6 +316,26 @@ def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offl
     assert "Did you mean 'queue'?" in offline("queues").err
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--console-port", "--set console_port=VALUE"),
+        ("--jobs-claim-timeout-ms", "--set jobs.claim_timeout_ms=VALUE"),
+        ("--claim-timeout-ms", "--set jobs.claim_timeout_ms=VALUE"),
+        ("--port", "--thrift-port"),  # several settings have this name
+    ],
+)
+def test_an_option_with_the_name_of_a_setting_is_answered_with_its_form(
+    offline: Pinlater, option: str, meant: str
+) -> None:
+    for command in ("serve", "settings"):
+        done = offline(command, option, "3")
+        assert done.code == exits.USAGE
+        assert done.err.startswith(f"error: No such option: {option}")
+        assert meant in done.err
+    assert "--set" not in offline("console", "--console-port", "3").err
+
+
 def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PINLATER_JOBS_MAX_QUEUES", "some")
     done = offline("demo")

@@ -15,7 +15,6 @@ from pinlater.cli.commands.queue import DEFAULTS_OF_TASKS
 from pinlater.cli.tables import Screen, blocks_or_table, fields, narrow_table, table, wrap, wrap_line
 from pinlater.domain.durations import duration_text
 from pinlater.worker import Worker
-from pinlater.worker.envelope import TASK_HEADER
 from tests.cli.conftest import Pinlater, on_terminal
 
 DESCRIPTOR = "thumbnails_of_large_pictures_that_users_upload_here:s12:p1:250427967576997888"
@@ -106,6 +105,56 @@ def test_a_narrow_table_has_shorter_names_and_leaves_out_columns_that_say_nothin
     assert narrow_table(STATS, STATS_ROWS, Screen(columns), shorter=SHORTER) == lines_of(text)
 
 
+LONG = "thumbnails_of_large_pictures_that_users_of_the_" + "mobile_application_" * 5 + "upload"
+ALL_STATS = [*STATS, "waiting", "paused"]
+COUNTS = ("120", "3", "12", "40021", "7", "1m 11s", "3.5", "3.4", "0.5", "0", "no")
+LONG_80 = f"""\
+queue   pending  future  claimed   done  failed  oldest  in/s  done/s  failed/s
+emails      120       3       12  40021       7  1m 11s   3.5     3.4       0.5
+{LONG}
+            120       3       12  40021       7  1m 11s   3.5     3.4       0.5"""
+LONG_100 = f"""\
+queue   pending  future  claimed   done  failed  oldest  in/s  done/s  failed/s  waiting  paused
+emails      120       3       12  40021       7  1m 11s   3.5     3.4       0.5        0  no
+{LONG}
+            120       3       12  40021       7  1m 11s   3.5     3.4       0.5        0  no"""
+LONG_200 = f"""\
+queue   pending  future  in_progress  succeeded  failed  oldest  in/s  done/s  failed/s  waiting  paused
+emails      120       3           12      40021       7  1m 11s   3.5     3.4       0.5        0  no
+{LONG}
+            120       3           12      40021       7  1m 11s   3.5     3.4       0.5        0  no"""
+
+
+@pytest.mark.parametrize(("columns", "text"), [(80, LONG_80), (100, LONG_100), (200, LONG_200)])
+def test_names_too_long_for_a_narrow_table_stay_whole_on_lines_of_their_own(columns: int, text: str) -> None:
+    rows = [(name, *COUNTS) for name in ("emails", LONG)]
+    assert narrow_table(ALL_STATS, rows, Screen(columns), shorter=SHORTER) == lines_of(text)
+
+
+def test_a_narrow_table_of_more_than_two_parts_is_a_block_for_each_row() -> None:
+    columns = [SHORTER.get(name, name) for name in ALL_STATS]
+    rows = [(name, *COUNTS) for name in ("emails", LONG)]
+    assert narrow_table(ALL_STATS, rows, Screen(60), shorter=SHORTER) == blocks_or_table(columns, rows, Screen(60))
+
+
+NAMES = st.text("abc_", min_size=1, max_size=250)
+_SAY_NOTHING = {"0", "0.0", "-", "no"}
+FIGURES = st.tuples(*[st.sampled_from(["0", "1", "123456", "3.5", "0.0", "-", "no", "12h30m"])] * 11)
+
+
+@settings(deadline=None, max_examples=50)
+@given(rows=st.lists(st.tuples(NAMES, FIGURES), min_size=1, max_size=5), columns=st.sampled_from([40, 80, 100, 200]))
+def test_a_narrow_table_folds_no_name_loses_no_figure_and_is_no_wider_than_the_terminal(
+    rows: list[tuple[str, tuple[str, ...]]], columns: int
+) -> None:
+    lines = narrow_table(ALL_STATS, [(name, *figures) for name, figures in rows], Screen(columns), shorter=SHORTER)
+    words = " ".join(lines).split()
+    for name, figures in rows:
+        assert name in words
+        assert set(figures) - _SAY_NOTHING <= set(words)
+    assert all(cell_len(line) <= columns or line in [name for name, _ in rows] for line in lines)
+
+
 def test_a_table_that_would_not_fit_without_empty_columns_either_keeps_them() -> None:
     columns = [SHORTER.get(name, name) for name in STATS]
     assert narrow_table(STATS, STATS_ROWS, Screen(60), shorter=SHORTER) == table(columns, STATS_ROWS, Screen(60))
@@ -169,10 +218,6 @@ def test_an_age_has_two_units_at_most(span_ms: int, text: str) -> None:
 )
 def test_a_holder_is_the_source_in_the_claim(claim: str, source: str | None) -> None:
     assert output.source_of(claim) == source
-
-
-def test_the_header_that_names_the_task_is_the_workers() -> None:
-    assert output.TASK_HEADER == TASK_HEADER
 
 
 @pytest.mark.parametrize(("columns", "colour"), [(80, False), (80, True), (200, False)])

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pinlater.client._job_scan import PAGE_JOBS, ScanBounds
+from pinlater.console.endpoints import jobs
 from pinlater.domain.clock import ManualClock
 from tests.console.caller import Caller
 
@@ -126,6 +128,58 @@ async def test_jobs_are_listed_in_pages(caller: Caller) -> None:
             break
         query = f"limit=2&bodies=true&continuation={page['continuation']}"
     assert sorted(seen) == sorted(names)
+
+
+async def test_jobs_are_listed_by_task_and_header(caller: Caller) -> None:
+    [send] = await enqueue(caller, "a", headers={"pinlater-task": "send", "tenant": "acme"})
+    [other] = await enqueue(caller, "b", headers={"pinlater-task": "send", "tenant": "x=y"})
+    [archive] = await enqueue(caller, "c", headers={"pinlater-task": "archive", "tenant": "acme"})
+    await enqueue(caller, "d")
+    for query, names in (
+        ("task=send", [other, send]),
+        ("task=send&task=archive", [archive, other, send]),
+        ("task=send&header=tenant%3Dacme", [send]),
+        ("header=tenant%3Dx%3Dy&bodies=true", [other]),
+        ("task=send&regex=a", [send]),
+        ("task=none", []),
+        ("task=send&state=failed", []),
+    ):
+        page = await caller.ok("GET", f"{JOBS}?{query}")
+        assert [job["descriptor"] for job in page["jobs"]] == names, query
+        assert (page["continuation"], page["incomplete"]) == (None, False)
+        assert all((job["body"] is not None) == ("bodies" in query) for job in page["jobs"])
+    for query, field in (("header=acme", "header"), ("task=", "task[0]")):
+        assert (await caller.refused("GET", f"{JOBS}?{query}"))["field"] == field
+
+
+async def test_jobs_of_a_task_come_in_pages(caller: Caller) -> None:
+    tasks = ["send", "archive", "send", "send", "archive", "send", "send"]
+    names = [(await enqueue(caller, "x", headers={"pinlater-task": task}))[0] for task in tasks]
+    seen, query = [], "task=send&limit=2"
+    while True:
+        page = await caller.ok("GET", f"{JOBS}?{query}")
+        assert len(page["jobs"]) <= 2
+        assert not page["incomplete"]
+        seen += [job["descriptor"] for job in page["jobs"]]
+        if page["continuation"] is None:
+            break
+        query = f"task=send&limit=2&continuation={page['continuation']}"
+    assert seen == [name for name, task in zip(names, tasks, strict=True) if task == "send"][::-1]
+
+
+@pytest.mark.parametrize("bounds", [ScanBounds(jobs=1_000), ScanBounds(found_bytes=400)])
+async def test_a_request_compares_a_bounded_number_of_jobs_and_the_next_one_goes_on(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, bounds: ScanBounds
+) -> None:
+    monkeypatch.setattr(jobs, "SCAN_BOUNDS", bounds)
+    rare = await enqueue(caller, "a", headers={"pinlater-task": "rare"})
+    await enqueue(caller, *"x" * 2 * PAGE_JOBS)
+    rare += await enqueue(caller, "b", headers={"pinlater-task": "rare"})
+    first = await caller.ok("GET", f"{JOBS}?task=rare")
+    assert ([job["descriptor"] for job in first["jobs"]], first["incomplete"]) == (rare[1:], True)
+    second = await caller.ok("GET", f"{JOBS}?task=rare&continuation={first['continuation']}")
+    assert [job["descriptor"] for job in second["jobs"]] == rare[:1]
+    assert (second["continuation"], second["incomplete"]) == (None, False)
 
 
 async def test_jobs_are_counted_by_state_priority_time_and_body(caller: Caller) -> None:

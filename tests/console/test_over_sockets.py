@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
+from pinlater.client import Client
+from pinlater.client.errors import CallerError
 from pinlater.console.app import OPENAPI_PATH
 from pinlater.console.endpoint import Endpoint
 from pinlater.console.routes import ENDPOINTS
@@ -109,6 +111,15 @@ def test_a_connection_carries_several_requests(site: ListeningConsole) -> None:
     connection.request("HEAD", "/v1/queues")
     assert connection.getresponse().read() == b""
     connection.close()
+
+
+def test_a_thrift_client_on_the_port_of_the_console_is_told_so(site: ListeningConsole) -> None:
+    with (
+        Client(f"127.0.0.1:{site.port}") as client,
+        pytest.raises(CallerError, match=r"PinLater's console .* a port of its own \(9010 by default\)"),
+    ):
+        client.queue_names()
+    assert site.get("/v1/queues") == {"queues": [{"name": "mail"}]}
 
 
 def test_a_caller_that_closes_its_connection_leaves_its_long_poll(site: ListeningConsole) -> None:

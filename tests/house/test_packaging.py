@@ -107,6 +107,21 @@ def install_lines(page: Path) -> list[str]:
     return _LINE.findall(page.read_text())
 
 
+# What a page says about a server that needs an extra beside `server`.
+_NEEDS = {"console": r"dashboard|`console`", "mysql": r"--store mysql:", "redis": r"--store redis:", "otel": r"otel"}
+
+
+def test_install_lines_name_the_extras_that_the_rest_of_the_page_needs(repository: Path) -> None:
+    lacking = []
+    for page in INSTALL_LINES:
+        text, lines = (repository / page).read_text(), install_lines(repository / page)
+        extras = {extra for line in lines for extra in line.rpartition("[")[2].rstrip("]\"'").split(",")}
+        if "server" in extras:
+            needed = {extra for extra, words in _NEEDS.items() if re.search(words, text)}
+            lacking += [(page, extra) for extra in needed - extras]
+    assert lacking == []
+
+
 def test_the_install_lines_of_all_pages_are_tried(repository: Path) -> None:
     pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
     found = {str(page.relative_to(repository)): len(install_lines(page)) for page in pages}

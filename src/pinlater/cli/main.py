@@ -198,8 +198,19 @@ def _say_usage(error: Any) -> int:
     else:
         where = error.ctx.command_path if getattr(error, "ctx", None) else "pinlater"
         message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # the checker's own words
-        exits.write_error(f"{message} (see: {where} --help)", exits.USAGE)
+        exits.write_error(f"{_option_of_setting(error) or message} (see: {where} --help)", exits.USAGE)
     return int(error.exit_code)
+
+
+def _option_of_setting(error: Any) -> str:
+    """The message for an unknown option that is the name of a setting, of a command that takes settings; '' for other errors."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if not option or context is None or not any("--set" in param.opts for param in context.command.params):
+        return ""
+    from pinlater.server.config.schema import key_of_option
+
+    key = key_of_option(option)
+    return "" if key is None else f"No such option: {option}. Write --set {key.path}=VALUE"
 
 
 _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

@@ -17,11 +17,9 @@ from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain import waiting, wording
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import PROGRESS_MARK, source_of_claim
+from pinlater.domain.job import PROGRESS_MARK, TASK_HEADER, source_of_claim
 
 Row = Sequence[object]
-# As `pinlater.worker.envelope` writes it; importing that would load all of the worker.
-TASK_HEADER = "pinlater-task"
 
 
 def print_json(data: object, *, in_one_line: bool = False) -> None:

@@ -1,7 +1,8 @@
 """Tables and blocks that fit the terminal: no word and no descriptor is folded, and nothing is left out.
 
-A table that is too wide goes on below, with its first column again; jobs that are too wide for a table go one block each. A text wraps
-between words. A word that is longer than the terminal is written whole, so that it can be copied whole.
+A table that is too wide goes on below, with its first column again; jobs that are too wide for a table go one block each. The table of
+queues writes a long name on a line of its own. A text wraps between words. A word that is longer than the terminal is written whole, so
+that it can be copied whole.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _GAP = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _VALUE_COLUMNS_MIN = 24
 _EMPTY = ("", "-")
+_PARTS_MAX = 2  # of a table of queues that goes on below
 _NOTHING = (*_EMPTY, "0", "0.0", "no")
 NONE = "none"
 """What a terminal shows in place of a table without rows, unless the command says more."""
@@ -105,12 +107,42 @@ def narrow_table(
     without_rows: str = NONE,
 ) -> list[str]:
     """As `table`, but one that is too wide gets the `shorter` names, and then leaves out columns that hold only zeros, `no` and `-`, the
-    last ones first, if it fits so."""
+    last ones first, if it fits so. Then names that are too long go on a line of their own; the last resort is a block for each row."""
     if screen.columns is None or not rows or _fits(_widths(columns, rows), screen.columns):
         return table(columns, rows, screen, without_rows=without_rows)
-    columns = [shorter.get(name, name) for name in columns]
-    kept = _columns_that_fit(columns, rows, screen.columns) or range(len(columns))
-    return table([columns[each] for each in kept], [[row[each] for each in kept] for row in rows], screen)
+    without_names = [("", *row[1:]) for row in rows]
+    fit_below_names = _fits(_widths(columns, without_names), screen.columns)
+    long_columns, columns = columns, [shorter.get(name, name) for name in columns]
+    if kept := _columns_that_fit(columns, rows, screen.columns):
+        return _columns(*_only(kept, columns, rows), screen)
+    if fit_below_names:
+        return _with_long_names(long_columns, rows, screen, screen.columns)
+    if kept := _columns_that_fit(columns, without_names, screen.columns):
+        return _with_long_names(*_only(kept, columns, rows), screen, screen.columns)
+    if len(list(_parts(_widths(columns, rows), screen.columns))) <= _PARTS_MAX:
+        return table(columns, rows, screen)
+    return blocks_or_table(columns, rows, screen)
+
+
+def _only(
+    kept: Sequence[int], columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    return [columns[each] for each in kept], [[row[each] for each in kept] for row in rows]
+
+
+def _with_long_names(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, screen_columns: int
+) -> list[str]:
+    """A table whose other columns fit. A first cell that does not fit beside them goes on the line before."""
+    others = _widths(columns, rows)[1:]
+    free = screen_columns - sum(others) - len(_GAP) * len(others)
+    is_long = [cell_len(row[0]) > free for row in rows]
+    shown = [("", *row[1:]) if long else row for row, long in zip(rows, is_long, strict=True)]
+    head, *lines = _columns(columns, shown, screen)
+    named = [head]
+    for row, long, line in zip(rows, is_long, lines, strict=True):
+        named += [row[0], line] if long else [line]
+    return named
 
 
 def _columns_that_fit(

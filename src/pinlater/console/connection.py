@@ -10,9 +10,14 @@ Weakness: a client that is too slow is cut off without an answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pinlater.wire.wrong_port import CONSOLE_PORT, thrift_answer
+
+log = logging.getLogger(__name__)
 
 
 class ConnectionLimits(NamedTuple):
@@ -66,6 +71,7 @@ class BoundedConnection(H11Protocol):
         self._limits = connections.limits
         self._client_due: asyncio.TimerHandle | None = None
         self._answer_due: asyncio.TimerHandle | None = None
+        self._fresh = True  # nothing was read yet
 
     @property
     def waits_for_client(self) -> bool:
@@ -91,6 +97,13 @@ class BoundedConnection(H11Protocol):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
+        fresh, self._fresh = self._fresh, False
+        answer = thrift_answer(data, CONSOLE_PORT) if fresh else None
+        if answer is not None:
+            log.warning("a Thrift client has connected to the port of the console")
+            self.transport.write(answer)
+            self.transport.close()
+            return
         answered = not self._answers
         super().data_received(data)
         if answered and self._answers:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pinlater.client._job_scan import PAGE_JOBS
 from pinlater.console.endpoint import ApiCall, Endpoint
 from pinlater.console.problems import no_memory
 from pinlater.console.shapes.jobs import LookupRequest, ScanQuery
@@ -26,8 +27,11 @@ def lookup(call: ApiCall[Any, LookupRequest]) -> int:
 
 
 def scan(call: ApiCall[ScanQuery, Any]) -> int:
-    """Of a page of jobs."""
-    return _shown(call.query.limit, bodies=call.query.bodies)
+    """Of a page of jobs. With a task or header: of the jobs found before, and of a page of jobs to compare."""
+    query = call.query
+    if not query.task and not query.header:
+        return _shown(query.limit, bodies=query.bodies)
+    return _shown(query.limit, bodies=query.bodies) + _shown(PAGE_JOBS, bodies=query.bodies)
 
 
 @contextmanager

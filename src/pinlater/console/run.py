@@ -22,6 +22,7 @@ from pinlater.supervision.open_files import raise_open_files
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
 from pinlater.tls.protocol import TlsProtocol
+from pinlater.wire.wrong_port import CONSOLE_PORT, thrift_answer
 
 LIMITS = ConnectionLimits()
 _OTHER_FILES = 64  # logs, the listener, calls to servers that are no long polls
@@ -67,7 +68,9 @@ class ConsoleServer(uvicorn.Server):
         plain = partial(BoundedConnection, self.connections)
         if self._certificate is None:
             return plain
-        side = listening_side(self._certificate, "HTTP", plain_answer=lambda _: HTTPS_WANTED)
+        side = listening_side(
+            self._certificate, "HTTP", plain_answer=lambda data: thrift_answer(data, CONSOLE_PORT) or HTTPS_WANTED
+        )
         return lambda **uvicorns: TlsProtocol(plain(**uvicorns), side)
 
     async def on_tick(self, counter: int) -> bool:

@@ -40,6 +40,8 @@ class Outcome(IntEnum):
 
 # Begins the line of a custom status that says how far a running job is; a checkpoint replaces it.
 PROGRESS_MARK = "[progress] "
+# Of jobs that a worker has a function for: the name of the task.
+TASK_HEADER = "pinlater-task"
 UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
 
 

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from pinlater.supervision import signals
 from pinlater.supervision.channel import Order, frame, read_frame
 from pinlater.supervision.restarts import Next
 
@@ -209,8 +210,7 @@ class ProcessSlot(ABC, Generic[A]):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+            signals.send(self._process, number)
 
     def _send(self, message: msgspec.Struct) -> None:
         if self._writer is not None and not self._writer.is_closing():

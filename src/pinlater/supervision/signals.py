@@ -1,9 +1,10 @@
-"""Signal handlers of an event loop, for the duration of a `with` block."""
+"""Signal handlers of an event loop, and signals to its child processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 
@@ -21,3 +22,15 @@ def handled(handlers: Mapping[signal.Signals, Callable[[], object]]) -> Iterator
     finally:
         for number in handlers:
             loop.remove_signal_handler(number)
+
+
+def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Sends a signal, or does nothing if the process has ended.
+
+    `Process.send_signal` first asks the system whether the process has ended, and thereby takes the exit code that the event loop waits
+    for: the loop then warns of an unknown child process and reports 255. Weakness: between the end of the process and the loop's notice of
+    it, the signal could go to a new process with the same id.
+    """
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)

@@ -9,6 +9,9 @@ _LENGTH_BYTES = 4
 _STRICT_HEAD = b"\x80\x01\x00"  # behind the length; no HTTP request holds these bytes there
 _TLS_HEAD = b"\x16\x03"  # a handshake record of any version; as the length of a frame it is beyond every bound
 HTTP_PORT = "this is PinLater's HTTP port; Thrift has a port of its own (9010 by default)"
+CONSOLE_PORT = (
+    "this is the port of PinLater's console (dashboard and HTTP API); Thrift has a port of its own (9010 by default)"
+)
 TLS_PORT = "this port speaks TLS only; give the client the option tls, or set PINLATER_TLS=1"
 
 

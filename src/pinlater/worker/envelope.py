@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.client.values import Job
+from pinlater.domain.job import TASK_HEADER as TASK_HEADER
 
-TASK_HEADER = "pinlater-task"
 CONTENT_TYPE_HEADER = "content-type"
 _JSON = "application/json"
 

@@ -72,5 +72,7 @@ class Registry:
         if missing:
             raise ValueError(f"no task for queue {missing[0]!r}; there are: {', '.join(found) or 'none'}")
         if not found:
-            raise ValueError("the worker has no task: decorate a function with @worker.task(queue)")
+            raise ValueError(
+                "the worker has no task: decorate a function with @worker.task(queue), and name a module that imports all tasks"
+            )
         return {name: found[name] for name in queues or found}

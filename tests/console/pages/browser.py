@@ -60,6 +60,7 @@ class BrowsedConsole:
             "/",
             "/queues/mail",
             "/queues/mail?tab=failed",
+            "/queues/mail?task=none&header=tenant%3Dacme",
             *jobs,
             "/failed",
             "/workers",

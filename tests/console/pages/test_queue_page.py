@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.client import AsyncClient, Job
+from pinlater.client._job_scan import PAGE_JOBS, ScanBounds
+from pinlater.console.endpoints import jobs
 from pinlater.domain.clock import ManualClock
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageReader, PageVisitor
@@ -40,6 +44,43 @@ async def test_jobs_are_filtered_by_priority_and_body(visitor: PageVisitor, clie
     assert len(_jobs(await visitor.page(f"{PAGE}?priority=&body=a.a"))) == 1
     assert "priority" in (await visitor.page(f"{PAGE}?priority=x", 400)).text
     assert "REGEX" in (await visitor.page(f"{PAGE}?body=(", 400)).text
+
+
+async def test_jobs_are_filtered_by_task_and_header_in_all_pages_and_tabs(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    acme = {"tenant": "a&b"}
+    for _ in range(60):
+        await client.enqueue(
+            "mail", [Job(b"x", headers={"pinlater-task": "send <it>", **acme}), Job(b"x", headers=acme)]
+        )
+    chosen = "task=send+%3Cit%3E"
+    page = await visitor.page(f"{PAGE}?{chosen}&header=tenant%3Da%26b&priority=1")
+    assert len(_jobs(page)) == 50
+    kept = f"priority=1&{chosen}&header=tenant%3Da%26b"
+    assert f"{PAGE}?tab=failed&{kept}" in page.links
+    [following] = [link for link in page.links if "after=" in link]
+    assert following.startswith(f"{PAGE}?tab=due&{kept}&after=")
+    last = await visitor.page(following)
+    assert len(_jobs(last)) == 10
+    assert f"{PAGE}?tab=due&{kept}" in last.links
+    assert page.inputs | {"tab": "due", "priority": "1", "task": "send <it>", "header": "tenant=a&b"} == page.inputs
+    assert f"{PAGE}?tab=due&{chosen}" in (await visitor.page(PAGE)).links
+    assert "No due jobs match." in (await visitor.page(f"{PAGE}?task=none")).text
+    assert "NAME=VALUE" in (await visitor.page(f"{PAGE}?header=tenant", 400)).text
+
+
+async def test_a_list_that_is_cut_short_says_how_to_go_on(
+    visitor: PageVisitor, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "SCAN_BOUNDS", ScanBounds(jobs=1))
+    rare = (await client.enqueue("mail", [Job(b"x", headers={"pinlater-task": "rare"})])).descriptors[0]
+    await client.enqueue("mail", [b"x"] * PAGE_JOBS)
+    page = await visitor.page(f"{PAGE}?task=rare")
+    assert "it is incomplete. Next goes on." in page.text
+    assert "No due jobs match so far." in page.text
+    [following] = [link for link in page.links if "after=" in link]
+    assert f"/jobs/{rare}" in (await visitor.page(following)).links
 
 
 def _jobs(page: PageReader) -> list[str]:

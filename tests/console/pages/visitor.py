@@ -22,6 +22,7 @@ class PageReader(HTMLParser):
         self.text = ""
         self.targets: list[str] = []
         self.links: list[str] = []
+        self.inputs: dict[str, str] = {}
         self.tags: set[str] = set()
         self.dangers: list[str] = []
         self.feed(page)
@@ -32,6 +33,8 @@ class PageReader(HTMLParser):
         self.tags.add(tag)
         if tag == "form" and given.get("method") == "post":
             self.targets.append(given["action"])
+        if tag == "input":
+            self.inputs[given.get("name", "")] = given.get("value", "")
         if tag == "a":
             self.links.append(given["href"])
         if tag in ("iframe", "object", "embed", "style", "base", "img") or (tag == "script" and "src" not in given):

@@ -17,8 +17,8 @@ from pinlater.cli.commands.retry_failed import (
     count_left,
     print_changed,
 )
-from pinlater.cli.commands.scan import JobCriteria, ScanFilter, scan_queue
 from pinlater.client import AsyncClient, Scanned
+from pinlater.client._job_scan import JobCriteria, ScanFilter, scan_by_task
 
 
 def delete_jobs(
@@ -56,8 +56,8 @@ def delete_jobs(
         incomplete = False
         for future in (False, True) if state is options.State.PENDING else (False,):
             left = limit - len(descriptors)
-            request = ScanFilter(state, priority, future, regex)
-            found = await scan_queue(client, queue, request, wanted, left) if left else Scanned([], "", False)
+            request = ScanFilter(state.wire, priority, future, regex)
+            found = await scan_by_task(client, queue, request, wanted, left) if left else Scanned([], "", False)
             descriptors += [job.descriptor for job in found.jobs]
             incomplete |= found.incomplete
 

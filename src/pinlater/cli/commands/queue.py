@@ -149,7 +149,8 @@ def stats(
 
     Pending jobs are `due`, or wait for a later time (`future`). In the JSON `pending` is both. --watch --json prints one line each time.
 
-    A terminal that is too narrow shows `claimed` for `in_progress`, `done` for `succeeded`, and leaves out columns of zeros.
+    A terminal that is too narrow shows `claimed` for `in_progress`, `done` for `succeeded`, and leaves out columns of zeros. A long
+    name is on a line of its own.
 
     Example: pinlater queue stats emails --watch
     """

@@ -10,8 +10,8 @@ import typer
 from pinlater.cli import notes, options, output
 from pinlater.cli.commands.count import count_jobs
 from pinlater.cli.commands.run_now import print_runs, run_all
-from pinlater.cli.commands.scan import JobCriteria, ScanFilter, scan_queue
-from pinlater.client import AsyncClient, JobCount, Outcome
+from pinlater.client import AsyncClient, JobCount, JobState, Outcome
+from pinlater.client._job_scan import JobCriteria, ScanFilter, scan_by_task
 from pinlater.client.errors import PinLaterError
 
 UNREACHABLE = "a shard is unreachable, or the server did not say whether all took part: its jobs stay as they are; repeat the command"
@@ -91,8 +91,8 @@ class _Retry(NamedTuple):
 
     async def chosen(self, client: AsyncClient, wanted: JobCriteria, regex: str | None, as_json: bool) -> Changed:
         """Retries the jobs that `scan` shows, the newest first."""
-        request = ScanFilter(options.State.FAILED, self.priority, regex=regex)
-        found = await scan_queue(client, self.queue, request, wanted, self.limit)
+        request = ScanFilter(JobState.FAILED, self.priority, regex=regex)
+        found = await scan_by_task(client, self.queue, request, wanted, self.limit)
 
         async def retry(piece: Sequence[str]) -> int:
             results = await client.run_jobs(self.queue, piece, attempts=self.attempts, run_after_ms=self.run_after_ms)

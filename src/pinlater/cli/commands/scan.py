@@ -1,8 +1,4 @@
-"""`pinlater scan`.
-
-The server chooses by state, priority and body; task and header are looked at here, page by page, so that a scan for a rare task reads many
-jobs and stops at `_LOOKED_AT_MAX` of them.
-"""
+"""`pinlater scan`."""
 
 from __future__ import annotations
 
@@ -13,61 +9,7 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
-from pinlater.domain.transitions import was_cancelled
-
-_START, _END = "0", "-1"
-_PAGE_JOBS, _LOOKED_AT_MAX = 500, 100_000
-
-
-class JobCriteria(NamedTuple):
-    """Of which tasks a job must be, and what headers it must have, to be shown; no tasks: of any."""
-
-    tasks: frozenset[str]
-    headers: dict[str, str]
-    skip_cancelled: bool = False
-
-    @classmethod
-    def of(cls, tasks: list[str] | None, headers: dict[str, str], *, skip_cancelled: bool = False) -> JobCriteria:
-        return cls(frozenset(tasks or ()), headers, skip_cancelled)
-
-    @property
-    def of_any_task(self) -> bool:
-        return not self.tasks and not self.headers
-
-    @property
-    def fits_all(self) -> bool:
-        return self.of_any_task and not self.skip_cancelled
-
-    def fits(self, job: JobInfo) -> bool:
-        last_attempt = job.attempts[-1] if job.attempts else None
-        if self.skip_cancelled and was_cancelled(job.custom_status, job.finished_at_ms, last_attempt):
-            return False
-        if self.tasks and output.task_of(job) not in self.tasks:
-            return False
-        return all(job.headers.get(name) == value for name, value in self.headers.items())
-
-
-class ScanFilter(NamedTuple):
-    """What the server chooses by."""
-
-    state: options.State
-    priority: int | None
-    future: bool = False
-    regex: str | None = None
-    bodies: bool = False
-
-    async def page(self, client: AsyncClient, queue: str, limit: int, after: str) -> Scanned:
-        return await client.scan(
-            queue,
-            self.state.wire,
-            priority=self.priority,
-            future=self.future,
-            regex=self.regex,
-            limit=limit,
-            continuation=after,
-            paged=True,
-            bodies=self.bodies,
-        )
+from pinlater.client._job_scan import SCAN_END, SCAN_START, JobCriteria, ScanFilter, scan_by_task
 
 
 class ScannedQueues(NamedTuple):
@@ -89,7 +31,9 @@ def scan(
     task: options.OfTask = None,
     header: options.WithHeader = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
-    after: Annotated[str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")] = _START,
+    after: Annotated[
+        str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")
+    ] = SCAN_START,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies too.")] = False,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -99,9 +43,9 @@ def scan(
 
     Example: pinlater scan emails --state failed --task send_welcome --limit 20
     """
-    if after != _START and len(queues or ()) != 1:
+    if after != SCAN_START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
-    request = ScanFilter(state, priority, future, regex, body)
+    request = ScanFilter(state.wire, priority, future, regex, body)
     wanted = JobCriteria.of(task, options.headers_of(header or []) or {})
 
     async def ask(client: AsyncClient) -> ScannedQueues:
@@ -109,7 +53,7 @@ def scan(
         return await _scan_all(client, names, request, wanted, limit, after)
 
     found, cut = options.ask(server, timeout, ask)
-    more = None if found.continuation == _END else found.continuation
+    more = None if found.continuation == SCAN_END else found.continuation
     if json:
         jobs = [output.info_json(job) for job in found.jobs]
         output.print_json({"jobs": jobs, "continuation": more, "incomplete": found.incomplete or cut})
@@ -131,42 +75,19 @@ async def _scan_all(
     """One queue after the other, up to `limit` jobs together. The continuation is the only queue's."""
     jobs: list[JobInfo] = []
     incomplete = cut = False
-    continuation = _END
+    continuation = SCAN_END
     for queue in queues:
         if len(jobs) >= limit:
             cut = True
             break
-        found = await scan_queue(client, queue, request, wanted, limit - len(jobs), after)
+        found = await scan_by_task(client, queue, request, wanted, limit - len(jobs), after)
         jobs += found.jobs
         incomplete |= found.incomplete
         if len(queues) == 1:
             continuation = found.continuation
         else:
-            cut |= found.continuation != _END
+            cut |= found.continuation != SCAN_END
     return ScannedQueues(Scanned(jobs, continuation, incomplete), cut)
-
-
-async def scan_queue(
-    client: AsyncClient, queue: str, request: ScanFilter, wanted: JobCriteria, limit: int, after: str = _START
-) -> Scanned:
-    """Up to `limit` jobs that fit, newest first; incomplete if it stopped earlier, since it looked at too many."""
-    if wanted.fits_all:
-        return await request.page(client, queue, limit, after)
-    jobs: list[JobInfo] = []
-    looked_at = 0
-    while True:
-        page = await request.page(client, queue, _PAGE_JOBS, after)
-        chosen = [number for number, job in enumerate(page.jobs, 1) if wanted.fits(job)]
-        left = limit - len(jobs)
-        if len(chosen) > left or (len(chosen) == left and page.continuation != _END):
-            # The page again, up to the last job that is shown, for the continuation behind that one.
-            page = await request.page(client, queue, chosen[left - 1], after)
-            return Scanned([*jobs, *filter(wanted.fits, page.jobs)], page.continuation, page.incomplete)
-        jobs += [page.jobs[number - 1] for number in chosen]
-        looked_at += len(page.jobs)
-        after = page.continuation
-        if after == _END or page.incomplete or looked_at >= _LOOKED_AT_MAX:
-            return Scanned(jobs, after, page.incomplete or after != _END)
 
 
 def _without_jobs(state: options.State, future: bool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from pinlater.client import Job, UniqueKey, UniqueScope
+from pinlater.client._job_scan import SCAN_END, SCAN_START, JobCriteria, ScanBounds, ScanFilter, scan_by_task
 from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
 from pinlater.console.endpoints.forms import body_given, due_ms, explanation_shown, job_shown, results_shown, state_of
@@ -32,8 +33,9 @@ from pinlater.console.shapes.jobs import (
     ScanAnswer,
     ScanQuery,
 )
+from pinlater.wire.limits import FRAME_BYTES_MAX
 
-FIRST_PAGE, NO_MORE_PAGES = "0", "-1"
+SCAN_BOUNDS = ScanBounds(jobs=10_000, found_bytes=FRAME_BYTES_MAX)
 
 _Enqueue = ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest]
 
@@ -155,22 +157,21 @@ async def lookup_jobs(call: ApiCall[Nothing, LookupRequest]) -> LookupAnswer:
 
 
 async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
-    """Lists jobs in a state, newest first, in pages."""
+    """Lists jobs in a state, newest first, in pages. With `task` or `header`, one request compares at most some 10,000 jobs: it may
+    answer fewer than `limit`, also none, and a continuation."""
     query = call.query
-    page = await call.client.scan(
+    page = await scan_by_task(
+        call.client,
         call.queue,
-        state_of(query.state),
-        priority=query.priority,
-        future=query.future,
-        regex=query.regex,
-        limit=query.limit,
-        continuation=query.continuation or FIRST_PAGE,
-        paged=True,
-        bodies=query.bodies,
+        ScanFilter(state_of(query.state), query.priority, query.future, query.regex, query.bodies),
+        JobCriteria.of(query.task, _headers(query.header)),
+        query.limit,
+        query.continuation or SCAN_START,
+        SCAN_BOUNDS,
     )
     return ScanAnswer(
         jobs=[job_shown(job) for job in page.jobs],
-        continuation=None if page.continuation == NO_MORE_PAGES else page.continuation,
+        continuation=None if page.continuation == SCAN_END else page.continuation,
         incomplete=page.incomplete,
     )
 

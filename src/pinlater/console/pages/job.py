@@ -13,10 +13,11 @@ from pinlater.console.endpoint import Content
 from pinlater.console.endpoints.jobs import explain_job, get_job, get_job_body
 from pinlater.console.pages.bodies import BodyView, Way, body_view
 from pinlater.console.pages.formats import TEXT_CHARACTERS, ShownText, shown
-from pinlater.console.pages.listed_job import TASK_HEADER, worker_of
+from pinlater.console.pages.listed_job import worker_of
 from pinlater.console.pages.page import PageCall, PageView, job_path
 from pinlater.console.shapes.fields import RequestShape
 from pinlater.console.shapes.jobs import BodiesQuery, JobItem, ReasonItem
+from pinlater.domain.job import TASK_HEADER
 
 _WHOLE_CHARACTERS = 2_000_000
 

@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from pinlater.console.pages.formats import one_line
 from pinlater.console.shapes.jobs import JobItem
-from pinlater.domain.job import source_of_claim
-
-TASK_HEADER = "pinlater-task"
+from pinlater.domain.job import TASK_HEADER, source_of_claim
 
 
 class ListedJob(NamedTuple):

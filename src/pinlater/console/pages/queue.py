@@ -37,12 +37,23 @@ _TABS: Mapping[Tab, _Jobs] = {
 
 
 class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
-    """Which jobs of the queue. `body`: a regular expression. `after`: the continuation of the page before."""
+    """Which jobs of the queue. `header`: NAME=VALUE. `body`: a regular expression. `after`: the continuation of the page before."""
 
     tab: Tab = "due"
     priority: OfPriority = None
+    task: str | None = None
+    header: str | None = None
     body: str | None = None
     after: str | None = None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the list may read many jobs for a few."""
+        return bool(self.task or self.header or self.body)
+
+    @property
+    def is_filtered(self) -> bool:
+        return self.is_slow or self.priority is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +73,19 @@ class QueueView(PageView):
 
     def path(self, **changes: object) -> str:
         """The same choice of jobs with changes; a change begins at the first page."""
-        kept = {"tab": self.query.tab, "priority": self.query.priority, "body": self.query.body}
+        query = self.query
+        kept = {
+            "tab": query.tab,
+            "priority": query.priority,
+            "task": query.task,
+            "header": query.header,
+            "body": query.body,
+        }
         return queue_path(self.queue.name, **{**kept, **changes})
 
 
 async def show(call: PageCall) -> QueueView:
-    """Four calls: counters, two for the settings, and one page of jobs. A page that searches bodies does not ask again by itself."""
+    """Four calls: counters, two for the settings, and one page of jobs. A page that searches does not ask again by itself."""
     query = call.read(QueuePageQuery)
     jobs = _TABS[query.tab]
     stats = await call.api.ask(get_queue_stats, queue=call.queue)
@@ -76,6 +94,8 @@ async def show(call: PageCall) -> QueueView:
         state=jobs.state,
         future=jobs.future,
         priority=query.priority,
+        task=(query.task,) if query.task else (),
+        header=(query.header,) if query.header else (),
         regex=query.body,
         limit=ROWS,
         continuation=query.after,
@@ -84,7 +104,7 @@ async def show(call: PageCall) -> QueueView:
     queue = figures_of(stats)
     return QueueView(
         title=call.queue,
-        polls=not query.body and not query.after,
+        polls=not query.is_slow and not query.after,
         query=query,
         queue=queue,
         priorities=[one for one in stats.priorities if one.enqueued_total or one.pending],

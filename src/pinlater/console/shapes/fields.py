@@ -29,6 +29,8 @@ Regex = Annotated[str | None, Meta(description="Only jobs in whose body this is 
 BodyText = Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8.")]
 BodyBase64 = Annotated[str | None, Meta(description="The body in base64 if it is not UTF-8, else null.")]
 Descriptors = Annotated[Sequence[str], Meta(min_length=1, description="The names of jobs, all of this queue.")]
+OfTasks = Annotated[Sequence[Key], Meta(description="Only jobs of this task; may be repeated for several.")]
+OfHeaders = Annotated[Sequence[str], Meta(description="Only jobs with this header, as `NAME=VALUE`; may be repeated.")]
 Incomplete = Annotated[bool, Meta(description="A shard was unreachable, or a time limit made the answer shorter.")]
 
 

@@ -17,7 +17,9 @@ from pinlater.console.shapes.fields import (
     Key,
     Limit,
     Moment,
+    OfHeaders,
     OfPriority,
+    OfTasks,
     Priority,
     Regex,
     RequestShape,
@@ -104,6 +106,8 @@ class CountQuery(RequestShape, frozen=True, kw_only=True):
 class ScanQuery(CountQuery, frozen=True, kw_only=True):
     """Which jobs of a queue, and how many."""
 
+    task: OfTasks = ()
+    header: OfHeaders = ()
     limit: Limit = 100
     continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
     bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
@@ -205,7 +209,13 @@ class ScanAnswer(AnswerShape, frozen=True, kw_only=True):
 
     jobs: Sequence[JobItem]
     continuation: Annotated[str | None, Meta(description="Send it to get the next jobs; null if there are none.")]
-    incomplete: Incomplete
+    incomplete: Annotated[
+        bool,
+        Meta(
+            description="A shard was unreachable, or a limit of time, or of jobs compared by task or header, made the answer shorter. "
+            "With a continuation, the next request goes on there."
+        ),
+    ]
 
 
 class JobCountAnswer(AnswerShape, frozen=True, kw_only=True):

@@ -100,6 +100,13 @@ def nearest_key(name: str) -> str:
     return f" (did you mean {same_field[0]}?)" if same_field else did_you_mean(name, keys())
 
 
+def key_of_option(option: str) -> Key | None:
+    """The setting that an option such as `--console-port` or `--claim-timeout-ms` would name; None if there is none, or several."""
+    name = option.removeprefix("--").replace("-", "_")
+    found = [key for key in keys().values() if name in (key.path.replace(".", "_"), key.field)]
+    return found[0] if len(found) == 1 else None
+
+
 def _keys_of(owner: type, table: str) -> Iterator[Key]:
     hints = typing.get_type_hints(owner)
     for item in fields(owner):

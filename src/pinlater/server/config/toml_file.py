@@ -54,6 +54,10 @@ def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:
 def _problem(name: str, raw: object) -> str | None:
     if name in tables():
         return f"{name} is a table: write [{name}], and its keys below it"
+    if isinstance(raw, dict) and name in keys():
+        alike = [f"{name}_{inner}" for inner in raw if f"{name}_{inner}" in keys()]
+        meant = f" (did you mean {alike[0]}?)" if alike else ""
+        return f"{name} is a key, not a table: write {name} = …{meant}"
     if isinstance(raw, dict) and "." not in name and name not in keys():
         return f"unknown table [{name}]{did_you_mean(name, tables())}"
     if name not in keys():

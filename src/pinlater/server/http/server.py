@@ -25,6 +25,7 @@ from pinlater.server.telemetry.settings import QUEUE_SERIES_MAX
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
 from pinlater.tls.protocol import TlsProtocol
+from pinlater.wire.wrong_port import HTTP_PORT, thrift_answer
 
 __all__ = ["HttpServer", "OneServer", "Readiness", "StatusSource"]
 
@@ -82,7 +83,11 @@ class HttpServer:
         if self._certificate is None:
             return await asyncio.start_server(self._accept, host, port)
         side = listening_side(
-            self._certificate, "HTTP", self._metrics.count, lenient=True, plain_answer=lambda _: HTTPS_WANTED
+            self._certificate,
+            "HTTP",
+            self._metrics.count,
+            lenient=True,
+            plain_answer=lambda data: thrift_answer(data, HTTP_PORT) or HTTPS_WANTED,
         )
         loop = asyncio.get_running_loop()
 

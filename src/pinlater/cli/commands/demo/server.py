@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pinlater.supervision import signals
+
 _READY_S = 30.0
 _STOP_S = 15.0
 _LINES_KEPT = 5
@@ -76,13 +78,12 @@ class DemoServer:
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
+        signals.send(process, signal.SIGTERM)
         try:
             async with asyncio.timeout(_STOP_S):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            signals.send(process, signal.SIGKILL)
             await process.wait()
         if self._reading is not None:
             await self._reading
