@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import typer
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, notes, options, output
 from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.enqueue import batches
 from pinlater.cli.commands.retry_failed import change_in_pieces
@@ -93,7 +93,7 @@ class Terminal(io.StringIO):
 
 def test_errors_and_notes_wrap_at_words_on_a_terminal_and_stay_whole_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setitem(exits._state, "json", False)  # as another test may have left it
+    monkeypatch.setitem(notes._state, "json", False)  # as another test may have left it
     text = "a shard is unreachable, and its jobs are not counted"
     for stderr, lines in (
         (io.StringIO(), [f"error: {text}"]),
@@ -108,11 +108,11 @@ def test_errors_as_json_stay_one_line_on_a_terminal(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "40")
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
-    exits.print_errors_as_json(True)
+    notes.use_json(True)
     try:
         exits.write_error("a shard is unreachable, and its jobs are not counted", exits.BUSY)
     finally:
-        exits.print_errors_as_json(False)
+        notes.use_json(False)
     assert stderr.getvalue().count("\n") == 1
 
 

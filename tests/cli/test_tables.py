@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,12 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pinlater.cli import output
+from pinlater.cli import commands, output, tables
 from pinlater.cli.commands.queue import DEFAULTS_OF_TASKS
 from pinlater.cli.tables import Screen, blocks_or_table, fields, narrow_table, table, wrap, wrap_line
 from pinlater.domain.durations import duration_text
 from pinlater.worker import Worker
 from tests.cli.conftest import Pinlater, on_terminal
+from tests.cli.table_samples import QUEUE, SAMPLES, WORKER
+
+COMMANDS = Path(commands.__file__).parent
+ANY_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+PRINTS_A_TABLE = re.compile(r"\bprint_(?:table|narrow_table|blocks|fields)\(|\brich\.table\b")
 
 DESCRIPTOR = "thumbnails_of_large_pictures_that_users_upload_here:s12:p1:250427967576997888"
 JOBS = ["descriptor", "task", "state", "age", "holder", "left", "due", "error", "status"]
@@ -180,19 +189,73 @@ def test_without_a_terminal_there_is_a_line_of_names_and_one_a_row_with_tabs_bet
     assert fields([("a", "1 2")], Screen()) == ["field\tvalue", "a\t1 2"]
 
 
+@pytest.mark.parametrize("columns", [80, 100, 200])
+@pytest.mark.parametrize("command", SAMPLES)
+def test_what_a_command_prints_fits_the_terminal_with_and_without_colour(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, columns: int
+) -> None:
+    def shown(screen: Screen) -> str:
+        monkeypatch.setattr(tables, "screen", lambda: screen)
+        SAMPLES[command](monkeypatch, tmp_path)
+        return ANY_COLOUR.sub("", capsys.readouterr().out)
+
+    text = shown(Screen(columns))
+    assert shown(Screen(columns, colour=True)) == text
+    assert [line for line in text.splitlines() if cell_len(line) > columns and " " in line] == []
+    assert {word for word in shown(Screen()).split() if len(word) > 24} <= set(text.split())
+
+
+def test_there_is_a_sample_of_each_command_that_prints_a_table() -> None:
+    modules = {path for path in COMMANDS.rglob("*.py") if PRINTS_A_TABLE.search(path.read_text())}
+    names = {path.relative_to(COMMANDS).parts[0].removesuffix(".py") for path in modules}
+    assert names - {command.split()[0] for command in SAMPLES} == set()
+
+
 words = st.lists(st.integers(1, 120).map(lambda length: chr(97 + length % 26) * length), min_size=1, max_size=8)
 
 
+ANY_TABLE: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]], Screen], list[str]]] = {
+    "table": table,
+    "blocks_or_table": blocks_or_table,
+    "narrow_table": partial(narrow_table, shorter={"status": "is"}),
+    "fields": lambda columns, rows, screen: fields([(columns[0], cell) for row in rows for cell in row], screen),
+}
+
+
+@pytest.mark.parametrize("made_by", ANY_TABLE)
 @settings(deadline=None, max_examples=50)
-@given(rows=st.lists(st.tuples(words, words, words), min_size=1, max_size=4), columns=st.sampled_from([80, 100, 200]))
-def test_no_word_is_folded_or_lost_and_no_line_is_too_long_but_for_one_word(
-    rows: list[tuple[list[str], ...]], columns: int
+@given(
+    rows=st.lists(st.tuples(words, words, words, words), min_size=1, max_size=4),
+    columns=st.sampled_from([30, 80, 100, 200]),
+)
+def test_no_word_is_folded_or_lost_and_only_a_word_alone_may_be_longer_than_a_line(
+    made_by: str, rows: list[tuple[list[str], ...]], columns: int
 ) -> None:
-    cells = [(row[0][0], *(" ".join(words) for words in row[1:])) for row in rows]
-    lines = blocks_or_table(["descriptor", "error", "status"], cells, Screen(columns))
-    shown = " ".join(lines).split()
-    assert all(word in shown for row in rows for word in (row[0][0], *row[1], *row[2]))
-    assert all(cell_len(line) <= columns or len(line.split()) <= 2 for line in lines)
+    cells = [tuple(map(" ".join, row)) for row in rows]
+    lines = ANY_TABLE[made_by](["descriptor", "error", "status", "left"], cells, Screen(columns))
+    shown = Counter(" ".join(lines).split())
+    assert all(word in shown for row in rows for cell in row for word in cell)
+    assert all(cell_len(line) <= columns or line in shown for line in lines)
+    coloured = ANY_TABLE[made_by](["descriptor", "error", "status", "left"], cells, Screen(columns, colour=True))
+    assert [without_colours(line) for line in coloured] == lines
+
+
+def test_a_table_with_a_long_text_wraps_it_in_its_column() -> None:
+    rows = [("enqueue", "ShardConnectionFailed: the shard does not answer", "12"), ("ack", "Timeout", "3")]
+    assert table(["call", "error", "number"], rows, Screen(45)) == [
+        "call     error                       number",
+        "enqueue  ShardConnectionFailed: the      12",
+        "         shard does not answer",
+        "ack      Timeout                          3",
+    ]
+
+
+def test_a_table_of_which_two_columns_do_not_fit_side_by_side_goes_one_block_a_row() -> None:
+    rows = [(WORKER, QUEUE, "3", "0"), ("web-1", "emails", "0", "1")]
+    assert table(["worker", "queue", "holds", "waits"], rows, Screen(80)) == [
+        *(f"worker {WORKER}", f"  queue  {QUEUE}", "  holds  3", "  waits  0"),
+        *("", "worker web-1", "  queue  emails", "  holds  0", "  waits  1"),
+    ]
 
 
 def test_a_word_longer_than_the_line_stays_whole() -> None:

@@ -165,6 +165,16 @@ def test_the_applications_own_logs_appear_at_the_level_asked_for(workers: Worker
     assert [entry for entry in workers.logged("") if entry["level"] not in ("info", "debug")] == []
 
 
+def test_with_the_level_debug_the_applications_debug_lines_appear(workers: Workers) -> None:
+    with (workers.folder / "shop.py").open("a") as module:
+        module.write("logging.getLogger('shop').debug('details of the shop')\n")
+    process = workers.start("--log-level", "debug")
+    wait_for(lambda: workers.logged("worker started"))
+    assert [(entry["level"], entry["logger"]) for entry in workers.logged("details of the shop")] == [("debug", "shop")]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+
+
 def test_processes_share_the_work_answer_probes_as_one_and_stop_in_order(workers: Workers) -> None:
     port = free_port()
     supervisor = workers.start("--processes", "2", "--health-port", str(port), "--grace", "100ms", "--concurrency", "1")

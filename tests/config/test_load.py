@@ -133,6 +133,20 @@ def test_a_bare_number_is_in_the_unit_of_the_name_and_whole(raw: str) -> None:
     assert load(env={"PINLATER_JOBS_MAX_WAIT_MS": "5"}).settings.jobs.max_wait_ms == 5
 
 
+@pytest.mark.parametrize("raw", ["90", " 90 ", "1.5"])
+def test_a_number_in_quotes_has_a_unit_in_a_file(tmp_path: Path, raw: str) -> None:
+    """Elsewhere a duration without a unit is in seconds, so a value in quotes beside `_ms` could mean either."""
+    [problem] = problems(toml(tmp_path, f"[jobs]\nmax_wait_ms = '{raw}'\n"))
+    assert problem.endswith(
+        f"pinlater.toml:2: jobs.max_wait_ms: {raw!r} has no unit: "
+        "write milliseconds without quotes, or a duration such as '90s'"
+    )
+    given = toml(tmp_path, "[jobs]\nmax_wait_ms = 90\n[thrift]\nidle_timeout_s = '90'\nmax_frame_bytes = '16777216'\n")
+    assert load(given).settings.jobs.max_wait_ms == 90
+    assert load(given).settings.thrift.idle_timeout_s == 90
+    assert load(given, flags={"jobs.max_wait_ms": "80"}).settings.jobs.max_wait_ms == 80
+
+
 def test_a_unit_that_gives_a_fraction_is_refused() -> None:
     assert "whole number of milliseconds" in problems(env={"PINLATER_JOBS_MAX_WAIT_MS": "0.0001 s"})[0]
 

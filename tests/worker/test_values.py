@@ -19,7 +19,7 @@ import pytest
 
 from pinlater.client.values import AckResult, Checkpoint, ClaimedJob, Outcome
 from pinlater.domain.transitions import ERROR_TEXT_CHARS_MAX
-from pinlater.worker import Worker, envelope, retries
+from pinlater.worker import Worker, WorkerSettings, envelope, retries
 from pinlater.worker._attempts.endings import Kind, ending_of
 from pinlater.worker._enqueueing.arguments import Parameters, parameters_of
 from pinlater.worker.codecs import JsonCodec, MessagePackCodec
@@ -45,6 +45,12 @@ def test_policies_say_how_long_to_wait() -> None:
     assert delays(retries.linear(1, step=0.5, max=9)) == [1000, 1500, 2000, 2500, 9000]
     assert delays(retries.exponential(1, max=60)) == [1000, 2000, 4000, 8000, 60_000]
     assert delays(retries.never()) == [None] * 5
+
+
+def test_a_task_without_a_policy_waits_a_second_and_then_twice_as_long_each_time() -> None:
+    run = Worker("127.0.0.1:1")._run_with(Mock(), WorkerSettings(), Mock(), {})
+    assert delays(run.retry) == [1000, 2000, 4000, 8000, 3_600_000]
+    assert (run.retry.delay_ms(1, ValueError(), 0.0), run.retry.delay_ms(1, ValueError(), 1.0)) == (800, 1200)
 
 
 def test_jitter_spreads_within_its_bounds() -> None:

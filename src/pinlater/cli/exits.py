@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
+import traceback
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -49,7 +48,7 @@ MEANINGS: dict[int, str] = {
     TERMINATED: "Ended by SIGTERM. `serve` and `worker` stop in order and end with 0.",
 }
 
-_state = {"tracebacks": False, "json": False}
+_state = {"tracebacks": False}
 
 
 def tracebacks(wanted: bool | None = None) -> bool:
@@ -59,9 +58,11 @@ def tracebacks(wanted: bool | None = None) -> bool:
     return _state["tracebacks"]
 
 
-def print_errors_as_json(wanted: bool) -> None:
-    """Errors of the command that runs now go to standard error as a JSON document, since its caller reads JSON."""
-    _state["json"] = wanted
+def show_traceback(error: BaseException) -> None:
+    """Where an unexpected error was raised, if the operator asked for that."""
+    if tracebacks():
+        text = "".join(traceback.format_exception(error)).rstrip("\n")
+        notes.say(text, traceback=text)
 
 
 DESCRIPTOR_HINT = (
@@ -102,10 +103,7 @@ def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False) -
 def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> None:
     """One line on standard error, or its own lines with `in_lines`; a JSON document if the caller reads JSON."""
     text = message if in_lines else " ".join(message.split())
-    if _state["json"]:
-        sys.stderr.write(json.dumps({"error": text, "detail": detail or None, "exit_code": code}) + "\n")
-    else:
-        notes.write(f"error: {text}")
+    notes.say(f"error: {text}", error=text, detail=detail or None, exit_code=code)
 
 
 @contextlib.contextmanager

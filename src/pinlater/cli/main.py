@@ -10,7 +10,6 @@ import errno
 import functools
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
@@ -143,8 +142,7 @@ def _say_missing(name: str, error: ImportError) -> NoReturn:
     from pinlater.server.config.extras import install_line
     from pinlater.server.config.kinds import SHARDED
 
-    if exits.tracebacks():
-        traceback.print_exception(error)
+    exits.show_traceback(error)
     module = error.name or ""
     of_a_store = (store for store, kind in SHARDED.items() if module in kind.driver.modules)
     extra = EXTRAS.get(name) or next(of_a_store, "server")
@@ -220,13 +218,12 @@ def _reader_is_gone(error: str = "") -> NoReturn:
     """The reader of our output has stopped, as `head` does: that is no error, and the rest of the output goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error:
-        notes.write(f"error: {error}")
+        exits.write_error(error, exits.REFUSED)
     sys.exit(exits.REFUSED if error else exits.OK)
 
 
 def _say_bug(error: Exception) -> NoReturn:
-    if exits.tracebacks():
-        traceback.print_exc()
+    exits.show_traceback(error)
     exits.write_error(f"unexpected: {type(error).__name__}: {error} (run with --traceback to see where)", exits.BUG)
     sys.exit(exits.BUG)
 
@@ -247,7 +244,8 @@ def main() -> None:
     """The process's entry. It ends with a code from `exits`; a bug is one line on standard error, `--traceback` shows where."""
     _open_standard_streams()
     exits.tracebacks(False)
-    exits.print_errors_as_json("--json" in sys.argv)  # for mistakes that the parser finds before it reads this option
+    notes.take_logged_warnings()
+    notes.use_json("--json" in sys.argv)  # for mistakes that the parser finds before it reads this option
     try:
         code = app(standalone_mode=False, prog_name="pinlater") or exits.OK
         sys.stdout.flush()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from pinlater.cli import exits
+from pinlater.cli import exits, notes
 from pinlater.cli.waiting import say_waiting
 from pinlater.client import AsyncClient
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
@@ -117,7 +117,7 @@ def complete_queues(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _print_json(wanted: bool) -> bool:
-    exits.print_errors_as_json(wanted)
+    notes.use_json(wanted)
     return wanted
 
 

@@ -1,8 +1,8 @@
 """Tables and blocks that fit the terminal: no word and no descriptor is folded, and nothing is left out.
 
-A table that is too wide goes on below, with its first column again; jobs that are too wide for a table go one block each. The table of
-queues writes a long name on a line of its own. A text wraps between words. A word that is longer than the terminal is written whole, so
-that it can be copied whole.
+A table that is too wide wraps its longest text, or goes on below, with its first column again, or becomes one block a row. The table of
+queues writes a long name on a line of its own. A text wraps between words. A word that is longer than the terminal has a line of its own,
+so that it can be copied whole; no other line is too long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 _GAP = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
-_VALUE_COLUMNS_MIN = 24
+_TEXT_COLUMNS_MIN = 24
 _EMPTY = ("", "-")
 _PARTS_MAX = 2  # of a table of queues that goes on below
 _NOTHING = (*_EMPTY, "0", "0.0", "no")
@@ -59,16 +59,23 @@ def error_columns() -> int | None:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, *, without_rows: str = NONE
 ) -> list[str]:
-    """The lines of a table; one that is too wide goes on below. Without a terminal, cells with tabs between.
+    """The lines of a table. Without a terminal, cells with tabs between. `without_rows`: what a terminal shows if there are none.
 
-    `without_rows`: what a terminal shows if there are none.
+    If it is too wide, its widest column wraps; or it goes on below; or, if a word needs more than that, each row is a block.
     """
     if screen.columns is None:
         return _with_tabs(columns, rows)
     if not rows:
         return wrap(without_rows, screen.columns)
+    widths = _widths(columns, rows)
+    wrapped = _with_wrapped_column(widths, columns, rows, screen.columns)
+    if wrapped is not None:
+        return _columns(columns, wrapped, screen)
+    parts = list(_parts(widths, screen.columns))
+    if not all(_fits([widths[each] for each in part], screen.columns) for part in parts):
+        return _blocks(columns, rows, screen, head=f"{columns[0]} ")
     lines: list[str] = []
-    for number, part in enumerate(_parts(_widths(columns, rows), screen.columns)):
+    for number, part in enumerate(parts):
         chosen = [[row[column] for column in part] for row in rows]
         lines += [""] * bool(number)
         lines += _columns([columns[column] for column in part], chosen, screen)
@@ -90,12 +97,7 @@ def blocks_or_table(
     columns, rows = [columns[column] for column in said], [[row[column] for column in said] for row in rows]
     if _fits(_widths(columns, rows), screen.columns):
         return table(columns, rows, screen)
-    lines: list[str] = []
-    for row in rows:
-        lines += [""] * bool(lines)
-        named = [pair for pair in zip(columns[1:], row[1:], strict=True) if pair[1] not in _EMPTY]
-        lines += [screen.bold(head + row[0]), *fields(named, screen, indent=_GAP)]
-    return lines
+    return _blocks(columns, rows, screen, head)
 
 
 def narrow_table(
@@ -164,13 +166,18 @@ def fields(named: Sequence[tuple[str, str]], screen: Screen, indent: str = "") -
     if screen.columns is None:
         return _with_tabs(("field", "value"), named)
     width = max((len(name) for name, _ in named), default=0)
-    left = len(indent) + width + len(_GAP)
-    lines: list[str] = []
-    for name, value in named:
-        wrapped = wrap(value, max(_VALUE_COLUMNS_MIN, screen.columns - left))
-        lines.append(f"{indent}{screen.dim(name.ljust(width))}{_GAP}{wrapped[0]}".rstrip())
-        lines += [" " * left + line for line in wrapped[1:]]
-    return lines
+    return [line for name, value in named for line in _field(name.ljust(width), value, screen.columns, screen, indent)]
+
+
+def _field(padded: str, value: str, columns: int, screen: Screen, indent: str) -> list[str]:
+    """The value beside its name; below it if a word is too long for that."""
+    name = screen.dim(padded.rstrip())
+    left = len(indent) + len(padded) + len(_GAP)
+    if _longest_word(value) > columns - left:
+        return [indent + name, *wrap_line(indent + _GAP + value, columns)]
+    first, *more = wrap(value, columns - left)
+    blanks = " " * (len(padded) - len(padded.rstrip()))
+    return [f"{indent}{name}{blanks}{_GAP}{first}".rstrip(), *(" " * left + line for line in more)]
 
 
 def wrap(text: str, columns: int) -> list[str]:
@@ -186,12 +193,13 @@ def wrap(text: str, columns: int) -> list[str]:
 
 
 def wrap_line(line: str, columns: int | None) -> list[str]:
-    """The line in as many as it takes, each with its indentation; without a terminal as it is."""
+    """The line in as many as it takes, each with its indentation if it fits so; without a terminal as it is."""
     if columns is None:
         return [line]
     text = line.lstrip(" ")
-    indent = line[: len(line) - len(text)]
-    return [indent + part for part in wrap(text, max(_VALUE_COLUMNS_MIN, columns - len(indent)))]
+    indent = line[: min(len(line) - len(text), max(0, columns - _TEXT_COLUMNS_MIN))]
+    parts = wrap(text, columns - len(indent))
+    return [indent + part if len(indent) + cell_len(part) <= columns else part for part in parts]
 
 
 def _with_tabs(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -204,6 +212,40 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
 
 def _fits(widths: Sequence[int], columns: int) -> bool:
     return sum(widths) + len(_GAP) * (len(widths) - 1) <= columns
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split(" ")))
+
+
+def _with_wrapped_column(
+    widths: Sequence[int], columns: Sequence[str], rows: Sequence[Sequence[str]], screen_columns: int
+) -> list[list[str]] | None:
+    """The rows, of which some go on in the next one, so that a table that is too wide fits; None if it fits, or can't so."""
+    if _fits(widths, screen_columns):
+        return None
+    widest = max(range(len(widths)), key=widths.__getitem__)
+    wrapped_columns = screen_columns - (sum(widths) - widths[widest]) - len(_GAP) * (len(widths) - 1)
+    words = max(_longest_word(row[widest]) for row in rows)
+    if wrapped_columns < max(words, cell_len(columns[widest]), _TEXT_COLUMNS_MIN):
+        return None
+    wrapped: list[list[str]] = []
+    for row in rows:
+        first, *more = wrap(row[widest], wrapped_columns)
+        wrapped.append([*row[:widest], first, *row[widest + 1 :]])
+        wrapped += [["" if each != widest else line for each in range(len(row))] for line in more]
+    return wrapped
+
+
+def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, head: str) -> list[str]:
+    """Each row below `head` and its first cell; without what is empty."""
+    lines: list[str] = []
+    for row in rows:
+        lines += [""] * bool(lines)
+        lines += [screen.bold(part) for part in wrap_line(head + row[0], screen.columns)]
+        named = [pair for pair in zip(columns[1:], row[1:], strict=True) if pair[1] not in _EMPTY]
+        lines += fields(named, screen, indent=_GAP)
+    return lines
 
 
 def _parts(widths: Sequence[int], columns: int) -> Iterator[list[int]]:
@@ -225,7 +267,7 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen
 
 
 def _is_number(cells: Sequence[str]) -> bool:
-    return all(cell == "-" or cell.replace(".", "", 1).replace(",", "").isdigit() for cell in cells)
+    return all(cell in _EMPTY or cell.replace(".", "", 1).replace(",", "").isdigit() for cell in cells)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

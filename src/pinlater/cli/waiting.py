@@ -12,6 +12,6 @@ def say_waiting(client: AsyncClient, timeout_s: float) -> None:
 
     def say(waiting: WaitingCall | None) -> None:
         if waiting is not None:
-            notes.write(f"note: {waiting.reason}; trying until --timeout {timeout_s:g}s")
+            notes.note(f"{waiting.reason}; trying until --timeout {timeout_s:g}s")
 
     client._say_waiting = say  # noqa: SLF001 - what a program shows is no option of a client

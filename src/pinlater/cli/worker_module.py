@@ -55,8 +55,7 @@ def find_worker(application: str) -> Worker:
 
 def _fail_to_load(module_name: str, error: Exception, said: str) -> NoReturn:
     """Says what went wrong and where; with `--traceback` the traceback first."""
-    if exits.tracebacks():
-        traceback.print_exception(error)
+    exits.show_traceback(error)
     exits.fail(f"{module_name} can't be loaded: {said}{_place(error)}", exits.USAGE)
 
 

@@ -28,7 +28,7 @@ class ServerDidNotStart(Exception):
 class RealServer:
     """A server with its file in `folder`. Use as `with RealServer(folder) as server: ... server.address`.
 
-    `options`: more of the command line, as `("--set", "thrift.idle_timeout_ms=1000")`. `store`: one that is not that file, in the words
+    `options`: more of the command line, as `("--set", "thrift.idle_timeout_s=1")`. `store`: one that is not that file, in the words
     of `--store`.
     """
 

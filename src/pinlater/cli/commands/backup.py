@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, options
-from pinlater.cli.output import print_json, print_lines
+from pinlater.cli.output import print_json, print_text
 from pinlater.cli.server_settings import ConfigFile, Store, store_file
 
 
@@ -34,4 +34,4 @@ def backup(
     if as_json:
         print_json({"store": str(source), "backup": str(target), "bytes": size})
     else:
-        print_lines([f"{source} -> {target}, {size:,} bytes"])
+        print_text([f"{source} -> {target}, {size:,} bytes"])

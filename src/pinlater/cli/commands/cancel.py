@@ -34,7 +34,7 @@ def cancel(
     if json:
         print_results(results, as_json=True)
         return
-    output.print_lines([f"{_CANCELS[result.outcome]} {result.descriptor}" for result in results])
+    output.print_text([f"{_CANCELS[result.outcome]} {result.descriptor}" for result in results])
     for result in results:
         if result.applied and result.holder:
             notes.write(

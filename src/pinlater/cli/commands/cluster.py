@@ -76,7 +76,7 @@ def status(
             ]
             output.print_blocks(["queue", "shard", "slice", "owner"], rows, head="queue ")
     for problem in problems(answers):
-        notes.write(f"warning: {problem}")
+        notes.warn(problem)
 
 
 async def _ask(address: str, timeout_s: float) -> tuple[ServerAnswer, PinLaterError | None]:

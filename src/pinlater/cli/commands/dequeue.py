@@ -49,8 +49,8 @@ def dequeue(
         dequeued = await client.dequeue(queue, limit, wait_ms=wait_ms)
         waited_s = loop.time() - began
         if not dequeued.jobs and waited_s * 1000 < wait_ms - _INEXACT_MS:
-            notes.write(
-                f"note: the server ended the wait after {waited_s:.1f} s, its longest unless it stops (jobs.max_wait_ms)"
+            notes.note(
+                f"the server ended the wait after {waited_s:.1f} s, its longest unless it stops (jobs.max_wait_ms)"
             )
         if body_only:
             _print_bodies(dequeued.jobs, b"\0" if null else b"\n" if limit > 1 or output.on_terminal() else b"")

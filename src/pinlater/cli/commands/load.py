@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pinlater.cli import exits, options, output
+from pinlater.cli import exits, notes, options, output
 from pinlater.cli.load_generator import IntervalReader, LoadMode, LoadPlan, LoadRun, Meter
 from pinlater.client import AsyncClient
 
@@ -103,7 +103,9 @@ def _interrupt_stops(run: LoadRun) -> Iterator[None]:
 
 
 async def _show(meter: Meter, plan: LoadPlan) -> None:
-    """Live figures on standard error: a bar on a terminal, a line a second elsewhere."""
+    """Live figures on standard error: a bar on a terminal, a line a second elsewhere. None for a caller that reads JSON."""
+    if notes.in_json():
+        return
     console = Console(file=sys.stderr)
     reader = IntervalReader(meter)
     if not console.is_interactive:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pinlater.cli import exits, options
-from pinlater.cli.output import print_json, print_lines
+from pinlater.cli.output import print_json, print_text
 from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, settings_for, store_file, store_of
 from pinlater.cli.shard_queries import migrate_place, places_of
 from pinlater.domain.errors import PinLaterError
@@ -42,7 +42,7 @@ def migrate(
     if as_json:
         print_json({"store": str(path), **_json(done)})
     else:
-        print_lines(_lines(str(path), done))
+        print_text(_lines(str(path), done))
 
 
 def _migrate_shards(settings: Settings, as_json: bool) -> None:
@@ -62,7 +62,7 @@ def _migrate_shards(settings: Settings, as_json: bool) -> None:
     if as_json:
         print_json({"shards": [{"name": p.name, "address": str(p.endpoint), **_json(result)} for p, result in done]})
     else:
-        print_lines([line for p, result in done for line in _lines(f"shard {p.name} ({p.endpoint})", result)])
+        print_text([line for p, result in done for line in _lines(f"shard {p.name} ({p.endpoint})", result)])
     retryable = all(isinstance(failure, PinLaterError) and failure.retryable for _, failure in failures)
     code = exits.BUSY if retryable else exits.REFUSED
     for place, failure in failures:

@@ -286,7 +286,7 @@ async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) ->
     except (CallerError, WorldError):
         return
     if away:
-        notes.write("note: a shard is unreachable (/readyz of the server names it); it gets the change when it is back")
+        notes.note("a shard is unreachable (/readyz of the server names it); it gets the change when it is back")
 
 
 @app.command()

@@ -43,7 +43,7 @@ def print_runs(results: list[AckResult], as_json: bool) -> None:
     if as_json:
         output.print_json({"results": [output.result_json(result) for result in results]})
     else:
-        output.print_lines([_said(result) for result in results])
+        output.print_text([_said(result) for result in results])
     exit_unless_applied(results)
 
 

@@ -33,7 +33,7 @@ def settings(
     named = {"store": store_of(store, shards), "host": host, "thrift.port": thrift_port, "http.port": http_port}
     loaded = load_settings(config, set_, named, driver_needed=False)
     for warning in loaded.warnings:
-        notes.write(f"warning: {warning}")
+        notes.warn(warning)
     rows = shown_settings(loaded)
     if as_json:
         typer.echo(_as_json(rows))
@@ -55,7 +55,7 @@ def _lines(rows: list[Shown]) -> list[str]:
     """`key = value  # origin`, in columns."""
     values = ["not set" if row.value is None else str(row.value) for row in rows]
     key_width = max(len(row.path) for row in rows)
-    value_width = min(40, max(len(value) for value in values))
+    value_width = min(32, max(len(value) for value in values))
     return [
         f"{row.path:<{key_width}} = {value:<{value_width}}  # {row.origin}"
         for row, value in zip(rows, values, strict=True)

@@ -203,7 +203,7 @@ async def _wait_until_empty(
         seen = await look_at(chosen, settings)
         text = _left(seen)
         if text != said and wait and not quiet:
-            output.print_lines([text])
+            output.print_text([text])
         said = text
         empty = all(shard.look is not None and not shard.look.live for shard in seen)
         if not wait or (empty and not _too_early_ms(settings)):
@@ -233,13 +233,13 @@ def _say_drained(name: str, chosen: Sequence[ConfiguredShard], seen: Sequence[Se
         found = {"shards": [place.name for place in chosen], "dequeue_only": seen is not None}
         output.print_json(found if live is None else {**found, "live": live})
     elif seen is None:
-        output.print_lines([f"{name} takes enqueues again, as soon as the servers have looked at the file"])
+        output.print_text([f"{name} takes enqueues again, as soon as the servers have looked at the file"])
     elif all(shard.look is not None and not shard.look.live for shard in seen):
         held = [str(shard.look.timed_keys) for shard in seen if shard.look is not None and shard.look.timed_keys.number]
         after = f", but holds {'; '.join(held)}. Run `pinlater shards remove {name}` after that time"
-        output.print_lines([f"{name} is empty" + (after if held else f"; `pinlater shards remove {name}` removes it")])
+        output.print_text([f"{name} is empty" + (after if held else f"; `pinlater shards remove {name}` removes it")])
     else:
-        output.print_lines([f"{name} drains; {_left(seen)}"])
+        output.print_text([f"{name} drains; {_left(seen)}"])
 
 
 @app.command()
@@ -295,7 +295,7 @@ def remove(
         kept = f"finished jobs that remain in its database: {finished}" + (
             f", unique keys that were deleted: {lost}" if lost else ""
         )
-        output.print_lines([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
+        output.print_text([f"removed {', '.join(place.name for place in chosen)} ({kept})"])
 
 
 async def _forget_keys(chosen: Sequence[ConfiguredShard], settings: Settings) -> int:

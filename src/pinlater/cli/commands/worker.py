@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pinlater.cli import exits, options
+from pinlater.cli import exits, notes, options
 from pinlater.cli.worker_logs import log_to_stderr
 from pinlater.cli.worker_module import find_worker, split_name
 from pinlater.worker import Worker
@@ -89,7 +89,7 @@ def worker(
     control = _control(control_channel)
     set_up_logs = partial(log_to_stderr, log_format.value, log_level, None if control is None else control.number)
     set_up_logs()
-    exits.print_errors_as_json(log_format is options.LogForm.JSON)
+    notes.use_json(log_format is options.LogForm.JSON)
     changes: dict[str, Any] = {
         "concurrency": concurrency,
         "grace_ms": options.span_ms(grace, "--grace"),

@@ -50,9 +50,10 @@ max_body_bytes = "1 MiB"
 
 The server checks all settings before it starts, and reports all problems at once, with the file and line, variable or flag. It refuses
 an unknown key in a file, and warns of an unknown variable. An empty value means not set. A key that ends in `_ms` or `_s` takes a
-duration with its unit (`500ms`, `90s`, `10m` or `10 min`, `24h`, `7d`), or a plain number in the unit of its name. A key with `bytes`
-in its name takes `512 KiB`, `16 MiB` or a plain number. Relative paths start at the directory of the file that contains them; in
-variables and flags, at the working directory.
+duration with its unit (`500ms`, `90s`, `10m` or `10 min`, `24h`, `7d`), or a plain number in the unit of its name; in TOML, milliseconds
+have no quotes: the server refuses `claim_timeout_ms = "90"`, which could mean 90 s. A key with `bytes` in its name takes `512 KiB`,
+`16 MiB` or a plain number. Relative paths start at the directory of the file that contains them; in variables and flags, at the working
+directory.
 
 The server ignores `PINLATER_PORT` and variables that begin with `PINLATER_PORT_` or `PINLATER_SERVICE_`, because Kubernetes sets them
 beside a Service called `pinlater`.

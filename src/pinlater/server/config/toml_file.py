@@ -16,6 +16,7 @@ from pinlater.server.config.schema import keys, nearest_key, tables
 from pinlater.server.config.sources import Given, Origin, SettingsSource
 
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.\s\"'-]+?)\s*\]")
+_NUMBER = re.compile(r"\s*[+-]?[0-9][0-9_.]*\s*", re.ASCII)
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 
@@ -52,6 +53,7 @@ def _flat(document: Mapping[str, object]) -> list[tuple[str, object]]:
 
 
 def _problem(name: str, raw: object) -> str | None:
+    """A number in quotes could be milliseconds, as the key's name has them, or seconds, as in durations elsewhere: it is refused."""
     if name in tables():
         return f"{name} is a table: write [{name}], and its keys below it"
     if isinstance(raw, dict) and name in keys():
@@ -62,6 +64,8 @@ def _problem(name: str, raw: object) -> str | None:
         return f"unknown table [{name}]{did_you_mean(name, tables())}"
     if name not in keys():
         return f"unknown key {name}{nearest_key(name)}"
+    if keys()[name].unit == "ms" and isinstance(raw, str) and _NUMBER.fullmatch(raw):
+        return f"{name}: {raw!r} has no unit: write milliseconds without quotes, or a duration such as '90s'"
     return None
 
 

@@ -46,7 +46,7 @@ class DemoView:
 
     def say(self, text: str) -> None:
         """One line."""
-        self._console.print(text, soft_wrap=True)
+        self._console.print(text, soft_wrap=not self._console.is_terminal)
 
     def show(self, figures: Figures) -> None:
         """The state now."""

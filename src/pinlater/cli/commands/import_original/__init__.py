@@ -189,8 +189,8 @@ def _print(counts: Mapping[tuple[str, int], CopyCounts], dry_run: bool, as_json:
     output.print_table(columns, [_row(*entry) for entry in entries])
     running = sum(counts.left["in_progress"] for _, counts in entries)
     if running:
-        notes.write(
-            f"note: {counted(running, 'job')} IN_PROGRESS left in the original, where workers may still run. "
+        notes.note(
+            f"{counted(running, 'job')} IN_PROGRESS left in the original, where workers may still run. "
             "Stop the workers, then take such jobs too with --include-in-progress."
         )
 

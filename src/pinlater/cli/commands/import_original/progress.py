@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pinlater.cli import notes
 from pinlater.domain.clock import SystemClock
 from pinlater.import_original.copy import CopyCounts
 
@@ -17,30 +18,32 @@ _LINE_EVERY_S, _BLINK_S = 30.0, 0.2
 
 
 class Progress:
-    """Where a run is, on standard error: in place on a terminal, a line every half a minute elsewhere."""
+    """Where a run is, on standard error: in place on a terminal; elsewhere, and as JSON, a line every half a minute."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        self._in_place = Console(stderr=True).is_terminal and not notes.in_json()
+        self._every_s = _BLINK_S if self._in_place else _LINE_EVERY_S
         self._clock = SystemClock()
-        self._next = self._clock.monotonic() + _every(self._console)
+        self._next = self._clock.monotonic() + self._every_s
 
     def show(self, table: Table, counts: CopyCounts) -> None:
         """Says it if it is time."""
         now = self._clock.monotonic()
         if now < self._next:
             return
-        self._next = now + _every(self._console)
+        self._next = now + self._every_s
         done = f"{table.name}: {counts.copied:,} copied, {counts.already_there:,} there already, {counts.left.total():,} left"
-        self._write(done if self._console.is_terminal else f"{done}\n")
+        if self._in_place:
+            _replace_line(done)
+        else:
+            notes.write(done)
 
     def close(self) -> None:
-        """Starts a new line for the output that follows."""
-        self._write("")
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}" if self._console.is_terminal else text)
-        sys.stderr.flush()
+        """Makes way for the output that follows."""
+        if self._in_place:
+            _replace_line("")
 
 
-def _every(console: Console) -> float:
-    return _BLINK_S if console.is_terminal else _LINE_EVERY_S
+def _replace_line(text: str) -> None:
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()

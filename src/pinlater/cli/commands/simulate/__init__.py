@@ -118,14 +118,14 @@ def _warn_of_settings(settings: Settings) -> None:
     """Of what the simulated servers leave out."""
     files = [name for name in ("queue_limits_file", "server_set_file") if getattr(settings, name) is not None]
     for name in files:
-        notes.write(f"note: {name} is not simulated")
+        notes.note(f"{name} is not simulated")
 
 
 def _warn_of_overload(scenario: Scenario) -> None:
     slots = scenario.workers * scenario.concurrency
     needed = scenario.rate * scenario.handler_ms / 1000
     if needed >= slots:
-        notes.write(
-            f"note: {scenario.rate:g} jobs a second of {duration_text(scenario.handler_ms)} need more than the {slots} slots"
+        notes.note(
+            f"{scenario.rate:g} jobs a second of {duration_text(scenario.handler_ms)} need more than the {slots} slots"
             " of the workers, so the backlog grows"
         )

@@ -10,14 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pinlater.cli import output
+from pinlater.cli import notes, output
 
 
 @contextlib.contextmanager
 def shown_progress(total_s: float) -> Iterator[Callable[[float], None]]:
-    """A bar on a terminal, nothing elsewhere."""
+    """A bar on a terminal; nothing elsewhere, and for a caller that reads JSON."""
     console = Console(file=sys.stderr)
-    if not console.is_interactive:
+    if notes.in_json() or not console.is_interactive:
         yield lambda _: None
         return
     columns: tuple[Any, ...] = (TextColumn("simulated"), BarColumn(), TextColumn("{task.fields[text]}"))

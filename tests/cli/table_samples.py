@@ -1,0 +1,251 @@
+"""What each command prints for people, with long names: a line here for every command that prints a table, a block or a text."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pinlater.cli import options, output, tables
+from pinlater.cli.cluster_answers import ServerAnswer
+from pinlater.cli.commands import (
+    ack,
+    cancel,
+    cluster,
+    count,
+    cron,
+    dequeue,
+    explain,
+    import_original,
+    load,
+    lookup,
+    migrate,
+    peek,
+    queue,
+    run_now,
+    scan,
+    settings,
+    shards,
+    token,
+    version,
+    workers,
+)
+from pinlater.cli.commands.demo import view
+from pinlater.cli.commands.simulate import printing
+from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
+from pinlater.cli.shard_queries import Seen, ServerView
+from pinlater.client import AckResult, AsyncClient, ClaimedJob, Dequeued, JobExplanation, JobInfo, JobState, Scanned
+from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
+from pinlater.domain.access import Role
+from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, JobCount, ServerInfo, SettingsInForce
+from pinlater.domain.job import Attempt, Outcome
+from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
+from pinlater.domain.slices import SLICES
+from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
+from pinlater.import_original.copy import CopyCounts
+from pinlater.server.access.tokens import Token, change_tokens
+from pinlater.server.config.configured_shard import ConfiguredShard
+from pinlater.server.storage.offline import Look
+from pinlater.server.storage.values import Member
+from pinlater.simulation.measure import Percentiles, Sample
+from pinlater.simulation.report import FaultReport, SimulationReport
+from pinlater.simulation.scenario import read_fault
+from pinlater.worker import Worker
+
+WORKER = "thumbnails-of-large-pictures-in-zone-b-1431-42"
+QUEUE = "thumbnails_of_large_pictures_that_users_upload"
+DESCRIPTOR = f"{QUEUE}:s12:p1:250427967576997888"
+HOST = "pinlater-7.thumbnails.internal.pictures.example.org:9010"
+CLAIM = f"{HOST}:17:{WORKER}:3"
+TOKEN = "kRk0w2bVdVxw6rJbL6q0bdqFsQhK2u5mXh0c0uVn"
+TEXT = (
+    "SMTPRecipientsRefused: the mailbox of a@example.org is full and takes no more messages until the user deletes some"
+)
+AT_MS = 1_795_000_000_000
+
+WORKER_LOST = Attempt(1, CLAIM, AT_MS, AT_MS + 75_000, "timed_out", "ClaimTimeout", TEXT)
+JOB = JobInfo(
+    DESCRIPTOR,
+    JobState.FAILED,
+    3,
+    0,
+    f"page 3 of 40 {WORKER}",
+    AT_MS,
+    run_after_ms=AT_MS,
+    updated_at_ms=AT_MS,
+    claim_descriptor=CLAIM,
+    body=b"https://pictures.example.org/originals/2026/11/23/250427967576997888.jpeg",
+    headers={"pinlater-task": f"make_{QUEUE}"},
+    unique_key=TOKEN,
+    error_type="SMTPRecipientsRefused",
+    error_text=f'{TEXT}\n  File "/srv/pictures/thumbnails/of/large/pictures/that/users/upload/resize.py", line 7',
+    attempts=[WORKER_LOST, WORKER_LOST._replace(number=2)],
+    finished_at_ms=AT_MS,
+)
+CLAIMED = ClaimedJob(DESCRIPTOR, QUEUE, JOB.body or b"", TOKEN, 1, 3, 2)
+STATS = QueueStats(
+    QUEUE, False, [PriorityCounts(1, 120_000, 30, 4_000, 40_021_000, 700)], 75_000, Rates(1234.5, 0, 1230.0, 3.5), 12
+)
+RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
+OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
+CLUSTER = ClusterStatus(
+    HOST,
+    [
+        ClusterServer(HOST, "pinlater-7", {"12": 1}, answers=True),
+        ClusterServer(OWNERS[1], "pinlater-8", heard=True, heard_ms=120, usable=True, items_sent=123_456_789),
+    ],
+    [ClusterShard("12", in_reach=True, version=7, owners=OWNERS)],
+)
+SHARD = ConfiguredShard("12", "thumbnails_of_large_pictures", f"{HOST}/{QUEUE}")
+LOOK = Look(9, [Member(1, "pinlater-7", HOST, AT_MS, AT_MS)], [QueueCounts(QUEUE, 1, 123_456, succeeded=40_021_000)])
+LIMITS = QueueConfig(max_jobs_per_second=50.0, claim_timeout_ms=90_000, max_backlog=1_000_000)
+IN_FORCE = SettingsInForce(LIMITS, {"max_jobs_per_second": "limits file", "claim_timeout_ms": "jobs.claim_timeout_ms"})
+INFO = ServerInfo("1.0", [QUEUE, WORKER], "mysql", AT_MS, AT_MS, 10, 2**24, 2**26, 10_000, 50_000, 60_000, "tokens")
+REPORT = SimulationReport(
+    seed=1_900_000_000,
+    enqueued=120_000,
+    succeeded=119_000,
+    failed=1_000,
+    failed_attempts=12_000,
+    unfinished=7,
+    wait=Percentiles(12, 3_410, 75_000, 725_000),
+    enqueue=None,
+    backlog_max=Sample(600_000, 12_000),
+    faults=[FaultReport(read_fault("kill-server@12m+90s:2"), 30_412, 45_678, 30_412, 3_600_000, 120_000, 725_000)],
+    errors={("enqueue", f"ShardConnectionFailed: {TEXT}"): 12, ("dequeue", "ServerUnreachable"): 3},
+    broken=[f"job {DESCRIPTOR} was answered, and is not there"],
+    jobs_stored=120_000,
+    simulated_s=600.0,
+)
+EXPLAINED = JobExplanation(
+    DESCRIPTOR,
+    AT_MS + 75_000,
+    JOB._replace(state=JobState.PENDING),
+    ShardFacts("12"),
+    QueueFacts(paused=True, paused_at_ms=AT_MS, paused_by=WORKER, max_jobs_per_second=0.5, running=12),
+    JobsAhead(12_000),
+)
+
+Print = Callable[[pytest.MonkeyPatch, Path], None]
+
+
+def answered(answer: object, command: Callable[..., None], *words: object, **options_given: object) -> Print:
+    """Runs the command as if its servers had given this answer."""
+
+    def run(patch: pytest.MonkeyPatch, _folder: Path) -> None:
+        patch.setattr(options, "ask", lambda *_, **__: answer)
+        command(*words, **options_given, server="", timeout=1.0, json=False)
+
+    return run
+
+
+def printed(command: Callable[..., object], *words: object) -> Print:
+    """What that part of a command prints of values."""
+
+    def run(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
+        command(*words)
+
+    return run
+
+
+def _token_list(_: pytest.MonkeyPatch, folder: Path) -> None:
+    path = folder / "tokens.json"
+    if not path.exists():
+        known = [Token(TOKEN, "0" * 64, (Role.PRODUCE, Role.WORK), (f"{QUEUE}*", "mail*"), AT_MS)]
+        change_tokens(path, lambda _: known)
+    token.list_tokens(tokens=path)
+
+
+def _settings(_: pytest.MonkeyPatch, folder: Path) -> None:
+    path = folder / "pinlater.toml"
+    path.write_text(f'store = "sqlite:{QUEUE}.db"\n')
+    settings.settings(config=path)
+
+
+def _shards_list(patch: pytest.MonkeyPatch, _folder: Path) -> None:
+    patch.setattr(shards, "settings_for", lambda *_, **__: None)
+    patch.setattr(shards, "places_of", lambda _: [SHARD, SHARD._replace(name="1", takes_enqueues=False)])
+    shards.list_shards()
+
+
+def _cron(patch: pytest.MonkeyPatch, _folder: Path) -> None:
+    worker = Worker(AsyncClient("127.0.0.1:1"))
+
+    @worker.cron("*/15 4-6 * * MON-FRI", queue=QUEUE, name=f"make_{QUEUE}", tz="America/Argentina/Buenos_Aires")
+    def make() -> None: ...
+
+    module: Any = ModuleType("crontab_of_the_samples")
+    module.worker = worker
+    patch.setitem(sys.modules, module.__name__, module)
+    cron.cron("crontab_of_the_samples:worker", firings=3)
+
+
+def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
+    screen = tables.screen()
+    console = Console(
+        file=sys.stdout, width=screen.columns, force_terminal=True, no_color=not screen.colour, highlight=False
+    )
+    shown = view.DemoView(5_000, quiet=False)
+    patch.setattr(shown, "_console", console)
+    shown.say("server: 127.0.0.1:42017, jobs in a SQLite file, metrics at http://127.0.0.1:42018/metrics")
+    shown.finish(view.Figures(5_000, 4_990, 110, 10, 0, 2.75, 1_818), right=True)
+
+
+SAMPLES: Mapping[str, Print] = {
+    "ack": answered(RESULTS, ack.ack, [DESCRIPTOR]),
+    "cancel": answered(RESULTS, cancel.cancel, [DESCRIPTOR]),
+    "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
+    "count": answered(JobCount(120_000), count.count, QUEUE),
+    "cron": _cron,
+    "demo": _demo,
+    "dequeue": printed(dequeue.print_jobs, Dequeued([CLAIMED]), False),
+    "explain": answered([EXPLAINED, EXPLAINED._replace(job=JOB)], explain.explain, [DESCRIPTOR]),
+    "import_original": printed(
+        import_original._print,
+        {(QUEUE, 1): CopyCounts(40_021_000, 40_000_000, 21_000, Counter(failed=700))},
+        False,
+        False,
+    ),
+    "load": printed(
+        load._print_summary,
+        LoadPlan(LoadMode.ENQUEUE, QUEUE, 1, 1, 1, 100, None, 1),
+        Meter(0.0, 1_000, 1_000, ended=1.5),
+        False,
+    ),
+    "lookup": answered({DESCRIPTOR: JOB}, lookup.lookup, [DESCRIPTOR], body=True),
+    "migrate": printed(output.print_text, migrate._lines(f"shard 12 ({HOST})", (8, 9, [f"0009_{QUEUE}"]))),
+    "peek": answered((Dequeued([CLAIMED, CLAIMED]), False), peek.peek, QUEUE),
+    "queue config": answered(
+        (QueueInfo(QUEUE, LIMITS._replace(max_jobs_per_second=100.0)), IN_FORCE), queue.config, QUEUE
+    ),
+    "queue list": answered([QUEUE], queue.list_queues),
+    "queue stats": printed(
+        lambda: queue._print_stats([STATS, STATS._replace(queue="emails")], False, in_one_line=False)
+    ),
+    "run_now": answered(RESULTS, run_now.run_now, [DESCRIPTOR]),
+    "scan": answered(
+        scan.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), scan.scan, [QUEUE]
+    ),
+    "settings": _settings,
+    "shards list": _shards_list,
+    "shards status": printed(
+        shards._print_status, [Seen(SHARD, LOOK, None), Seen(SHARD, None, TEXT)], ServerView(HOST, "pinlater-7"), 1
+    ),
+    "simulate": printed(printing.print_report, REPORT),
+    "simulate --list-faults": printed(printing.print_faults, False),
+    "token list": _token_list,
+    "version": answered(INFO, version.version),
+    "workers": printed(
+        lambda: workers._print(
+            workers.WorkersFound(Counter({(WORKER, QUEUE): 3}), Counter({("web-1", "emails"): 1}), False),
+            False,
+            in_one_line=False,
+        )
+    ),
+}

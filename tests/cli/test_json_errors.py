@@ -1,0 +1,158 @@
+"""With `--json`, each line on standard error is a JSON document, and never a text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinlater.cli import exits, main, notes, watch
+from pinlater.cli.commands import load
+from pinlater.cli.commands.import_original.progress import Progress
+from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
+from pinlater.client.errors import ServerUnreachable
+from pinlater.import_original.copy import CopyCounts
+from tests.cli.conftest import COMMAND, Pinlater
+
+JOB = "emails:s1:p1:73"
+FAILING = {
+    "ack": (JOB, "--timeout", "1200ms"),
+    "backup": ("--store", "sqlite:none.db", "copy.db"),
+    "cancel": (JOB,),
+    "check-dequeue": ("emails",),
+    "cluster status": (),
+    "count": ("emails",),
+    "cron": ("no_such_module:worker",),
+    "delete-jobs": ("emails", "--state", "failed"),
+    "demo": ("--jobs", "0"),
+    "dequeue": ("emails", "--timeout", "1200ms"),
+    "enqueue": ("emails", "--body", "x", "--timeout", "1200ms"),
+    "explain": (JOB,),
+    "hash-password": (),
+    "import-original": ("--from", "mysql://root@127.0.0.1:1/", "--dry-run", "--retry-for", "0"),
+    "load": (),
+    "lookup": (JOB,),
+    "migrate": ("--store", "sqlite:/dev/null/none.db"),
+    "peek": ("emails",),
+    "queue config": ("emails",),
+    "queue create": ("emails",),
+    "queue delete": ("emails", "--no-password"),
+    "queue list": (),
+    "queue pause": ("emails",),
+    "queue resume": ("emails",),
+    "queue stats": ("--watch",),
+    "retry-failed": ("emails",),
+    "run-now": (JOB,),
+    "scan": ("emails",),
+    "settings": ("--set", "jobs.claim_timeout_ms=soon"),
+    "shards drain": ("1", "--shards", "none.json"),
+    "shards list": ("--shards", "none.json"),
+    "shards remove": ("1", "--shards", "none.json"),
+    "shards status": ("--shards", "none.json"),
+    "simulate": ("--fault", "none@1m"),
+    "token create": ("web", "--role", "work", "--tokens", "/dev/null/tokens.json"),
+    "token list": ("--tokens", "none.json"),
+    "token revoke": ("web", "--tokens", "none.json"),
+    "version": ("--server", "127.0.0.1:1"),
+    "workers": (),
+}
+WAITING = ("ack", "dequeue", "enqueue")
+
+
+def with_json() -> Iterator[str]:
+    """The commands that have the option."""
+    for name in main.COMMANDS:
+        command = main._load(name)
+        inner = {f"{name} {sub}": each for sub, each in getattr(command, "commands", {}).items()}
+        for path, each in (inner or {name: command}).items():
+            if any("--json" in param.opts for param in each.params):
+                yield path
+
+
+def documents(lines: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert all(isinstance(each, dict) for each in found)
+    return found
+
+
+@pytest.fixture
+def as_json() -> Iterator[None]:
+    notes.use_json(True)
+    yield
+    notes.use_json(False)
+
+
+def test_each_command_with_json_is_tested() -> None:
+    assert set(with_json()) == set(FAILING)
+
+
+@pytest.mark.parametrize("command", FAILING)
+def test_a_command_that_fails_writes_json_documents_on_standard_error(
+    offline: Pinlater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = offline(*command.split(), *FAILING[command], "--json", stdin=b"two\nlines\n")
+    *before, last = documents(done.err)
+    assert (last["exit_code"], bool(last["error"])) == (done.code, True)
+    assert [list(each) for each in before] == ([["note"]] if command in WAITING else [])
+    assert done.out == "" or json.loads(done.out)
+
+
+def test_output_that_cant_be_written_and_warnings_of_the_client_are_json() -> None:
+    environment = os.environ | {"PINLATER_SERVER": "a:1", "PINLATER_SERVERS": ""}
+    command = [*COMMAND, "version", "--json"]
+    with Path("/dev/full").open("w") as full:
+        unread = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
+    command += ["--server", "127.0.0.1:9010"]
+    warned = subprocess.run(command, capture_output=True, check=False, text=True, env=environment)
+    assert documents(unread.stderr) == [
+        {"error": "the output can't be written: No space left on device", "detail": None, "exit_code": exits.REFUSED}
+    ]
+    note = documents(warned.stderr)[0]["note"]
+    assert note.startswith("PINLATER_SERVER is not read")
+
+
+@pytest.mark.usefixtures("as_json")
+def test_the_rates_of_load_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = LoadPlan(LoadMode.ENQUEUE, "emails", -1, 1, 1, 100, None, 1)
+    asyncio.run(load._show(Meter(), plan))  # ends by itself, where it otherwise shows rates until it is cancelled
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("as_json")
+def test_the_progress_of_an_import_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    class Table:
+        name = "emails_p1"
+
+    progress = Progress()
+    progress._next = 0.0
+    progress.show(Table(), CopyCounts(3, 2, 1))  # type: ignore[arg-type]
+    progress.close()
+    assert documents(capsys.readouterr().err) == [{"note": "emails_p1: 2 copied, 1 there already, 0 left"}]
+
+
+@pytest.mark.usefixtures("as_json")
+def test_an_answer_that_does_not_come_while_watching_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    async def ask() -> int:
+        raise ServerUnreachable("a is down")
+
+    assert asyncio.run(watch._answer_or_complaint(ask, said=False)) is None
+    [note] = documents(capsys.readouterr().err)
+    assert note["note"].endswith("no answer, still watching: a is down")
+
+
+@pytest.mark.usefixtures("as_json")
+def test_warnings_and_tracebacks_have_names_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    notes.warn("the servers do not agree")
+    exits.tracebacks(True)
+    exits.show_traceback(ValueError("no\nsuch"))
+    exits.tracebacks(False)
+    warning, trace = documents(capsys.readouterr().err)
+    assert warning == {"warning": "the servers do not agree"}
+    assert trace["traceback"].splitlines()[-2:] == ["ValueError: no", "such"]
