@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_a_load_beyond_the_workers_leaves_jobs_and_breaks_no_promise(offline: Pi
         *SIMULATE, "--rate", "5", "--workers", "1", "--concurrency", "1", "--handler-time", "1m",
         "--json",
     )  # fmt: skip
-    assert done.err.startswith("note: 5 jobs a second of 1m need more than the 1 slots")
+    assert json.loads(done.err)["note"].startswith("5 jobs a second of 1m need more than the 1 slots")
     assert done.code == 0
     assert done.json["unfinished"] > 0
     assert done.json["broken_promises"] == []

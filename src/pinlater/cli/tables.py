@@ -143,7 +143,7 @@ def _with_long_names(
     head, *lines = _columns(columns, shown, screen)
     named = [head]
     for row, long, line in zip(rows, is_long, lines, strict=True):
-        named += [row[0], line] if long else [line]
+        named += [*wrap(row[0], screen_columns), line] if long else [line]
     return named
 
 
