@@ -317,6 +317,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             9,
             10,
             None,
+            [t.FrontProcess(1, 11, 12, 13, 14)],
         ),
         "getServerInfo": t.ServerInfo("1", ["f"], "memory", 1, 2, 3, 4, 5, 6, 7, 8),
     }
@@ -368,6 +369,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             [values.ForwardedCalls("insert", 1, 2, 3, 4)],
             9,
             10,
+            front_processes=(values.FrontProcess(1, 11, 12, 13, 14),),
         )
         assert (await client.server_info()).max_wait_ms == 8
     assert server.called("releaseJobs")[0].request.delayMillis == 9

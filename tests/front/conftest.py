@@ -32,7 +32,7 @@ class FrontAndStore:
     def __init__(self, core: Core, path: str) -> None:
         self.core = core
         self.path = path
-        self.store = StoreConnection(path)
+        self.store = StoreConnection(path, 3)
         self.service: Service = front_service(self.store)
         self.fronts = self._listener()
         self.still_runs = True

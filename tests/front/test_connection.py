@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, Job
-from pinlater.domain.errors import Draining, OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.calls import Ack, AckBatch, FrontProcess, Job
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import Draining, OutcomeUnknown, RequestTooOld, ShardConnectionFailed
 from pinlater.domain.job import JobState
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
@@ -129,6 +130,45 @@ async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: Fron
     await until(pair.store.connected.is_set)
     assert await keyed(repeat=True) == before
     assert await pending(pair) == 1
+
+
+async def test_an_enqueue_with_a_key_is_not_begun_long_after_it_came_to_a_front(
+    pair: FrontAndStore, clock: ManualClock
+) -> None:
+    """Though the store process never stood still for long on its way: the key of a repeat may be forgotten by then."""
+
+    async def begun_after(seconds: int, key: str | None) -> None:
+        arrived_s = clock.monotonic()
+        clock.advance(seconds=5)  # in the front
+        sent = pair.service.enqueuing.enqueue(CALLER, "q", [Job(b"x")], request_key=key, arrived_s=arrived_s)
+        asked = asyncio.create_task(sent)
+        await asyncio.sleep(0)  # it is to be sent at the end of this turn
+        for _ in range(seconds - 5):
+            clock.advance(seconds=1)
+            pair.core.standstill.runs(clock.monotonic())
+        await asked
+
+    await begun_after(20, "one")
+    await begun_after(21, None)
+    with pytest.raises(RequestTooOld) as too_old:
+        await begun_after(21, "two")
+    assert too_old.value.retryable
+    assert await pending(pair) == 2
+
+
+async def test_the_store_process_says_which_fronts_it_has_and_what_they_wait_for(pair: FrontAndStore) -> None:
+    await enqueue(pair)
+    assert pair.fronts.processes() == [FrontProcess(3, calls_taken=1)]
+    waits = dequeue(pair, 60_000)
+    await dequeue(pair)
+    await waiting(pair)
+    assert pair.fronts.processes() == [FrontProcess(3, 3, calls_under_way=1, calls_waiting=1)]
+    await enqueue(pair)
+    await waits
+    assert pair.fronts.processes() == [FrontProcess(3, calls_taken=4)]
+    await pair.restart()
+    await until(pair.fronts.processes)
+    assert pair.fronts.processes() == [FrontProcess(3)]
 
 
 async def test_a_store_process_that_stops_answers_what_it_has_and_takes_no_more(pair: FrontAndStore) -> None:

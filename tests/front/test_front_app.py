@@ -15,7 +15,7 @@ SETTINGS = load(None, {}, {"store": "sqlite:jobs.db", "thrift.port": 0, "http.po
 
 async def test_one_that_is_stopped_before_there_is_a_store_process_ends(tmp_path: Path) -> None:
     stopping = asyncio.Event()
-    app = FrontApp(SETTINGS, str(tmp_path / "nowhere"), stopping)
+    app = FrontApp(SETTINGS, str(tmp_path / "nowhere"), 1, stopping)
     starting = asyncio.create_task(app.start())
     await until(lambda: app.readiness().reasons == ("starting",))
     stopping.set()
@@ -26,7 +26,7 @@ async def test_one_that_is_stopped_before_there_is_a_store_process_ends(tmp_path
 
 
 async def test_it_serves_clients_and_is_not_ready_while_there_is_no_store_process(pair: FrontAndStore) -> None:
-    app = FrontApp(SETTINGS, pair.path, asyncio.Event())
+    app = FrontApp(SETTINGS, pair.path, 2, asyncio.Event())
     await app.start()
     wire = await Wire.connect(app.thrift.port)
     assert (await wire.create("emails")) == "emails"

@@ -15,6 +15,7 @@ from pinlater.domain.errors import (
     QueueFull,
     QueueNotFound,
     RequestKeyConflict,
+    RequestTooOld,
 )
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
@@ -113,3 +114,22 @@ async def test_future_jobs_are_not_handed_out_before_their_time(world: ServiceUn
     assert not (await world.dequeue()).jobs
     world.clock.advance(seconds=1)
     assert len((await world.dequeue()).jobs) == 1
+
+
+async def test_a_request_with_a_key_is_begun_within_its_time_since_it_arrived(world: ServiceUnderTest) -> None:
+    """Or never, on every store. Without a key no repeat is recognised, so that its age does not matter."""
+    enqueue, arrived_s = world.service.enqueuing.enqueue, world.clock.monotonic()
+    for _ in range(2):
+        world.clock.advance(seconds=10)
+        world.service.enqueuing._standstill.runs(world.clock.monotonic())
+    await enqueue(CALLER, "q", [Job(b"in time")], request_key="one", arrived_s=arrived_s)
+    world.clock.advance(ms=2)
+    with pytest.raises(RequestTooOld):
+        await enqueue(CALLER, "q", [Job(b"late")], request_key="two", arrived_s=arrived_s)
+    await enqueue(CALLER, "q", [Job(b"late without a key")], arrived_s=arrived_s)
+    await enqueue(CALLER, "q", [Job(b"from a clock ahead")], request_key="three", arrived_s=arrived_s + 60)
+    assert [one.job.body for one in (await world.dequeue()).jobs] == [
+        b"in time",
+        b"late without a key",
+        b"from a clock ahead",
+    ]

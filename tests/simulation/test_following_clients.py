@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
 
 import pytest
 
@@ -29,31 +30,31 @@ def _collected() -> Iterator[None]:
         yield
 
 
+def followers(scene: Scene, number: int, timeout_ms: int = 4_000) -> list[Process]:
+    """Clients of all servers that follow owners: not all that the simulation makes do."""
+    load, trace = Workload(client_timeout_ms=timeout_ms), Trace(scene.timeline)
+    made = (
+        Process(
+            f"client{index}",
+            scene.timeline,
+            scene.network,
+            scene.cluster.addresses,
+            1,
+            load,
+            trace,
+            scene.cluster.wall_ms,
+        )
+        for index in count()
+    )
+    return list(islice((process for process in made if process.client._follow_owners is not False), number))
+
+
 class Producer:
     """A client of all servers that enqueues one job after the other, and knows which enqueues were answered."""
 
     def __init__(self, scene: Scene, timeout_ms: int = 4_000) -> None:
         self.scene = scene
-        load = Workload(client_timeout_ms=timeout_ms)
-        addresses = scene.cluster.addresses
-        trace = Trace(scene.timeline)
-        self.process = next(
-            process
-            for number in range(99)
-            if (
-                process := Process(
-                    f"client{number}",
-                    scene.timeline,
-                    scene.network,
-                    addresses,
-                    1,
-                    load,
-                    trace,
-                    scene.cluster.wall_ms,
-                )
-            ).client._follow_owners
-            is not False
-        )
+        [self.process] = followers(scene, 1, timeout_ms)
         self.answered = set[bytes]()
         self._made = 0
         self.took_s: list[float] = []
@@ -199,3 +200,73 @@ def test_a_server_that_comes_is_followed() -> None:
         producer.check_stored()
 
     Scene(3, 3).run(work)
+
+
+class Messages:
+    """What reached the owner since `start`: `jobs` in `requests` of clients and `calls` of other servers."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.start()
+
+    def start(self) -> None:
+        self._before = self._now()
+
+    def _now(self) -> tuple[int, int, int]:
+        app = owner_of(self._scene).app
+        assert app is not None
+        taken = app.cluster.listener.taken.whole
+        requests = app.metrics.method("enqueueJobs").requests
+        return requests, taken.calls[CallKind.INSERT], taken.items[CallKind.INSERT]
+
+    @property
+    def requests(self) -> int:
+        return self._now()[0] - self._before[0]
+
+    @property
+    def calls(self) -> int:
+        return self._now()[1] - self._before[1]
+
+    @property
+    def jobs(self) -> int:
+        return self.requests + self._now()[2] - self._before[2]
+
+
+def test_clients_of_a_busy_owner_send_it_fewer_messages_for_as_many_jobs() -> None:
+    """Their calls come joined, by way of the servers that are not busy. Once it is no longer busy, each comes straight to it again."""
+    clients, rounds = 24, 10
+
+    async def work(scene: Scene) -> None:
+        await Producer(scene).create()
+        scene.network.trouble = scene.network.trouble._replace(latency_s=0.0)  # calls of one moment arrive in one turn
+        processes = followers(scene, clients)
+        messages = Messages(scene)
+        await enqueue_until(scene, processes, lambda: messages.jobs == messages.requests, messages)
+        assert messages.requests == clients * rounds
+        owner = owner_of(scene).app
+        assert owner is not None
+        owner.cluster._load._cpu = scene.timeline.monotonic  # a whole core
+        await enqueue_until(scene, processes, lambda: messages.requests < clients * rounds * 2 / 3, messages)
+        assert messages.jobs == clients * rounds
+        assert messages.requests + messages.calls < messages.jobs / 1.5
+        owner.cluster._load._cpu = lambda: 0.0
+        await enqueue_until(scene, processes, lambda: messages.requests == clients * rounds, messages)
+        assert messages.calls == 0
+
+    async def enqueue_until(
+        scene: Scene, processes: Sequence[Process], true: Callable[[], bool], messages: Messages
+    ) -> None:
+        """Each client enqueues a job at the same moment, `rounds` times, until it is true of these rounds."""
+        ends_s = scene.timeline.now_s + FOLLOWED_WITHIN_S
+        while True:
+            messages.start()
+            for _ in range(rounds):
+                calls = [process.start(process.client.enqueue(QUEUE, [Job(b"x")])) for process in processes]
+                while not all(call.done() for call in calls):
+                    await asyncio.sleep(0.01)
+            if true():
+                return
+            assert scene.timeline.now_s < ends_s, (messages.requests, messages.calls, messages.jobs)
+            await asyncio.sleep(5.0)
+
+    Scene(3, 1).run(work)

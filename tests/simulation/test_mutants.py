@@ -14,6 +14,7 @@ from pinlater.server.dispatch import claiming as dispatch_claiming
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.dispatch.wakeups import Wakeups
 from pinlater.server.operations.identity import Identity
+from pinlater.server.operations.shard_router import ShardRouter, StoredPart
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import claiming, finishing, inserting
 from pinlater.server.storage.memory.queue_state import QueueState
@@ -113,6 +114,14 @@ def test_a_job_that_is_handed_out_though_it_is_claimed_is_caught(monkeypatch: py
 
 def test_a_request_key_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inserting, "answered", lambda *_: None)
+    assert caught() & {"DOUBLED", "STORED"}
+
+
+def test_a_repeat_that_is_not_looked_for_on_other_shards_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find_nothing(*_: object) -> list[StoredPart]:
+        return []
+
+    monkeypatch.setattr(ShardRouter, "_find", find_nothing)
     assert caught() & {"DOUBLED", "STORED"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import ANY
 
 import pytest
 
@@ -47,7 +48,7 @@ CLAIMS = [Claim(DESCRIPTOR, "token")]
 ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "createQueue": ("create_queue", ("emails",), {}),
     "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
-    "enqueueJobs": ("enqueue", (ME, "emails", [FULL_JOB]), {"request_key": "key", "repeat": True}),
+    "enqueueJobs": ("enqueue", (ME, "emails", [FULL_JOB]), {"request_key": "key", "repeat": True, "arrived_s": ANY}),
     "dequeueJobs": ("dequeue", (ME, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
     "ackDequeuedJobs": ("acknowledge", (ME, ACKS._replace(per_item_errors=False)), {}),
     "checkpointJobs": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
@@ -298,6 +299,9 @@ ANSWERED: dict[str, Any] = {
         "moves": 2**44,
         "answersLost": 2**45,
         "incomplete": True,
+        "frontProcesses": [
+            {"number": 1, "callsTaken": 2**46, "callsUnderWay": 3, "callsWaiting": 2, "untakenBytes": 2**47}
+        ],
     },
     "getQueueOwners": {
         "servers": [{"id": "1-2-3", "address": "a:9010"}, {"id": "2-2-3", "address": None}],
@@ -332,7 +336,7 @@ async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Thrif
     client = await desk.connect()
     await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
     _, (_, queue, jobs), named = desk.operations.asked[0]
-    assert (queue, jobs, named) == ("q", [Job(b"x")], {"request_key": None, "repeat": False})
+    assert (queue, jobs, named) == ("q", [Job(b"x")], {"request_key": None, "repeat": False, "arrived_s": ANY})
 
 
 async def test_an_old_client_s_requests_have_the_contract_s_defaults(desk: ThriftServerUnderTest) -> None:

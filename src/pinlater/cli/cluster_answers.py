@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus
+from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess
 from pinlater.domain.slices import slice_of
 
 
@@ -114,6 +114,11 @@ def _disagreement(name: str, answers: Sequence[ServerAnswer]) -> Iterator[str]:
         yield f"the servers do not agree on the owners of shard s{name}: {', '.join(known.values())}"
 
 
+def fronts_of(answers: Sequence[ServerAnswer]) -> list[tuple[str, FrontProcess]]:
+    """The front processes of all servers that answered, each with the address of its server."""
+    return [(status.address, front) for status in _distinct(answers) for front in status.front_processes]
+
+
 def _reached(server: ClusterServer) -> bool:
     return server.heard and server.usable
 
@@ -149,4 +154,5 @@ def _answer_json(answer: ServerAnswer) -> dict[str, Any]:
         "servers": [server._asdict() for server in status.servers],
         "shards": [shard._asdict() for shard in status.shards],
         "forwarded": [calls._asdict() for calls in status.forwarded],
+        "front_processes": [front._asdict() for front in status.front_processes],
     }

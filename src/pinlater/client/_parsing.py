@@ -218,8 +218,12 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
         values.ForwardedCalls(each.kind, each.callsSent, each.itemsSent, each.callsTaken, each.itemsTaken)
         for each in status.forwarded
     ]
+    fronts = tuple(
+        values.FrontProcess(each.number, each.callsTaken, each.callsUnderWay, each.callsWaiting, each.untakenBytes)
+        for each in status.frontProcesses or ()
+    )
     return values.ClusterStatus(
-        status.address, servers, shards, forwarded, status.moves, status.answersLost, bool(status.incomplete)
+        status.address, servers, shards, forwarded, status.moves, status.answersLost, bool(status.incomplete), fronts
     )
 
 

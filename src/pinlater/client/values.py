@@ -20,6 +20,7 @@ from pinlater.domain.calls import ClusterShard as ClusterShard
 from pinlater.domain.calls import ClusterStatus as ClusterStatus
 from pinlater.domain.calls import Enqueued as Enqueued
 from pinlater.domain.calls import ForwardedCalls as ForwardedCalls
+from pinlater.domain.calls import FrontProcess as FrontProcess
 from pinlater.domain.calls import Job as Job
 from pinlater.domain.calls import JobCount as JobCount
 from pinlater.domain.calls import ServerInfo as ServerInfo

@@ -164,6 +164,20 @@ class ForwardedCalls(NamedTuple):
     items_taken: int = 0
 
 
+class FrontProcess(NamedTuple):
+    """A front process of the server that answers (`serve --processes` on SQLite), by its number. `calls_taken`: since it connected.
+
+    `calls_under_way` are not answered; `calls_waiting` of them are long polls or searches. `untaken_bytes`: of answers that it has not
+    read.
+    """
+
+    number: int
+    calls_taken: int = 0
+    calls_under_way: int = 0
+    calls_waiting: int = 0
+    untaken_bytes: int = 0
+
+
 class ClusterStatus(NamedTuple):
     """What the server that answers, `address`, knows of the servers of its shards. A server that shares no shards owns everything.
 
@@ -178,6 +192,7 @@ class ClusterStatus(NamedTuple):
     moves: int = 0
     answers_lost: int = 0
     incomplete: bool = False
+    front_processes: Sequence[FrontProcess] = ()
 
 
 class OwningServer(NamedTuple):

@@ -6,18 +6,27 @@ takes threads and processes: the check of the admin password, and searches for r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import cast
 
+from pinlater.domain.calls import Job
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.queue import Queue
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.main.app import App
 from pinlater.server.main.core import Core
+from pinlater.server.operations.enqueue import Enqueue
+from pinlater.server.operations.shard_router import KeyedRequest
 from pinlater.server.sharding.reload import DesiredShard
+from pinlater.server.sharding.shards import ShardLanes
+from pinlater.server.storage.values import Inserted
+from pinlater.simulation.enqueue_tries import EnqueueTry
 from pinlater.simulation.loop import ProcessLoop, ProcessState, Timeline, new_process
 from pinlater.simulation.network import Network
 from pinlater.simulation.store import SimulatedStore
@@ -58,7 +67,33 @@ class SimulatedApp(App):
         core = await super()._open_core()
         core.passwords.check = check_password  # type: ignore[method-assign]
         core.service.searches = Searches()  # type: ignore[assignment]
+        if len(self._stores) > 1:
+            self._note_tries(core.service.enqueuing)
         return core
+
+    def _note_tries(self, enqueuing: Enqueue) -> None:
+        """Notes at the stores which requests with keys this server sends there."""
+        server = cast("ProcessLoop", asyncio.get_running_loop()).name
+        stores = {store.name: store for store in self._stores}
+        plain, clock = enqueuing._insert, self.clock
+
+        def insert(
+            shard: ShardLanes,
+            queue: Queue,
+            jobs: Sequence[Job],
+            now_ms: int,
+            key: str | None,
+            request: KeyedRequest | None,
+        ) -> Awaitable[Inserted]:
+            if request is not None:
+                sent_s = clock.monotonic()
+                began_s = sent_s - (clock.now_ms() - now_ms + 1) / 1000  # now_ms is rounded
+                sent = EnqueueTry(server, sent_s, began_s if request.repeat else None)
+                for job in jobs:
+                    stores[shard.name].tries.setdefault(job.body, []).append(sent)
+            return plain(shard, queue, jobs, now_ms, key, request)
+
+        enqueuing._insert = enqueuing._router._insert = insert  # type: ignore[method-assign, assignment]
 
     def _desired(self) -> Sequence[DesiredShard]:
         return [DesiredShard(store.name, lambda store=store: store.session().as_shard()) for store in self._stores]  # type: ignore[misc]

@@ -20,7 +20,8 @@ from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.memory.claiming import next_due
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.snapshots import NEVER_MS
-from pinlater.server.storage.values import NO_OWNERS, Member, Owners
+from pinlater.server.storage.values import NO_OWNERS, Inserted, InsertRequest, Member, Owners
+from pinlater.simulation.enqueue_tries import EnqueueTry
 from pinlater.simulation.loop import ProcessLoop, Timeline, new_process
 from pinlater.simulation.store_methods import WRITERS
 from pinlater.simulation.store_session import Session
@@ -81,7 +82,10 @@ class SimulatedStore:
     crash_points: list[CrashPoint] = field(default_factory=list)
     stores: Sequence[SimulatedStore] = ()  # of the cluster, this one among them
     doubled_keys: list[str] = field(default_factory=list)  # unique keys that two unfinished jobs had at once
-    stored_by: dict[int, str] = field(default_factory=dict)  # job id → the process that stored it
+    stored_at_s: dict[int, float] = field(default_factory=dict)  # by job id, and
+    tries: dict[bytes, list[EnqueueTry]] = field(
+        default_factory=dict
+    )  # by body, of requests with keys: where there are other stores
     calls: int = 0
     called: Counter[str] = field(default_factory=Counter)  # calls by their method
     changed: int = 0
@@ -199,6 +203,14 @@ class SimulatedStore:
             return False
         self.owners = owners
         return True
+
+    def note_stored(self, requests: Sequence[InsertRequest], answers: Sequence[Any]) -> None:
+        """These requests have been carried out."""
+        if len(self.stores) > 1:
+            for request, answer in zip(requests, answers, strict=True):
+                if isinstance(answer, Inserted) and not answer.repeated:
+                    for job in request.jobs:
+                        self.stored_at_s.setdefault(job.id, self.timeline.now_s)
 
     def holders_of(self, key: str) -> list[MemoryJob]:
         """The unfinished jobs of all stores that have a unique key now, of which there should be one at most."""

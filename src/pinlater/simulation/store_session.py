@@ -205,12 +205,10 @@ class Session:
                 else at_once(self.store.data.insert_jobs([request], now_ms))[0]
                 for request in requests
             ]
+            self.store.note_stored(requests, answers)
             keys = {job.unique.key for request in requests for job in request.jobs if job.unique is not None}
             self.store.doubled_keys += [key for key in sorted(keys) if len(self.store.holders_of(key)) > 1]
             return answers
-
-        for request in requests:
-            self.store.stored_by.update(dict.fromkeys([job.id for job in request.jobs], self.server))
 
         return cast("Sequence[Any]", await self._call("insert_jobs", insert, [requests]))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.simulation.cluster import SimulatedCluster
+from pinlater.simulation.enqueue_tries import StoredCopy, was_overtaken
 from pinlater.simulation.history import History, PromiseKind, check
 
 
@@ -28,7 +29,7 @@ def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool
         copies.setdefault(job.body, []).append((shard, job.id))
     # A body is one job of one request, so that two of one body are a request that was stored twice.
     twice = {body: places for body, places in copies.items() if len(places) > 1}
-    excused = {body for body, places in twice.items() if _was_overtaken(cluster, places)}
+    excused = {body for body, places in twice.items() if was_overtaken(_copies(cluster, body, places))}
     bodies = {name: job.body for name, (_, job) in zip(names, jobs, strict=True)}
     broken = [
         f"{each.kind.name} {each.descriptor} {each.text}"
@@ -42,9 +43,9 @@ def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool
     return RunVerdict(broken, len(excused))
 
 
-def _was_overtaken(cluster: SimulatedCluster, places: Sequence[tuple[str, int]]) -> bool:
-    """Whether a repeat overtook its first try, which the guarantees page names: by way of another server, on another shard."""
-    stored_by = {store.name: store.stored_by for store in cluster.stores}
-    shards = [shard for shard, _ in places]
-    servers = [stored_by[shard][job_id] for shard, job_id in places]
-    return len(set(shards)) == len(places) == len(set(servers))
+def _copies(cluster: SimulatedCluster, body: bytes, places: Sequence[tuple[str, int]]) -> Sequence[StoredCopy]:
+    stores = {store.name: store for store in cluster.stores}
+    return [
+        StoredCopy(shard, stores[shard].stored_at_s[job_id], stores[shard].tries.get(body, ()))
+        for shard, job_id in places
+    ]

@@ -469,6 +469,18 @@ struct ForwardedCalls {
   5: required i64 itemsTaken
 }
 
+// A front process of the server that answers: it has no store, and asks this server's store process for each operation.
+struct FrontProcess {
+  1: required i32 number
+  // Since it connected.
+  2: required i64 callsTaken
+  // Not answered yet; those that wait are long polls and searches.
+  3: required i32 callsUnderWay
+  4: required i32 callsWaiting
+  // Of answers that it has not read.
+  5: required i64 untakenBytes
+}
+
 struct ClusterStatus {
   // Of the server that answers, as in `servers`.
   1: required string address
@@ -481,6 +493,8 @@ struct ClusterStatus {
   6: required i64 answersLost
   // There are more servers or shards than an answer holds.
   7: optional bool incomplete
+  // Absent if there are none.
+  8: optional list<FrontProcess> frontProcesses
 }
 
 // What a server with access control lets the caller do.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import AsyncClient
+from pinlater.client import AsyncClient, ClusterStatus, FrontProcess
 from pinlater.server.main.core import Core
 from pinlater.version import __version__
 from tests.console.pages.conftest import failed_job, stored
@@ -47,3 +47,18 @@ async def test_servers_and_shards_are_shown(visitor: PageVisitor) -> None:
     page = await visitor.page("/servers")
     assert __version__ in page.text
     assert "answers" in page.text
+
+
+async def test_front_processes_are_shown_if_there_are_any(
+    visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Front processes" not in (await visitor.page("/servers")).text
+    plain = AsyncClient.cluster
+
+    async def cluster(self: AsyncClient) -> ClusterStatus:
+        return (await plain(self))._replace(front_processes=[FrontProcess(5, 1_234_567, 89, 67, 4_321)])
+
+    monkeypatch.setattr(AsyncClient, "cluster", cluster)
+    page = await visitor.page("/servers")
+    for words in ("Front processes", "5", "1,234,567", "89", "67", "4,321"):
+        assert words in page.text

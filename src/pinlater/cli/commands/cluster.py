@@ -14,12 +14,13 @@ from pinlater.cli.cluster_answers import (
     Server,
     ServerAnswer,
     as_json,
+    fronts_of,
     owners_of_queue,
     problems,
     servers_of,
     shards_of,
 )
-from pinlater.client import AsyncClient, ClusterShard
+from pinlater.client import AsyncClient, ClusterShard, FrontProcess
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.slices import slice_of
 
@@ -49,7 +50,8 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Ask each server of --server which servers it knows, how many slices of which shards these own, and how many requests it forwarded
-    to each and took from each. Warns if the servers do not agree, or if one can't send calls to another.
+    to each and took from each. Shows the front processes of a server with several processes on SQLite, and their calls. Warns if the
+    servers do not agree, or if one can't send calls to another.
 
     Example: pinlater cluster status --queue emails --server a:9010,b:9010
     """
@@ -68,6 +70,7 @@ def status(
         _print_servers(servers_of(answers))
         output.print_lines([""])
         _print_shards(shards_of(answers))
+        _print_fronts(fronts_of(answers))
         if queue is not None:
             output.print_lines([""])
             rows = [
@@ -106,6 +109,14 @@ def _print_shards(shards: Sequence[ClusterShard]) -> None:
         for shard in shards
     ]
     output.print_blocks(columns, rows, head="shard ")
+
+
+def _print_fronts(fronts: Sequence[tuple[str, FrontProcess]]) -> None:
+    if fronts:
+        output.print_lines([""])
+        columns = ["front process", "server", "taken", "under way", "waiting", "unread bytes"]
+        rows = [(front.number, server, *front[1:]) for server, front in fronts]
+        output.print_blocks(columns, rows, head="front process ")
 
 
 def _owners(by_slice: Sequence[str]) -> Mapping[str, int]:

@@ -11,6 +11,7 @@ from pinlater.console.shapes.servers import (
     ClusterServerItem,
     ClusterShardItem,
     ForwardedItem,
+    FrontProcessItem,
     ServerInfoAnswer,
     WaitingAnswer,
     WaitingItem,
@@ -32,6 +33,7 @@ async def get_cluster(call: ApiCall[Nothing, Nothing]) -> ClusterAnswer:
         servers=[like(ClusterServerItem, server, slots=dict(server.slots)) for server in status.servers],
         shards=[like(ClusterShardItem, shard) for shard in status.shards],
         forwarded=[like(ForwardedItem, calls) for calls in status.forwarded],
+        front_processes=[like(FrontProcessItem, front) for front in status.front_processes],
     )
 
 

@@ -88,6 +88,16 @@ class ForwardedItem(AnswerShape, frozen=True, kw_only=True):
     items_taken: int
 
 
+class FrontProcessItem(AnswerShape, frozen=True, kw_only=True):
+    """A front process of the server that answered."""
+
+    number: int
+    calls_taken: Annotated[int, Meta(description="Since it connected.")]
+    calls_under_way: int
+    calls_waiting: Annotated[int, Meta(description="Of those under way: long polls and searches.")]
+    untaken_bytes: Annotated[int, Meta(description="Of answers that it has not read.")]
+
+
 class ClusterAnswer(AnswerShape, frozen=True, kw_only=True):
     """What the server that answered knows of the servers of its shards."""
 
@@ -98,3 +108,4 @@ class ClusterAnswer(AnswerShape, frozen=True, kw_only=True):
     moves: int
     answers_lost: int
     incomplete: bool
+    front_processes: Sequence[FrontProcessItem]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, cast
 
+from pinlater.domain.calls import FrontProcess
 from pinlater.domain.errors import Draining, PinLaterError
 from pinlater.server.cluster.forwarding.frames import Frames
 from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, BadMessage
@@ -58,6 +59,10 @@ class FrontListener:
     def connections(self) -> int:
         """How many fronts are connected."""
         return len(self._fronts)
+
+    def processes(self) -> Sequence[FrontProcess]:
+        """The fronts that are connected and have said their numbers, by number. Of two connections of one process, both."""
+        return sorted(front.process for front in self._fronts if front.number is not None)
 
     async def open(self, path: str) -> None:
         """Listens at `path`, instead of a process that had it before. Raises OSError."""
@@ -140,6 +145,19 @@ class _Front(asyncio.Protocol):
         self._kept: deque[tuple[bytes, Sequence[Undelivered]]] = deque()
         self._kept_bytes = 0
         self.drains = False
+        self.number: int | None = None
+        self._calls_taken = self._calls_answered = 0
+
+    @property
+    def process(self) -> FrontProcess:
+        """What this process knows of it. It must have said its number."""
+        return FrontProcess(
+            self.number or 0,
+            self._calls_taken,
+            self._calls_taken - self._calls_answered,
+            len(self._long),
+            self._kept_bytes,
+        )
 
     # --- calls --------------------------------------------------------------------------------------------------------------
 
@@ -165,6 +183,8 @@ class _Front(asyncio.Protocol):
             task = self._tasks.get(messages.number_of(value))
             if task is not None:
                 task.cancel()
+        elif number == messages.PROCESS:
+            self.number = messages.number_of(value)
         elif number == messages.DRAINS:
             self.drains = True
             self._listener.stops()
@@ -175,10 +195,12 @@ class _Front(asyncio.Protocol):
             raise BadMessage(f"a call of unknown operation {word}")
         operation = OPERATIONS[word]
         self._listener.taken += 1
+        self._calls_taken += 1
         try:
             arguments = operation.arguments.decode(value)
         except Exception:  # a bug: it must reach its own caller and no other
             logger.exception("a call can't be decoded", extra={"operation": operation.path})
+            self._calls_answered += 1
             self._out.add(number, messages.BUG, messages.NOTHING)
             return
         coroutine = operation.begin(self._listener.service, arguments)
@@ -212,6 +234,7 @@ class _Front(asyncio.Protocol):
         result: Any,
         error: BaseException | None,
     ) -> None:
+        self._calls_answered += 1
         if error is None:
             self._answer_with(number, operation, arguments, result)
         elif isinstance(error, PinLaterError):

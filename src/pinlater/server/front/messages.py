@@ -20,8 +20,9 @@ from pinlater.server.front.operations import encode_hook
 
 T = TypeVar("T")
 
-# From a front: jobs that no client got; a call whose caller has gone; this front stops, and its dequeues are to wait no longer.
-UNDELIVERED, CANCEL, DRAINS = 0, -1, -2
+# From a front: jobs that no client got; a call whose caller has gone; this front stops, and its dequeues are to wait no longer; the
+# number of its process.
+UNDELIVERED, CANCEL, DRAINS, PROCESS = 0, -1, -2, -3
 # From the store process: whether it is ready; it stops and takes no calls any more.
 STATE, GOODBYE = 0, -1
 
@@ -78,7 +79,7 @@ def undelivered_of(value: msgspec.Raw) -> Undelivered:
 
 
 def number_of(value: msgspec.Raw) -> int:
-    """Of a `CANCEL`. Raises `BadMessage`."""
+    """Of a `CANCEL` or a `PROCESS`. Raises `BadMessage`."""
     return decoded(_number, value)
 
 

@@ -32,10 +32,12 @@ class StoreProcessFailed(Exception):
 
 
 class StoreConnection:
-    """To the store process that listens at `path`. `start`, then `close`. Counts since its start: `sent`, `lost` (no answer came)."""
+    """To the store process that listens at `path`, from the process of this number. `start`, then `close`. Counts since its start: `sent`,
+    `lost` (no answer came)."""
 
-    def __init__(self, path: str, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, path: str, number: int, changed: Callable[[], None] = lambda: None) -> None:
         self._path = path
+        self._number = number
         self._changed = changed
         self._link: _Link | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -104,7 +106,7 @@ class StoreConnection:
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            link = _Link(self._link_changed)
+            link = _Link(self._number, self._link_changed)
             try:
                 await loop.create_unix_connection(lambda link=link: link, self._path)  # type: ignore[misc]
             except OSError as error:
@@ -144,9 +146,10 @@ class _CallOfOperation:
 
 
 class _Link(asyncio.Protocol):
-    """One connection. `changed()` is called when its state has changed."""
+    """One connection of the process of this number. `changed()` is called when its state has changed."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, number: int, changed: Callable[[], None]) -> None:
+        self._number = number
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(FRAME_BYTES_MAX)
@@ -248,6 +251,7 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._out.add(messages.PROCESS, 0, messages.encoded(self._number))
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc

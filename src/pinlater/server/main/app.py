@@ -294,6 +294,8 @@ class App:
             self.settings.thrift.max_buffered_bytes,
         )
         core.standstill.listeners.append(lambda _: fronts.abort_connections())
+        status = core.service.cluster_status
+        core.service.cluster_status = lambda: status()._replace(front_processes=fronts.processes())
         self.metrics.gauge(
             "front-connections",
             lambda: fronts.connections,

@@ -31,9 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class FrontApp:
-    """One front process of the store process that listens at `store_path`. `start`, then `stop`. `stopping`: ends a start, too."""
+    """The front process of this number, of the store process that listens at `store_path`. `start`, then `stop`. `stopping`: ends a start,
+    too."""
 
-    def __init__(self, settings: Settings, store_path: str, stopping: asyncio.Event) -> None:
+    def __init__(self, settings: Settings, store_path: str, number: int, stopping: asyncio.Event) -> None:
         self.settings = settings
         self.clock = SystemClock()
         self._started_at_ms = self.clock.now_ms()
@@ -46,7 +47,7 @@ class FrontApp:
         self._certificate_watch = certificate_watch(settings)
         self._reloading: asyncio.Future[list[None]] | None = None
         self._cut_off = asyncio.Event()
-        self.store = StoreConnection(store_path)
+        self.store = StoreConnection(store_path, number)
         self.standstill = Standstill(self.clock.monotonic, settings.thrift.standstill_s)
         self.thrift = thrift_listener(
             front_service(self.store),

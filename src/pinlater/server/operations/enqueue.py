@@ -70,8 +70,12 @@ class Enqueue:
         *,
         request_key: str | None = None,
         repeat: bool = False,
+        arrived_s: float | None = None,
     ) -> Enqueued:
         """Stores the jobs; descriptors come back in their order once all of them are committed.
+
+        `arrived_s`: when a process of this server had read the request, by the monotonic clock of the machine. A request with a key that
+        no lane has begun `BEGUN_WITHIN_MS` later fails with `RequestTooOld`.
 
         All or nothing on one shard. Jobs with a unique key live on their key's home, so with several shards a request with such
         jobs may be stored in part when a shard fails; the error says which indices were stored.
@@ -86,19 +90,18 @@ class Enqueue:
         unique = self._check(jobs, request_key)
         if len(jobs) > ITEMS_A_TURN:
             await asyncio.sleep(0)
-        fingerprint = b""
+        request: KeyedRequest | None = None
         if request_key is not None:
-            fingerprint = _fingerprint(jobs)
+            request = KeyedRequest(request_key, _fingerprint(jobs), repeat, self._begin_by_ms(now_ms, arrived_s))
             if len(jobs) > ITEMS_A_TURN:
                 await asyncio.sleep(0)
         try:
-            plain = request_key is None and not unique
+            plain = request is None and not unique
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
-                request = KeyedRequest(request_key, fingerprint, repeat) if request_key is not None else None
                 return await self._router.enqueue(known, jobs, now_ms, request)
             shard = self._shards.for_enqueue(queue)
             try:
-                inserted = await self._insert(shard, known, jobs, now_ms, request_key, fingerprint)
+                inserted = await self._insert(shard, known, jobs, now_ms, request_key, request)
             except PinLaterError as error:
                 if not plain:
                     raise
@@ -107,6 +110,11 @@ class Enqueue:
         except EnqueueRejected:
             self._metrics.queue(queue).enqueue_rejected += len(jobs)
             raise
+
+    def _begin_by_ms(self, now_ms: int, arrived_s: float | None) -> int:
+        """`arrived_s` may be by the clock of another process, which is ahead of this one's by a moment."""
+        age_ms = 0 if arrived_s is None else max(0, int((self._clock.monotonic() - arrived_s) * 1000))
+        return now_ms + BEGUN_WITHIN_MS - age_ms
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -164,9 +172,9 @@ class Enqueue:
         jobs: Sequence[Job],
         now_ms: int,
         request_key: str | None,
-        fingerprint: bytes,
+        request: KeyedRequest | None,
     ) -> Awaitable[Inserted]:
-        """Hands the jobs to the shard's lane."""
+        """Hands the jobs to the shard's lane. `request_key`: that of `request`, or of the part of it that these jobs are."""
         config, settings = queue.config, self._settings
         attempts = config.default_attempts or settings.default_attempts
         expiry_ms = config.default_expiry_ms
@@ -203,7 +211,7 @@ class Enqueue:
         max_backlog = settings.max_backlog if config.max_backlog is None else config.max_backlog
         if max_backlog is not None and len(self._shards) > 1:
             max_backlog = -(-max_backlog // self._shards.that_take_enqueues())  # each shard its share
-        begin_by_ms = NO_END_MS if request_key is None else now_ms + BEGUN_WITHIN_MS
+        fingerprint, begin_by_ms = (b"", NO_END_MS) if request is None else (request.fingerprint, request.begin_by_ms)
         name = queue.name
         return shard.lanes_of(name).insert.submit(
             make(InsertRequest, (name, new_jobs, request_key, fingerprint, max_backlog, begin_by_ms))

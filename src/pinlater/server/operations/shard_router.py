@@ -40,16 +40,18 @@ from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder, RequestRef, UniqueRef
 
-Insert = Callable[[ShardLanes, Queue, Sequence[Job], int, str | None, bytes], Awaitable[Inserted]]
-Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
-
 
 class KeyedRequest(NamedTuple):
-    """A request's key, what it says, and whether it was sent before."""
+    """A request's key, what it says, whether it was sent before, and the time after which no shard may begin it."""
 
     key: str
     fingerprint: bytes
     repeat: bool
+    begin_by_ms: int
+
+
+Insert = Callable[[ShardLanes, Queue, Sequence[Job], int, str | None, KeyedRequest | None], Awaitable[Inserted]]
+Finish = Callable[[Queue, Sequence[Job], str, Inserted], Enqueued]
 
 
 class RequestPart(NamedTuple):
@@ -295,7 +297,7 @@ class ShardRouter:
             home = self._shards.get(part.home)
             if home is None or not home.healthy:
                 raise shard_unreachable(part.home)
-            inserted = await self._insert(home, queue, chosen, now_ms, part.key, _fingerprint_of(request))
+            inserted = await self._insert(home, queue, chosen, now_ms, part.key, request)
             return StoredPart(part, home.name, inserted)
         done = await self._anywhere(queue, chosen, now_ms, part.key, request)
         return StoredPart(part, *done)
@@ -316,13 +318,12 @@ class ShardRouter:
         `key`: that of `request`, or of the part of it that these jobs are. `tried` has had its turn and failed with `failure`.
         """
         shards = self._shards
-        fingerprint = _fingerprint_of(request)
         sent_to = None if key is None else self._unsettled.shard_of(queue.name, key)
         if key is not None and sent_to is not None:
             shard = self._shards.get(sent_to)
             if shard is None or not shard.healthy:
                 raise shard_unreachable(sent_to)
-            return sent_to, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
+            return sent_to, await self._store_keyed(shard, queue, jobs, now_ms, key, request)
         repeat = request is not None and request.repeat
         names = [] if tried is None else [tried.name]
         while True:
@@ -336,8 +337,8 @@ class ShardRouter:
                 raise failure or error from None
             try:
                 if key is None:
-                    return shard.name, await self._insert(shard, queue, jobs, now_ms, None, fingerprint)
-                return shard.name, await self._store_keyed(shard, queue, jobs, now_ms, key, fingerprint)
+                    return shard.name, await self._insert(shard, queue, jobs, now_ms, None, None)
+                return shard.name, await self._store_keyed(shard, queue, jobs, now_ms, key, request)
             except PinLaterError as error:
                 if not has_stored_nothing(error):
                     raise
@@ -345,12 +346,18 @@ class ShardRouter:
                 names.append(shard.name)
 
     async def _store_keyed(
-        self, shard: ShardLanes, queue: Queue, jobs: Sequence[Job], now_ms: int, key: str, fingerprint: bytes
+        self,
+        shard: ShardLanes,
+        queue: Queue,
+        jobs: Sequence[Job],
+        now_ms: int,
+        key: str,
+        request: KeyedRequest | None,
     ) -> Inserted:
         """On this shard. An unknown outcome is noted if another server was asked; for its own lanes `_has_unended` says more."""
         forwarded = shard.lanes_of(queue.name) is not shard
         try:
-            inserted = await self._insert(shard, queue, jobs, now_ms, key, fingerprint)
+            inserted = await self._insert(shard, queue, jobs, now_ms, key, request)
         except (OutcomeUnknown, asyncio.CancelledError):
             if forwarded:
                 self._unsettled.note(queue.name, key, shard.name)
@@ -387,10 +394,6 @@ def _cannot_say(what: str, failure: Unavailable) -> ShardConnectionFailed:
     error = ShardConnectionFailed(f"{failure.message}, so that it is unknown {what}", retry_after_ms=1000)
     error.__cause__ = failure
     return error
-
-
-def _fingerprint_of(request: KeyedRequest | None) -> bytes:
-    return b"" if request is None else request.fingerprint
 
 
 def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:

@@ -181,7 +181,7 @@ class ShardLanes:
 
     async def _insert(self, requests: list[InsertRequest]) -> Sequence[Inserted | PinLaterError]:
         now_ms = self.clock.now_ms()
-        if self.unguarded.capabilities.shared and any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
+        if any([request.begin_by_ms < now_ms for request in requests]):  # noqa: C419 a list is quicker
             return await self._insert_in_time(requests, now_ms)
         try:
             if self._in_order is not None:
@@ -198,7 +198,7 @@ class ShardLanes:
         return answers
 
     async def _insert_in_time(self, requests: list[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        """Without those that have waited for too long: another server may have answered a repeat, and its key may be forgotten."""
+        """Without those that have waited for too long: a repeat may have been answered, and its key may be forgotten."""
         in_time = [request for request in requests if request.begin_by_ms >= now_ms]
         stored = iter(await self._insert(in_time) if in_time else ())
         return [RequestTooOld() if request.begin_by_ms < now_ms else next(stored) for request in requests]

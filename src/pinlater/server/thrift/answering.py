@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
+# Of its calls the handler is told when they arrived.
+METHOD_WITH_KEYS = "enqueueJobs"
 # With a regex these take long and mostly look: for a caller who has gone they are ended.
 METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
 
@@ -84,6 +86,7 @@ class MethodRoute:
     audited: audit.Audited | None
     searches: bool
     needs_care: bool  # may wait, search, or need much memory
+    tells_arrival: bool
 
 
 class Answering:
@@ -129,6 +132,7 @@ class Answering:
                 audit.AUDITED.get(name),
                 name in METHODS_THAT_SEARCH,
                 name == METHOD_THAT_HANDS_OUT or name in METHODS_THAT_SEARCH or name in cost,
+                name == METHOD_WITH_KEYS,
             )
             for name, handle in handlers.items()
         }
@@ -146,6 +150,8 @@ class Answering:
             return self._undecodable(error)
         route = self._routes[call.method.name]
         route.metrics.requests += 1
+        if route.tells_arrival:
+            call.arguments.arrived_s = arrived_s
         if self._guard is not None:
             try:
                 handle = self._guard.admit(call, route.handle)

@@ -248,6 +248,7 @@ def cluster_status(status: ClusterStatus) -> types.ClusterStatus:
         status.moves,
         status.answers_lost,
         status.incomplete or None,
+        [types.FrontProcess(*each) for each in status.front_processes] or None,
     )
 
 

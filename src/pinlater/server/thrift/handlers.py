@@ -34,6 +34,7 @@ async def enqueue_jobs(service: Service, call: received.enqueueJobs_args) -> Any
         requests.jobs_to_enqueue(request.jobs),
         request_key=request.requestKey or None,
         repeat=bool(request.repeat),
+        arrived_s=getattr(call, "arrived_s", None),
     )
     return answers.enqueued(stored)
 

@@ -315,6 +315,14 @@ class ForwardedCalls:
     itemsTaken: int = _NOT_SENT
 
 
+class FrontProcess:
+    number: int = _NOT_SENT
+    callsTaken: int = _NOT_SENT
+    callsUnderWay: int = _NOT_SENT
+    callsWaiting: int = _NOT_SENT
+    untakenBytes: int = _NOT_SENT
+
+
 class ClusterStatus:
     address: str = _NOT_SENT
     servers: list[ClusterServer] = _NOT_SENT
@@ -323,6 +331,7 @@ class ClusterStatus:
     moves: int = _NOT_SENT
     answersLost: int = _NOT_SENT
     incomplete: bool | None = None
+    frontProcesses: list[FrontProcess] | None = None
 
 
 class CallerRights:

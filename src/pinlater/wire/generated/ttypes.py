@@ -1189,6 +1189,34 @@ class ForwardedCalls(TBase):
         self.itemsTaken = itemsTaken
 
 
+class FrontProcess(TBase):
+    """
+    Attributes:
+     - number
+     - callsTaken
+     - callsUnderWay
+     - callsWaiting
+     - untakenBytes
+
+    """
+
+    __slots__ = (
+        'number',
+        'callsTaken',
+        'callsUnderWay',
+        'callsWaiting',
+        'untakenBytes',
+    )
+
+
+    def __init__(self, number=None, callsTaken=None, callsUnderWay=None, callsWaiting=None, untakenBytes=None,):
+        self.number = number
+        self.callsTaken = callsTaken
+        self.callsUnderWay = callsUnderWay
+        self.callsWaiting = callsWaiting
+        self.untakenBytes = untakenBytes
+
+
 class ClusterStatus(TBase):
     """
     Attributes:
@@ -1199,6 +1227,7 @@ class ClusterStatus(TBase):
      - moves
      - answersLost
      - incomplete
+     - frontProcesses
 
     """
 
@@ -1210,10 +1239,11 @@ class ClusterStatus(TBase):
         'moves',
         'answersLost',
         'incomplete',
+        'frontProcesses',
     )
 
 
-    def __init__(self, address=None, servers=None, shards=None, forwarded=None, moves=None, answersLost=None, incomplete=None,):
+    def __init__(self, address=None, servers=None, shards=None, forwarded=None, moves=None, answersLost=None, incomplete=None, frontProcesses=None,):
         self.address = address
         self.servers = servers
         self.shards = shards
@@ -1221,6 +1251,7 @@ class ClusterStatus(TBase):
         self.moves = moves
         self.answersLost = answersLost
         self.incomplete = incomplete
+        self.frontProcesses = frontProcesses
 
 
 class CallerRights(TBase):
@@ -3347,6 +3378,15 @@ ForwardedCalls.thrift_spec = (
     (4, TType.I64, 'callsTaken', None, None, ),  # 4
     (5, TType.I64, 'itemsTaken', None, None, ),  # 5
 )
+all_structs.append(FrontProcess)
+FrontProcess.thrift_spec = (
+    None,  # 0
+    (1, TType.I32, 'number', None, None, ),  # 1
+    (2, TType.I64, 'callsTaken', None, None, ),  # 2
+    (3, TType.I32, 'callsUnderWay', None, None, ),  # 3
+    (4, TType.I32, 'callsWaiting', None, None, ),  # 4
+    (5, TType.I64, 'untakenBytes', None, None, ),  # 5
+)
 all_structs.append(ClusterStatus)
 ClusterStatus.thrift_spec = (
     None,  # 0
@@ -3357,6 +3397,7 @@ ClusterStatus.thrift_spec = (
     (5, TType.I64, 'moves', None, None, ),  # 5
     (6, TType.I64, 'answersLost', None, None, ),  # 6
     (7, TType.BOOL, 'incomplete', None, None, ),  # 7
+    (8, TType.LIST, 'frontProcesses', (TType.STRUCT, [FrontProcess, None], False), None, ),  # 8
 )
 all_structs.append(CallerRights)
 CallerRights.thrift_spec = (

@@ -162,7 +162,7 @@ def _server(plan: ProcessPlan, stopping: asyncio.Event) -> App | FrontApp:
         return App(settings, one_of_many=True, sockets=plan.sockets)
     if plan.number == 0:
         return App(settings, one_of_many=True, fronts_path=store_path)
-    return FrontApp(settings, store_path, stopping)
+    return FrontApp(settings, store_path, plan.number, stopping)
 
 
 def _pack(numbers: Callable[[], Numbers]) -> bytes:
