@@ -1,6 +1,6 @@
 """PinLater: a durable asynchronous job service.
 
-What producers and workers need is here by name: `from pinlater import AsyncClient, Job, Worker`. Names are loaded when first used,
+Producers and workers import their names from here: `from pinlater import AsyncClient, Job, Worker`. Names are loaded when first used,
 so that importing the package costs nothing.
 """
 

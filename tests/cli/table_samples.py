@@ -103,7 +103,8 @@ CLUSTER = ClusterStatus(
     [ClusterShard("12", in_reach=True, version=7, owners=OWNERS)],
 )
 SHARD = ConfiguredShard("12", "thumbnails_of_large_pictures", f"{HOST}/{QUEUE}")
-LOOK = Look(9, [Member(1, "pinlater-7", HOST, AT_MS, AT_MS)], [QueueCounts(QUEUE, 1, 123_456, succeeded=40_021_000)])
+COUNTS = QueueCounts(QUEUE, PriorityCounts(1, 123_456, succeeded=40_021_000))
+LOOK = Look(9, [Member(1, "pinlater-7", HOST, AT_MS, AT_MS)], [COUNTS])
 LIMITS = QueueConfig(max_jobs_per_second=50.0, claim_timeout_ms=90_000, max_backlog=1_000_000)
 IN_FORCE = SettingsInForce(LIMITS, {"max_jobs_per_second": "limits file", "claim_timeout_ms": "jobs.claim_timeout_ms"})
 INFO = ServerInfo("1.0", [QUEUE, WORKER], "mysql", AT_MS, AT_MS, 10, 2**24, 2**26, 10_000, 50_000, 60_000, "tokens")

@@ -357,7 +357,9 @@ def test_queues_are_listed_counted_paused_and_configured(pinlater: Pinlater, que
     assert queue in pinlater.ok("queue", "list", "--json").json["queues"]
     (stats,) = pinlater.ok("queue", "stats", queue, "--json").json["queues"]
     assert (stats["queue"], stats["pending"], stats["enqueued_total"], stats["paused"]) == (queue, 1, 1, False)
-    assert stats["priorities"][0]["priority"] == 1
+    [counts] = stats["priorities"]
+    assert (counts["priority"], counts["pending"], counts["future"]) == (1, 1, 0)
+    assert counts["oldest_due_at_ms"] > 0
     assert set(stats["rates"]) == {"enqueued", "claimed", "succeeded", "failed", "retried"}
     pinlater.ok("enqueue", queue, "--body", "x", "--delay", "1h")
     header, row = (line.split("\t") for line in pinlater.ok("queue", "stats", queue).out.splitlines())

@@ -264,7 +264,7 @@ async def test_a_value_out_of_range_is_the_callers_fault_and_harms_nothing() -> 
 async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> None:
     outcome = [t.AckOutcome("d", 0, None, None, 77)]
     rates = t.QueueRates(1.0, 2.0, 3.0, 4.0, 5.0)
-    counts = t.QueueCounts(1, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10)
+    counts = t.QueueCounts(1, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
     info = t.PinLaterJobInfo(
         jobDescriptor="d",
         jobState=3,
@@ -345,6 +345,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         (stats,) = await client.queue_stats("q")
         assert (stats.total("pending"), stats.rates.retried, stats.waiting_dequeues) == (2, 5.0, 6)
         assert stats.incomplete
+        assert stats.counts[0].oldest_due_at_ms == 11
         assert await client.count_jobs("q") == values.JobCount(2**40, incomplete=True)
         in_force = await client.settings_in_force("q")
         assert (in_force.values.claim_timeout_ms, in_force.origins) == (

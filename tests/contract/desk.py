@@ -13,8 +13,8 @@ from typing import TypedDict, Unpack, cast
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.ids import IdMaker
-from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, StoredJob, UniqueKey, UniqueScope
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.job import HandedOutJob, Holder, JobInfo, JobState, NewJob, UniqueKey, UniqueScope
+from pinlater.domain.queue import PriorityCounts
 from pinlater.domain.transitions import StatusRule
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.values import (
@@ -269,11 +269,11 @@ class Desk:
 
     # --- looking --------------------------------------------------------------------------------------------------------
 
-    async def find(self, key: JobKey, *, bodies: bool = True) -> StoredJob | None:
+    async def find(self, key: JobKey, *, bodies: bool = True) -> JobInfo | None:
         [job] = await self.shard.lookup_jobs([key], bodies=bodies)
         return job
 
-    async def look(self, key: JobKey, *, bodies: bool = True) -> StoredJob:
+    async def look(self, key: JobKey, *, bodies: bool = True) -> JobInfo:
         job = await self.find(key, bodies=bodies)
         assert job is not None, f"{key} is gone"
         return job
@@ -285,18 +285,15 @@ class Desk:
 
     async def scan(
         self, state: JobState, *, queue: str = QUEUE, priority: int = 1, future: bool = False
-    ) -> list[StoredJob]:
+    ) -> list[PageRow]:
         """All jobs of one state and priority, newest first."""
-        rows = await self.page(Page(queue, state, priority, ALL, due_by_ms=self.now, future=future))
-        return [row.job for row in rows]
+        return list(await self.page(Page(queue, state, priority, ALL, due_by_ms=self.now, future=future)))
 
-    async def counts(self, queue: str = QUEUE, priority: int = 1) -> QueueCounts:
+    async def counts(self, queue: str = QUEUE, priority: int = 1) -> PriorityCounts:
         """The counters of one queue and priority, the due part brought up to now first."""
         await self.shard.advance_due(self.now, ALL)
-        for counts in await self.shard.count_jobs([queue]):
-            if counts.priority == priority:
-                return counts
-        return QueueCounts(queue, priority)
+        found = (row.counts for row in await self.shard.count_jobs([queue]))
+        return next((counts for counts in found if counts.priority == priority), PriorityCounts(priority))
 
     async def assert_counters_exact(self, queue: str = QUEUE, priorities: Sequence[int] = (1, 2, 3)) -> None:
         """What the counters say is what scanning says."""

@@ -41,7 +41,7 @@ async def test_a_retry_takes_the_oldest_finish_first_up_to_its_limit(desk: Desk)
 
     assert await desk.retry_failed(limit=2) == 2
 
-    assert {job.id for job in await desk.scan(JobState.PENDING)} == {keys[0].id, keys[1].id}
+    assert {row.key.id for row in await desk.scan(JobState.PENDING)} == {keys[0].id, keys[1].id}
     assert await desk.retry_failed(limit=100) == 3
     assert await desk.retry_failed(limit=100) == 0
 
@@ -129,7 +129,7 @@ async def test_a_purge_takes_the_oldest_up_to_its_limit(desk: Desk) -> None:
     keys = await failed_jobs(desk, 4)
 
     assert await desk.purge(JobState.FAILED, limit=3) == 3
-    assert [job.id for job in await desk.scan(JobState.FAILED)] == [keys[3].id]
+    assert [row.key.id for row in await desk.scan(JobState.FAILED)] == [keys[3].id]
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -87,7 +87,7 @@ async def test_calls_of_one_order_share_the_jobs_in_their_order(desk: Desk) -> N
         list(inserted.ids[4:]),
     ]
     states = await desk.scan(JobState.IN_PROGRESS)
-    assert {job.id: job.claim_descriptor for job in states} == {
+    assert {row.key.id: row.job.claim_descriptor for row in states} == {
         job.id: holder.descriptor for holder, jobs in zip(holders, claimed.jobs, strict=True) for job in jobs
     }
 

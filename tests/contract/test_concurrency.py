@@ -100,5 +100,5 @@ async def test_readers_see_what_was_answered(desk: Desk) -> None:
         assert (await desk.look(held.key)).state is JobState.IN_PROGRESS
         await desk.succeed(held.key)
         assert (await desk.look(held.key)).state is JobState.SUCCEEDED
-        assert (await desk.scan(JobState.SUCCEEDED))[0].id == held.key.id
+        assert (await desk.scan(JobState.SUCCEEDED))[0].key.id == held.key.id
         desk.clock.advance(ms=1)

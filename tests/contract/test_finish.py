@@ -193,7 +193,7 @@ async def test_acks_of_one_call_are_answered_in_order(desk: Desk) -> None:
     acked = await desk.shard.finish_jobs(
         [
             JobAck(held[0].key, succeeded=True),
-            JobAck(held[0].key._replace(id=waiting.id), succeeded=True),
+            JobAck(held[0].key._replace(id=waiting.key.id), succeeded=True),
             JobAck(held[1].key, succeeded=False),
             JobAck(held[0].key._replace(id=1), succeeded=True),
             JobAck(held[2].key, succeeded=True, token="wrong"),

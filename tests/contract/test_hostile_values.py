@@ -83,7 +83,7 @@ async def test_a_run_after_far_ahead_is_never_due(desk: Desk, run_after_ms: int)
     assert (await desk.look(key)).run_after_ms == run_after_ms
     counts = await desk.counts()
     assert (counts.pending, counts.future) == (1, 1)
-    assert [job.id for job in await desk.scan(JobState.PENDING, future=True)] == [key.id]
+    assert [row.key.id for row in await desk.scan(JobState.PENDING, future=True)] == [key.id]
 
 
 async def test_the_highest_id_works(desk: Desk) -> None:

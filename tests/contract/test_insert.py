@@ -15,8 +15,7 @@ async def test_a_stored_job_comes_back_as_it_was_given(desk: Desk) -> None:
 
     job = await desk.look(key)
 
-    assert job.id == key.id
-    assert (job.queue, job.priority, job.body) == (QUEUE, 2, b"body")
+    assert (job.descriptor, job.body) == (f"{QUEUE}:s{desk.shard.name}:p2:{key.id}", b"body")
     assert job.state is JobState.PENDING
     assert (job.attempts_allowed, job.attempts_remaining) == (7, 7)
     assert (job.custom_status, job.headers) == ("new", {"trace": "1"})
@@ -55,7 +54,7 @@ async def test_requests_of_one_call_are_answered_in_order_and_fail_alone(desk: D
     assert isinstance(results[1], QueueNotFound)
     assert isinstance(results[2], QueueFull)
     assert isinstance(results[3], Inserted)
-    assert [job.id for job in await desk.scan(JobState.PENDING)] == [last.id, first.id]
+    assert [row.key.id for row in await desk.scan(JobState.PENDING)] == [last.id, first.id]
     await desk.assert_counters_exact()
 
 

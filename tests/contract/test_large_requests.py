@@ -52,7 +52,7 @@ async def test_as_many_jobs_as_a_request_may_have_are_stored_and_answered_again_
     assert list(again.ids) == list(first.ids) == [job.id for job in jobs]
     assert (first.existing, again.existing, again.repeated) == ({}, {}, True)
     rows = await desk.shard.count_jobs([QUEUE])
-    assert (sum(row.pending for row in rows), sum(row.enqueued_total for row in rows)) == (MANY, MANY)
+    assert (sum(row.counts.pending for row in rows), sum(row.counts.enqueued_total for row in rows)) == (MANY, MANY)
     assert isinstance(await desk.request(InsertRequest(QUEUE, [desk.job()], max_backlog=MANY)), QueueFull)
 
 

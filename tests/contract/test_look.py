@@ -53,15 +53,15 @@ async def test_waiting_jobs_are_scanned_by_run_after_newest_first(desk: Desk) ->
     d = desk.job()
     await desk.insert(a, b, c, d)
 
-    assert [job.id for job in await desk.scan(JobState.PENDING)] == [d.id, b.id, c.id, a.id]
+    assert [row.key.id for row in await desk.scan(JobState.PENDING)] == [d.id, b.id, c.id, a.id]
 
 
 async def test_due_and_future_jobs_are_scanned_apart(desk: Desk) -> None:
     past, now, soon = desk.job(delay_ms=-1), desk.job(), desk.job(delay_ms=1)
     await desk.insert(past, now, soon)
 
-    assert [job.id for job in await desk.scan(JobState.PENDING)] == [now.id, past.id]
-    assert [job.id for job in await desk.scan(JobState.PENDING, future=True)] == [soon.id]
+    assert [row.key.id for row in await desk.scan(JobState.PENDING)] == [now.id, past.id]
+    assert [row.key.id for row in await desk.scan(JobState.PENDING, future=True)] == [soon.id]
 
 
 @pytest.mark.parametrize("future", [False, True])
@@ -70,7 +70,7 @@ async def test_the_future_flag_means_nothing_to_other_states(desk: Desk, state: 
     """The original applied it to PENDING only."""
     key = await desk.put_in(state)
 
-    assert [job.id for job in await desk.scan(state, future=future)] == [key.id]
+    assert [row.key.id for row in await desk.scan(state, future=future)] == [key.id]
 
 
 async def test_jobs_in_progress_are_scanned_by_claim_time(desk: Desk) -> None:
@@ -80,7 +80,7 @@ async def test_jobs_in_progress_are_scanned_by_claim_time(desk: Desk) -> None:
     desk.clock.advance(seconds=1)
     await desk.heartbeat(old.ref)
 
-    assert [job.id for job in await desk.scan(JobState.IN_PROGRESS)] == [new.key.id, old.key.id]
+    assert [row.key.id for row in await desk.scan(JobState.IN_PROGRESS)] == [new.key.id, old.key.id]
 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
@@ -91,7 +91,7 @@ async def test_finished_jobs_are_scanned_by_finish_time(desk: Desk, state: JobSt
         desk.clock.advance(seconds=1)
         await (desk.succeed(held.key) if state is JobState.SUCCEEDED else desk.fail(held.key, final=True))
 
-    assert [job.id for job in await desk.scan(state)] == [first.key.id, second.key.id]
+    assert [row.key.id for row in await desk.scan(state)] == [first.key.id, second.key.id]
 
 
 @pytest.mark.parametrize("state", list(JobState))
@@ -106,8 +106,8 @@ async def test_pages_go_through_all_jobs_once(desk: Desk, state: JobState) -> No
     after: tuple[int, int] | None = None
     while rows := await desk.page(Page(QUEUE, state, 1, 3, after=after, due_by_ms=desk.now)):
         assert len(rows) <= 3
-        seen.extend(row.job.id for row in rows)
-        after = (rows[-1].sort_ms, rows[-1].job.id)
+        seen.extend(row.key.id for row in rows)
+        after = (rows[-1].sort_ms, rows[-1].key.id)
 
     assert seen == [key.id for key in keys[::-1]]
 
@@ -120,11 +120,11 @@ async def test_a_page_may_begin_at_a_place_where_no_job_is(desk: Desk, state: Jo
     rows = await desk.page(page)
     newest = rows[0]
     places = {
-        (newest.sort_ms, newest.job.id + 1): 3,
-        (newest.sort_ms, newest.job.id): 2,
+        (newest.sort_ms, newest.key.id + 1): 3,
+        (newest.sort_ms, newest.key.id): 2,
         (newest.sort_ms + 1, 0): 3,
-        (rows[-1].sort_ms, rows[-1].job.id + 1): 1,
-        (rows[-1].sort_ms, rows[-1].job.id - 1): 0,
+        (rows[-1].sort_ms, rows[-1].key.id + 1): 1,
+        (rows[-1].sort_ms, rows[-1].key.id - 1): 0,
     }
     for place, expected in places.items():
         assert len(await desk.page(page._replace(after=place))) == expected, place
@@ -138,9 +138,9 @@ async def test_the_future_part_has_pages_too(desk: Desk) -> None:
     page = Page(QUEUE, JobState.PENDING, 1, 2, due_by_ms=desk.now, future=True)
 
     first = await desk.page(page)
-    second = await desk.page(page._replace(after=(first[-1].sort_ms, first[-1].job.id)))
+    second = await desk.page(page._replace(after=(first[-1].sort_ms, first[-1].key.id)))
 
-    assert [row.job.id for row in [*first, *second]] == [jobs[4].id, jobs[3].id, jobs[2].id]
+    assert [row.key.id for row in [*first, *second]] == [jobs[4].id, jobs[3].id, jobs[2].id]
 
 
 async def test_a_row_says_by_which_time_it_is_ordered(desk: Desk) -> None:
@@ -162,7 +162,7 @@ async def test_scanned_jobs_are_shown_as_lookups_show_them(desk: Desk) -> None:
 
     for state in JobState:
         [row] = await desk.page(Page(QUEUE, state, 1, 10, due_by_ms=desk.now, bodies=True))
-        assert row.job == await desk.look(JobKey(QUEUE, 1, row.job.id), bodies=True)
+        assert row.job == await desk.look(JobKey(QUEUE, 1, row.key.id), bodies=True)
 
 
 async def test_a_page_with_bodies_ends_at_its_bytes_but_has_a_row(desk: Desk) -> None:
@@ -174,9 +174,9 @@ async def test_a_page_with_bodies_ends_at_its_bytes_but_has_a_row(desk: Desk) ->
     while part := await desk.page(page):
         assert len(part) <= 4
         rows.extend(part)
-        page = page._replace(after=(part[-1].sort_ms, part[-1].job.id))
+        page = page._replace(after=(part[-1].sort_ms, part[-1].key.id))
 
-    assert len({row.job.id for row in rows}) == len(rows) == 10
+    assert len({row.key.id for row in rows}) == len(rows) == 10
     assert {row.job.body for row in rows} == {b"x" * 1000}
 
 
@@ -186,7 +186,7 @@ async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
     await desk.put(priority=1)
     await desk.put(queue="other", priority=2)
 
-    assert [job.id for job in await desk.scan(JobState.PENDING, priority=2)] == [key.id]
+    assert [row.key.id for row in await desk.scan(JobState.PENDING, priority=2)] == [key.id]
     assert await desk.scan(JobState.PENDING, priority=3) == []
 
 

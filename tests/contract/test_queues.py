@@ -49,7 +49,7 @@ async def test_all_legal_names_work(desk: Desk, name: str) -> None:
     held = await desk.take(queue=name)
     assert held.key == key
     await desk.succeed(key)
-    assert (await desk.look(key)).queue == name
+    assert (await desk.look(key)).descriptor == key.on(desk.shard.name)
 
 
 async def test_making_queues_answers_with_all_of_them_as_they_are(desk: Desk) -> None:

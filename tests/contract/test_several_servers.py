@@ -200,7 +200,7 @@ async def test_one_stale_order_does_not_touch_another_of_the_same_call(other: De
     assert isinstance(empty, Claimed)
     assert isinstance(full, Claimed)
     assert [[job.body for job in jobs] for jobs in (*empty.jobs, *full.jobs)] == [[], [b"steady"]]
-    [counts] = await desk.shard.count_jobs(["steady"])
+    [(_, counts)] = await desk.shard.count_jobs(["steady"])
     assert counts.claimed_total == 1
     await desk.assert_counters_exact()
 
@@ -261,7 +261,7 @@ async def test_looks_see_the_queue_that_there_is(other: Desk, desk: Desk) -> Non
     assert (await other.look(new)).body == b"new"
     await make_again(desk)
     new = await desk.put(b"new")
-    assert [job.id for job in await other.scan(JobState.PENDING)] == [new.id]
+    assert [row.key.id for row in await other.scan(JobState.PENDING)] == [new.id]
     await make_again(desk)
     assert await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000) == []
     await desk.shard.delete_queues([QUEUE])

@@ -73,7 +73,7 @@ async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk
     [swept] = await desk.shard.time_out_claims(desk.now, 2)
 
     assert swept.retried == 2
-    assert {job.id for job in await desk.scan(JobState.PENDING)} == {held[0].key.id, held[1].key.id}
+    assert {row.key.id for row in await desk.scan(JobState.PENDING)} == {held[0].key.id, held[1].key.id}
     assert [sum(one.retried for one in await desk.shard.time_out_claims(desk.now, 2)) for _ in range(3)] == [2, 1, 0]
 
 

@@ -18,7 +18,7 @@ async def taken(desk: Desk, key: str = "k") -> bool:
     inserted = await desk.insert(probe)
     if inserted.existing:
         return True
-    [job] = [job for job in await desk.scan(JobState.PENDING, future=True) if job.id == probe.id]
+    [job] = [row.job for row in await desk.scan(JobState.PENDING, future=True) if row.key.id == probe.id]
     assert job.unique_key == key
     await desk.shard.delete_jobs([JobKey(QUEUE, 1, probe.id)])
     return False

@@ -63,5 +63,5 @@ async def expire_once(desks: tuple[Desk, Desk], seed: int) -> None:
         await asyncio.gather(claim(one), sweep(other), claim(other), sweep(one))
     assert sorted(handed_out) == sorted(lasting)
     assert sum(failed) == len(expired), failed
-    assert {job.id for job in await one.scan(JobState.FAILED)} == expired
+    assert {row.key.id for row in await one.scan(JobState.FAILED)} == expired
     await one.assert_counters_exact(priorities=[1])

@@ -54,7 +54,7 @@ class DispatcherOnShard:
                 await asyncio.sleep(0)
 
     async def in_progress(self) -> int:
-        return sum(row.in_progress for row in await self.shard.count_jobs(["q"]))
+        return sum(row.counts.in_progress for row in await self.shard.count_jobs(["q"]))
 
 
 async def _open(shard: Shard, limits: dict[str, float]) -> DispatcherOnShard:

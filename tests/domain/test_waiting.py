@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 
-from pinlater.domain.job import Attempt, JobState
+from pinlater.domain.job import Attempt, JobInfo, JobState
 from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts, not_due, reasons
 
 NOW = 1_767_225_600_000  # 2026-01-01
@@ -16,47 +14,36 @@ SHARD = ShardFacts("1")
 NONE = JobsAhead(0)
 
 
-class Looked(NamedTuple):
-    """A job as a lookup shows it."""
-
-    state: JobState = JobState.PENDING
-    created_at_ms: int = NOW - MINUTE
-    run_after_ms: int | None = NOW - MINUTE
-    updated_at_ms: int | None = None
-    attempts: tuple[Attempt, ...] = ()
-    claim_descriptor: str | None = None
-    claim_deadline_ms: int | None = None
-
-
-FAILED_ONCE = Looked(
+WAITING = JobInfo("q:s1:p1:1", JobState.PENDING, 5, 5, "", created_at_ms=NOW - MINUTE, run_after_ms=NOW - MINUTE)
+FAILED_ONCE = WAITING._replace(
     run_after_ms=NOW + MINUTE,
     updated_at_ms=NOW - 1_000,
     attempts=(Attempt(1, "h:1:2:w:3", NOW - 2_000, NOW - 1_000, "timed_out"),),
 )
-HELD = Looked(JobState.IN_PROGRESS, claim_descriptor="h:1:2:w:1:3", claim_deadline_ms=NOW + 25_000)
+HELD = WAITING._replace(state=JobState.IN_PROGRESS, claim_descriptor="h:1:2:w:1:3", claim_deadline_ms=NOW + 25_000)
 
-# Job, jobs before it, queue, and what is said.
-CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[str, str]]]] = {
+# Job, jobs before it, queue, and the expected reasons.
+CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[str, str]]]] = {
     "paused by a known caller at a known time": (
-        Looked(),
+        WAITING,
         NONE,
         WORKED._replace(paused=True, paused_by="ops-7", paused_at_ms=NOW - MINUTE),
         [("paused", "The queue is paused by ops-7, since 2025-12-31T23:59:00Z, for 1m.")],
     ),
     "paused by an older server": (
-        Looked(),
+        WAITING,
         NONE,
         WORKED._replace(paused=True),
         [("paused", "The queue is paused.")],
     ),
     "not due": (
-        Looked(run_after_ms=NOW + 90_000),
+        WAITING._replace(run_after_ms=NOW + 90_000),
         NONE,
         WORKED,
         [("not_due", "It is not due until 2026-01-01T00:01:30Z, in 1m 30s.")],
     ),
     "put off": (
-        Looked(run_after_ms=NOW + MINUTE, updated_at_ms=NOW - 5_000),
+        WAITING._replace(run_after_ms=NOW + MINUTE, updated_at_ms=NOW - 5_000),
         NONE,
         WORKED,
         [("not_due", "It was put off 5s ago without an attempt, and is not due until 2026-01-01T00:01:00Z, in 1m.")],
@@ -68,19 +55,19 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         [("not_due", "Attempt 1 ended (timed out), and its retry is not due until 2026-01-01T00:01:00Z, in 1m.")],
     ),
     "limit of 0": (
-        Looked(),
+        WAITING,
         NONE,
         WORKED._replace(max_jobs_per_second=0.0),
         [("stopped", "The rate limit of the queue is 0, which stops dequeues.")],
     ),
     "limit with its next slot": (
-        Looked(),
+        WAITING,
         NONE,
         WORKED._replace(max_jobs_per_second=1.0, next_slot_ms=400),
         [("rate_limit", "The rate limit allows 1 job a second. This server hands out the next in 400ms.")],
     ),
     "limit that is reached": (
-        Looked(),
+        WAITING,
         JobsAhead(10),
         WORKED._replace(max_jobs_per_second=2.2),
         [
@@ -95,7 +82,7 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         ],
     ),
     "limit that is lower than the claims were": (
-        Looked(),
+        WAITING,
         JobsAhead(10),
         WORKED._replace(max_jobs_per_second=0.5),
         [
@@ -107,25 +94,25 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         ],
     ),
     "paused, so that no turn can be told": (
-        Looked(),
+        WAITING,
         JobsAhead(2),
         WORKED._replace(paused=True),
         [("paused", "The queue is paused."), ("behind", "2 jobs come before it.")],
     ),
     "limit that is far": (
-        Looked(),
+        WAITING,
         NONE,
         WORKED._replace(max_jobs_per_second=100.0),
         [("next", "It is due and comes first: the next request of a worker gets it.")],
     ),
     "no worker since the start": (
-        Looked(),
+        WAITING,
         NONE,
         QueueFacts(server_started_at_ms=NOW - 2 * MINUTE),
         [("no_worker", "No worker asks for jobs of the queue. None has asked this server since its start 2m ago.")],
     ),
     "no worker for a while, on one of several servers": (
-        Looked(),
+        WAITING,
         JobsAhead(1, incomplete=True),
         QueueFacts(last_dequeue_at_ms=NOW - 2 * MINUTE, servers=3),
         [
@@ -142,7 +129,7 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         ],
     ),
     "workers are busy": (
-        Looked(),
+        WAITING,
         NONE,
         QueueFacts(last_dequeue_at_ms=NOW - 2 * MINUTE, running=2),
         [
@@ -153,13 +140,13 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         ],
     ),
     "a worker asked lately": (
-        Looked(),
+        WAITING,
         NONE,
         QueueFacts(last_dequeue_at_ms=NOW - 30_000),
         [("next", "It is due and comes first: the next request of a worker gets it.")],
     ),
     "behind at least 10,000 jobs, and not due": (
-        Looked(run_after_ms=NOW + 90_000),
+        WAITING._replace(run_after_ms=NOW + 90_000),
         JobsAhead(10_000, at_least=True),
         WORKED,
         [
@@ -179,14 +166,14 @@ CASES: dict[str, tuple[Looked | None, JobsAhead | None, QueueFacts, list[tuple[s
         [("claimed", "The claim of w:1 ended 3s ago; a server is about to end the attempt.")],
     ),
     "claim of an original server": (
-        Looked(JobState.IN_PROGRESS, claim_descriptor="x"),
+        WAITING._replace(state=JobState.IN_PROGRESS, claim_descriptor="x"),
         None,
         WORKED,
         [("claimed", "x has claimed it.")],
     ),
-    "succeeded": (Looked(JobState.SUCCEEDED), None, WORKED, [("succeeded", "It has succeeded.")]),
+    "succeeded": (WAITING._replace(state=JobState.SUCCEEDED), None, WORKED, [("succeeded", "It has succeeded.")]),
     "failed": (
-        Looked(JobState.FAILED),
+        WAITING._replace(state=JobState.FAILED),
         None,
         WORKED,
         [("failed", "It has failed, and does not run again by itself.")],
@@ -210,16 +197,16 @@ def test_facts_give_these_reasons_in_this_order(case: str) -> None:
 
 
 def test_a_draining_shard_is_said_last() -> None:
-    found = reasons(NOW, Looked(), NONE, WORKED._replace(paused=True), ShardFacts("2", drains=True))
+    found = reasons(NOW, WAITING, NONE, WORKED._replace(paused=True), ShardFacts("2", drains=True))
     assert [reason.code for reason in found] == ["paused", "shard_drains"]
     assert found[-1].text.startswith("Its shard s2 drains")
 
 
 def test_the_figures_say_what_the_text_says() -> None:
     queue = WORKED._replace(paused=True, paused_by="ops", paused_at_ms=NOW - 1)
-    [paused] = reasons(NOW, Looked(), NONE, queue, SHARD)
+    [paused] = reasons(NOW, WAITING, NONE, queue, SHARD)
     assert paused.figures == {"paused_by": "ops", "paused_at_ms": NOW - 1}
-    later, behind = reasons(NOW, Looked(run_after_ms=NOW + 9), JobsAhead(4), WORKED, SHARD)
+    later, behind = reasons(NOW, WAITING._replace(run_after_ms=NOW + 9), JobsAhead(4), WORKED, SHARD)
     assert later.figures == {"due_at_ms": NOW + 9, "due_in_ms": 9}
     assert behind.figures == {
         "jobs_ahead": 4,
@@ -240,7 +227,7 @@ def test_a_job_alone_tells_in_a_few_words_when_it_is_due() -> None:
 def test_the_workers_of_all_servers_count_if_all_are_asked() -> None:
     here = QueueFacts(server_started_at_ms=NOW - MINUTE, servers=2)
     there = here._replace(last_dequeue_at_ms=NOW - 3 * MINUTE, server_started_at_ms=NOW - 9 * MINUTE)
-    [reason] = reasons(NOW, Looked(), NONE, here.joined([here, there]), SHARD)
+    [reason] = reasons(NOW, WAITING, NONE, here.joined([here, there]), SHARD)
     assert reason.text == "No worker asks for jobs of the queue. The last one asked one of the 2 servers 3m ago."
     asked = here.joined([here, there._replace(waiting_dequeues=1)])
-    assert [reason.code for reason in reasons(NOW, Looked(), NONE, asked, SHARD)] == ["next"]
+    assert [reason.code for reason in reasons(NOW, WAITING, NONE, asked, SHARD)] == ["next"]

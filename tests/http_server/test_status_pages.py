@@ -7,7 +7,7 @@ import json
 import pytest
 from prometheus_client import parser
 
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.http.server import Readiness
 from pinlater.server.telemetry.metrics import TICK_S
 
@@ -52,7 +52,7 @@ async def test_a_period_that_is_not_kept_is_refused_clearly(site: Site, period: 
 
 async def test_prometheus_can_scrape_it(site: Site) -> None:
     site.metrics.queue("emails").enqueue = 3
-    site.counts.append(QueueCounts("emails", 1, pending=9, future=2))
+    site.counts.append(QueueCounts("emails", PriorityCounts(1, pending=9, future=2)))
     answer = await site.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
     found = {

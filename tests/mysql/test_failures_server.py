@@ -122,7 +122,7 @@ async def test_nothing_acknowledged_is_lost_when_the_database_is_killed_under_lo
     load.draining.set()
 
     async def drained() -> bool:
-        return all(not (counts.pending or counts.in_progress) for counts in await shard.count_jobs())
+        return all(not (row.counts.pending or row.counts.in_progress) for row in await shard.count_jobs())
 
     await until(drained)
     load.over.set()

@@ -66,7 +66,7 @@ async def test_nothing_depends_on_the_servers_own_settings(odd_server: DatabaseS
             await desk.fail(one.key, token=one.holder.token, status=" 'again' \\")
         outcomes = {(await desk.succeed(one.key, token=one.holder.token)).outcome for one in held[10:]}
         assert outcomes == {Outcome.APPLIED}
-        assert {job.custom_status for job in await desk.scan(JobState.PENDING)} == {"ü☂😀 \\' \" 'again' \\"}
+        assert {row.job.custom_status for row in await desk.scan(JobState.PENDING)} == {"ü☂😀 \\' \" 'again' \\"}
         await desk.assert_counters_exact()
         desk.clock.advance(hours=500)
         assert await desk.collect() == (MANY + 3 - 10, 0)

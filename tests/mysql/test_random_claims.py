@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.job import HandedOutJob, JobState, NewJob, StoredJob, UniqueKey, UniqueScope
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.server.storage.values import ClaimCall, ClaimOrder, ClaimRef, JobAck, JobCheckpoint, JobKey
 from tests.contract.desk import About, Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
@@ -29,7 +29,7 @@ class ClaimHistory:
         self._claims_from_memory = dice.choice(["the first", "all", "now one, now another", "any"])
         self._owner = 0
         self._keys: dict[int, JobKey] = {}
-        self._stored: dict[int, StoredJob] = {}
+        self._stored: dict[int, JobInfo] = {}
         self._claimable_since_ms: dict[int, int] = {}
         self._claims: dict[int, ClaimRef] = {}
         self._expires_ms: dict[int, int] = {}
@@ -175,7 +175,7 @@ class ClaimHistory:
             if stored is None or stored.state is not JobState.PENDING:
                 self._claimable_since_ms.pop(key.id, None)
             elif key.id in self._changing or before is None or before.run_after_ms != stored.run_after_ms:
-                self._claimable_since_ms[key.id] = max(now_ms, stored.run_after_ms)
+                self._claimable_since_ms[key.id] = max(now_ms, stored.run_after_ms or 0)
             if stored is None:
                 del self._keys[key.id]
                 self._stored.pop(key.id, None)

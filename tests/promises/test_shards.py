@@ -154,7 +154,7 @@ async def test_counts_scans_and_deletes_answer_for_the_shards_in_reach_logged_an
     await on_each_shard(wire)
     everything = await wire.count("q")
     hidden = running.shard("2")
-    lost = sum(row.pending for row in await hidden.store.count_jobs(["q"]))
+    lost = sum(row.counts.pending for row in await hidden.store.count_jobs(["q"]))
     hidden.healthy = False
     assert await wire.count("q", bodyRegexToMatch=regex) == everything - lost
     assert "unreachable" in caplog.text
@@ -263,9 +263,9 @@ async def test_with_a_regex_the_count_is_capped_per_shard_and_priority(start: St
             await wire.enqueue("q", *[b"x"] * 40, priority=priority)
     shares = {priority: [0, 0, 0] for priority in (1, 2)}
     for number, shard in enumerate(running.core.shards):
-        for row in await shard.store.count_jobs(["q"]):
-            if row.pending:
-                shares[row.priority][number] = row.pending
+        for _, counts in await shard.store.count_jobs(["q"]):
+            if counts.pending:
+                shares[counts.priority][number] = counts.pending
     expected = sum(min(5, pending) for pendings in shares.values() for pending in pendings)
     assert await wire.count("q", bodyRegexToMatch="x") == expected
     assert await wire.count("q", bodyRegexToMatch="x", priority=1) == sum(min(5, n) for n in shares[1])

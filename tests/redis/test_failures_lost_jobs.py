@@ -80,7 +80,7 @@ async def test_no_call_finds_a_lost_job(database: ProxiedRedis, desk: Desk, stat
     lose(database, lost)
 
     assert await desk.find(lost) is None
-    assert [job.id for job in await desk.scan(state)] == [kept.id]
+    assert [row.key.id for row in await desk.scan(state)] == [kept.id]
     assert await desk.shard.delete_jobs([lost]) == 0
     assert (await desk.cancel(lost)).outcome is Outcome.NOT_FOUND
     if state is JobState.FAILED:

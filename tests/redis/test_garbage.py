@@ -25,7 +25,7 @@ async def finished(desk: Desk, count: int, *, priority: int = 1) -> list[int]:
 
 async def kept(desk: Desk) -> set[int]:
     rows = [await desk.scan(state, priority=p) for state in (JobState.SUCCEEDED, JobState.FAILED) for p in (1, 2)]
-    return {job.id for found in rows for job in found}
+    return {row.key.id for found in rows for row in found}
 
 
 async def test_the_oldest_finished_jobs_go_first_once_they_take_too_many_bytes(database: ProxiedRedis) -> None:

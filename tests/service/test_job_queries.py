@@ -11,7 +11,7 @@ import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint
 from pinlater.domain.errors import ContinuationInvalid, InvalidArgument, PasswordInvalid, PriorityNotSupported
-from pinlater.domain.job import JobState, StoredJob
+from pinlater.domain.job import JobInfo, JobState
 from pinlater.server.operations.addressing import KEYS_A_CALL
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX
 from pinlater.server.operations.values import JobFilter, ScanCommand
@@ -24,7 +24,7 @@ PENDING = JobFilter("q", JobState.PENDING)
 async def _bodies(world: ServiceUnderTest, **more: object) -> list[bytes | None]:
     waiting = JobFilter("q", JobState.PENDING, body_regex=more.pop("body_regex", None))  # type: ignore[arg-type]
     command = ScanCommand(waiting, bodies=True, **more)  # type: ignore[arg-type]
-    return [job.body for _, job in (await world.service.job_queries.scan(command)).jobs]
+    return [job.body for job in (await world.service.job_queries.scan(command)).jobs]
 
 
 async def test_a_regex_searches_in_utf8_and_case_matters(world: ServiceUnderTest) -> None:
@@ -55,7 +55,7 @@ async def test_a_paged_scan_sees_each_job_once(world: ServiceUnderTest) -> None:
     continuation = "0"
     while continuation != "-1":
         page = await world.service.job_queries.scan(ScanCommand(PENDING, 7, continuation, paged=True, bodies=True))
-        seen += [job.body or b"" for _, job in page.jobs]
+        seen += [job.body or b"" for job in page.jobs]
         continuation = page.continuation
     assert sorted(seen) == sorted(b"%d" % i for i in range(25))
 
@@ -161,7 +161,7 @@ async def test_a_lookup_of_more_than_a_frame_is_refused_before_all_of_it_is_read
     look = shard.store.lookup_jobs
     read: list[int] = []
 
-    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
+    async def counted(keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
         read.append(len(keys))
         return await look(keys, bodies=bodies)
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from pinlater.domain.calls import Job
 from pinlater.domain.errors import InvalidArgument, TooManyQueues
 from pinlater.domain.passwords import hash_password
-from pinlater.domain.queue import QueueConfig, QueueCounts
+from pinlater.domain.queue import PriorityCounts, QueueConfig, QueueCounts
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.thrift.answers import all_queue_stats
@@ -140,7 +140,7 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: RunningSer
     else:
         await crowded.core.service.enqueuing.enqueue(CALLER, "q1", [Job(b"x")])
         [shard] = crowded.core.shards
-        rows = [QueueCounts(f"q{number}", 1, pending=1) for number in range(5_000)]
+        rows = [QueueCounts(f"q{number}", PriorityCounts(1, pending=1)) for number in range(5_000)]
         shard.unguarded.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]
         await sampler.sample()
         assert len(sampler.counts) == 5_000

@@ -127,10 +127,10 @@ class ShardedServer:
     async def jobs_on(self, name: str) -> int:
         """How many live jobs the shard has, whatever its state."""
         rows = await self.stores[name].within.count_jobs(["q"])
-        return sum(row.pending + row.in_progress for row in rows)
+        return sum(row.counts.pending + row.counts.in_progress for row in rows)
 
     async def in_progress_on(self, name: str) -> int:
-        return sum(row.in_progress for row in await self.stores[name].within.count_jobs(["q"]))
+        return sum(row.counts.in_progress for row in await self.stores[name].within.count_jobs(["q"]))
 
     async def replace(self, *desired: DesiredShard) -> MapChange:
         return await self.core.change_shards(desired)

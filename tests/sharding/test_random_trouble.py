@@ -125,7 +125,7 @@ async def stored(server: ShardedServer) -> Counter[bytes]:
             scanned = await server.service.job_queries.scan(
                 ScanCommand(JobFilter("q", state, future=future), 10_000, bodies=True)
             )
-            found += [job.body or b"" for _, job in scanned.jobs]
+            found += [job.body or b"" for job in scanned.jobs]
     return Counter(found)
 
 

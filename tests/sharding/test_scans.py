@@ -36,7 +36,7 @@ async def listed(server: ShardedServer, filter: JobFilter, limit: int) -> list[s
     while continuation != "-1":
         page = await server.service.job_queries.scan(ScanCommand(filter, limit, continuation, paged=True))
         assert not page.incomplete
-        found += [descriptor for descriptor, _ in page.jobs]
+        found += [job.descriptor for job in page.jobs]
         continuation = page.continuation
     return found
 
@@ -73,7 +73,7 @@ async def test_a_continuation_of_an_older_server_leaves_no_job_out(server: Shard
         rest = await server.service.job_queries.scan(
             ScanCommand(JobFilter("q", JobState.PENDING), 1000, old, paged=True)
         )
-        assert set(whole[end:]) <= {descriptor for descriptor, _ in rest.jobs}
+        assert set(whole[end:]) <= {job.descriptor for job in rest.jobs}
         assert len(rest.jobs) < len(whole) - end + len(_NAMES) + 1
 
 

@@ -60,7 +60,7 @@ class Bench:
         return list(await self.shard.finish_jobs([JobAck(key, True) for key in keys], NOW))
 
     async def pending(self) -> int:
-        return sum(counts.pending for counts in await self.shard.count_jobs([QUEUE]))
+        return sum(row.counts.pending for row in await self.shard.count_jobs([QUEUE]))
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from tests.sqlite.conftest import NOW, Bench
 async def jobs_in(path: Path) -> int:
     shard = SqliteShard(path)
     await shard.open(NOW)
-    counts = await shard.count_jobs()
+    rows = await shard.count_jobs()
     await shard.close()
-    return sum(line.pending for line in counts)
+    return sum(row.counts.pending for row in rows)
 
 
 def files_called(start: str, folder: Path) -> list[str]:

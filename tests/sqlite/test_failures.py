@@ -135,7 +135,7 @@ async def test_counters_are_exact_after_failures(bench: Bench) -> None:
     failing["on"] = False
     assert await bench.pending() == len(keys)
     assert len(await bench.claim(100)) == len(keys)
-    [counts] = await bench.shard.count_jobs([QUEUE])
+    [(_, counts)] = await bench.shard.count_jobs([QUEUE])
     assert (counts.pending, counts.in_progress) == (0, len(keys))
 
 

@@ -49,5 +49,5 @@ async def test_claims_that_end_while_they_are_purged_are_passed_over(
     assert await bench.shard.purge_jobs(Purge(QUEUE, JobState.IN_PROGRESS, 1, 3)) == 3
 
     assert threading.get_ident() not in looks
-    [counts] = await bench.shard.count_jobs([QUEUE])
+    [(_, counts)] = await bench.shard.count_jobs([QUEUE])
     assert (counts.pending, counts.in_progress, counts.succeeded) == (1, 1, 1)

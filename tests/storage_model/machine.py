@@ -283,7 +283,7 @@ class ShardMachine(RuleBasedStateMachine):
         page = Page(queue, state, priority, limit, due_by_ms=self.now, future=future)
         rows = self.page(page)
         while rows and isinstance(rows, list):
-            page = page._replace(after=(rows[-1].sort_ms, rows[-1].job.id))
+            page = page._replace(after=(rows[-1].sort_ms, rows[-1].key.id))
             rows = self.page(page)
 
     @precondition(lambda self: self.keys)
@@ -384,7 +384,7 @@ class ServersMachine(ShardMachine):
 
 async def _undated(counting: Awaitable[Sequence[QueueCounts]]) -> list[QueueCounts]:
     """Counts without what depends on when due jobs were last counted as such."""
-    return [row._replace(future=0, oldest_due_at_ms=None) for row in await counting]
+    return [QueueCounts(queue, counts._replace(future=0, oldest_due_at_ms=None)) for queue, counts in await counting]
 
 
 class QueuesMachine(RuleBasedStateMachine):

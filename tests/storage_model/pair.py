@@ -108,7 +108,7 @@ def comparable(result: Any) -> Any:
             # Stores may free what belongs to no queue at different times.
             return sorted((swept for swept in rows if swept.queue), key=lambda swept: swept[:2])
         if rows and isinstance(rows[0], QueueCounts):
-            return sorted((row for row in rows if any(row[2:])), key=lambda counts: counts[:2])
+            return sorted(row for row in rows if any(row.counts[1:]))
         return rows
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.telemetry.busiest import only_busiest
 from pinlater.server.telemetry.metrics import OVERFLOW, Metrics
 from pinlater.server.telemetry.numbers import Numbers, look
@@ -20,7 +20,8 @@ def _many() -> tuple[Metrics, list[QueueCounts]]:
         queue.enqueue = n if here else 0
         queue.dequeue_delay_ms.record(n)
         counts += [
-            QueueCounts(f"q{n}", priority, pending=2, enqueued_total=n, oldest_due_at_ms=n + 1) for priority in (1, 2)
+            QueueCounts(f"q{n}", PriorityCounts(priority, pending=2, enqueued_total=n, oldest_due_at_ms=n + 1))
+            for priority in (1, 2)
         ]
     metrics.labelled_gauge("waiters-", lambda: {"q1": 3, "q2": 4, "q999": 5}, label="queue")
     metrics.labelled_gauge("shards-", lambda: {"q1": 3}, label="shard")
@@ -57,8 +58,8 @@ def test_sums_over_all_queues_stay_what_they_are() -> None:
         return (
             [sum(column) for column in zip(*(reading.counts for reading in readings), strict=True)],
             sum(spread.count for reading in readings for spread in reading.distributions),
-            sum(row.pending for row in of.counts),
-            min(row.oldest_due_at_ms or 0 for row in of.counts),
+            sum(row.counts.pending for row in of.counts),
+            min(row.counts.oldest_due_at_ms or 0 for row in of.counts),
         )
 
     assert sums(shown) == sums(numbers)

@@ -6,7 +6,7 @@ from random import Random
 
 from prometheus_client import parser
 
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.telemetry.histogram import Histogram
 from pinlater.server.telemetry.joining import join, join_distributions, join_gauges, join_readings, only_queues
 from pinlater.server.telemetry.metrics import Metrics
@@ -81,9 +81,11 @@ def test_a_gauge_of_truth_is_a_number() -> None:
 
 
 def test_the_newest_counts_of_each_queue_are_shown_once() -> None:
-    older = QueueCounts("emails", 1, pending=5, enqueued_total=5)
-    newer = QueueCounts("emails", 1, pending=3, succeeded=2, enqueued_total=5, claimed_total=2, succeeded_total=2)
-    elsewhere = QueueCounts("mail", 2, pending=1, enqueued_total=1)
+    older = QueueCounts("emails", PriorityCounts(1, pending=5, enqueued_total=5))
+    newer = QueueCounts(
+        "emails", PriorityCounts(1, pending=3, succeeded=2, enqueued_total=5, claimed_total=2, succeeded_total=2)
+    )
+    elsewhere = QueueCounts("mail", PriorityCounts(2, pending=1, enqueued_total=1))
     for parts in ([[older, elsewhere], [newer]], [[newer], [elsewhere, older]]):
         assert join([Numbers(counts=rows) for rows in parts]).counts == [newer, elsewhere]
 

@@ -7,7 +7,7 @@ from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.samples import Sample
 
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.telemetry.prometheus import MetricsPage, render
@@ -62,7 +62,8 @@ def test_methods_have_requests_errors_and_durations() -> None:
 
 
 def test_stored_jobs_are_gauges_by_state_and_priority() -> None:
-    counts = QueueCounts("emails", 2, pending=5, future=2, in_progress=1, succeeded=7, failed=3, oldest_due_at_ms=1500)
+    counted = PriorityCounts(2, pending=5, future=2, in_progress=1, succeeded=7, failed=3, oldest_due_at_ms=1500)
+    counts = QueueCounts("emails", counted)
     found = samples(Metrics(), (counts,))
     by_state = {
         sample.labels["state"]: sample.value

@@ -19,27 +19,26 @@ from pinlater.domain.calls import (
     OwnedShard,
     OwningServer,
     QueueOwners,
+    QueueStats,
+    Scanned,
     ServerInfo,
     SettingsInForce,
     WaitingDequeues,
 )
 from pinlater.domain.errors import ShardConnectionFailed
-from pinlater.domain.job import Attempt, HandedOutJob, JobState, Outcome, StoredJob
-from pinlater.domain.queue import Queue, QueueConfig, QueueCounts, Rates
-from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
+from pinlater.domain.job import Attempt, HandedOutJob, JobInfo, JobState, Outcome
+from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
+from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.server.dispatch.claiming import FromShard
-from pinlater.server.operations.explain import Explained
-from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
+from pinlater.server.operations.values import DequeueResult
 
 RIGHTS = CallerRights("ada", ["read"], ["mail*"], 9)
 DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = HandedOutJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)
 CLAIM = FromShard("1", [CLAIMED], "token")
-JOB = StoredJob(
-    id=73,
-    queue="emails",
-    priority=1,
+JOB = JobInfo(
+    descriptor=DESCRIPTOR,
     state=JobState.FAILED,
     attempts_allowed=5,
     attempts_remaining=0,
@@ -57,13 +56,14 @@ JOB = StoredJob(
     error_type="ValueError",
     error_text="no",
     attempts=(Attempt(1, "h:1:2:me:3", 10, 20, "failed", "ValueError", "no"),),
+    progress="40 % row 2",
 )
 OUTCOMES = (
     AckResult(DESCRIPTOR, Outcome.APPLIED, deadline_ms=900),
     AckResult("emails:s1:p1:74", Outcome.STALE_CLAIM, "h:1:2:other:4", 800),
     AckResult("emails:s2:p1:75", Outcome.ERROR, error=ShardConnectionFailed("gone", retry_after_ms=1_000)),
 )
-COUNTS = QueueCounts("emails", 1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
+COUNTS = PriorityCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
 ANSWERS: dict[str, Any] = {
     "create_queue": None,
     "delete_queue": None,
@@ -78,7 +78,7 @@ ANSWERS: dict[str, Any] = {
     "lookup": [(DESCRIPTOR, JOB)],
     "count": 2**40,
     "count_jobs": JobCount(2**40, True),
-    "scan": ScanResult([(DESCRIPTOR, JOB)], "next", True),
+    "scan": Scanned([JOB], "next", True),
     "retry_failed": 4,
     "run_jobs": OUTCOMES,
     "delete_jobs": 5,
@@ -87,7 +87,7 @@ ANSWERS: dict[str, Any] = {
     "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
     "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
     "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
-    "explain": Explained(
+    "explain": JobExplanation(
         DESCRIPTOR,
         9,
         JOB,
@@ -112,7 +112,7 @@ ANSWERS: dict[str, Any] = {
         [FrontProcess(1, 2**46, 3, 2, 2**47)],
     ),
     "set_paused": None,
-    "queue_stats": [QueueStatsResult("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
+    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
     "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3", RIGHTS),
 }
 

@@ -9,13 +9,13 @@ from unittest.mock import ANY
 
 import pytest
 
-from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job
+from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job, Scanned
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.service import Service
-from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand, ScanResult
+from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult, JobFilter, ScanCommand
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
@@ -383,7 +383,7 @@ async def test_answers_to_plain_requests_hold_nothing_that_an_old_client_does_no
     desk: ThriftServerUnderTest,
 ) -> None:
     desk.operations.answers["enqueue"] = Enqueued(["a"])
-    desk.operations.answers["scan"] = ScanResult([])
+    desk.operations.answers["scan"] = Scanned([])
     client = await desk.connect()
     enqueued = await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", []))
     scanned = await client.call("scanJobs", request=types.PinLaterScanJobsRequest("q", 0))

@@ -1,4 +1,4 @@
-"""The client: what producers and workers import to talk to PinLater servers."""
+"""The client: producers and workers import it to call PinLater servers."""
 
 from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient

@@ -19,6 +19,7 @@ from pinlater.client._thrift import check_encodable, types
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
+from pinlater.wire.queue_settings import fields_of
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
@@ -343,7 +344,7 @@ def delete_jobs_by_descriptor(queue: str, descriptors: Sequence[str]) -> ClientC
 
 
 def configure_queue(queue: str, config: QueueConfig) -> ClientCall[None]:
-    wire = types.QueueConfig(**{name: getattr(config, field) for field, name in _parsing.QUEUE_SETTINGS.items()})
+    wire = types.QueueConfig(**fields_of(config))
     return ClientCall("configureQueue", (queue, wire), _nothing, Resend.SAFE)
 
 

@@ -10,7 +10,7 @@ from pinlater.client.errors import PinLaterError, error_for
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import DescriptorInvalid, ErrorCode
 from pinlater.domain.job import Attempt, JobState, Outcome
-from pinlater.domain.queue import QueueConfig
+from pinlater.wire.queue_settings import WIRE_NAMES, config_of
 
 
 def ack_result(outcome: types.AckOutcome) -> values.AckResult:
@@ -129,31 +129,15 @@ def job_count(count: types.JobCount) -> values.JobCount:
     return values.JobCount(count.jobs, bool(count.incomplete))
 
 
-# The wire's names of a queue's settings, by ours.
-QUEUE_SETTINGS = {
-    "max_jobs_per_second": "maxJobsPerSecond",
-    "claim_timeout_ms": "claimTimeoutMillis",
-    "succeeded_ttl_ms": "succeededTtlMillis",
-    "failed_ttl_ms": "failedTtlMillis",
-    "max_backlog": "maxBacklog",
-    "default_attempts": "defaultAttempts",
-    "default_expiry_ms": "defaultExpiryMillis",
-}
-
-
 def queue_info(name: str, config: types.QueueConfig) -> values.QueueInfo:
     """A queue's settings."""
-    return values.QueueInfo(name, _queue_config(config), bool(config.paused))
+    return values.QueueInfo(name, config_of(config), bool(config.paused))
 
 
 def settings_in_force(settings: types.SettingsInForce) -> values.SettingsInForce:
     """What holds for a queue. An origin whose setting this client does not know is passed over."""
-    origins = {field: settings.origins[name] for field, name in QUEUE_SETTINGS.items() if name in settings.origins}
-    return values.SettingsInForce(_queue_config(settings.values), origins)
-
-
-def _queue_config(config: types.QueueConfig) -> QueueConfig:
-    return QueueConfig(**{field: getattr(config, name) for field, name in QUEUE_SETTINGS.items()})
+    origins = {field: settings.origins[name] for field, name in WIRE_NAMES.items() if name in settings.origins}
+    return values.SettingsInForce(config_of(settings.values), origins)
 
 
 def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
@@ -254,6 +238,7 @@ def _counts(counts: types.QueueCounts) -> values.PriorityCounts:
         succeeded_total=counts.succeededTotal,
         failed_total=counts.failedTotal,
         retried_total=counts.retriedTotal,
+        oldest_due_at_ms=counts.oldestDueAtMillis,
     )
 
 

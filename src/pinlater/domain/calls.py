@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import Outcome, UniqueKey
-from pinlater.domain.queue import QueueConfig
+from pinlater.domain.job import JobInfo, Outcome, UniqueKey
+from pinlater.domain.queue import PriorityCounts, QueueConfig, Rates
 
 
 class Job(NamedTuple):
@@ -98,11 +98,38 @@ class AckResult(NamedTuple):
         return self.outcome is Outcome.APPLIED
 
 
+class Scanned(NamedTuple):
+    """A page of jobs, newest first. `continuation` is '-1' at the end; `incomplete`: a shard or a time budget cut it short."""
+
+    jobs: Sequence[JobInfo]
+    continuation: str = "-1"
+    incomplete: bool = False
+
+
 class JobCount(NamedTuple):
     """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted."""
 
     jobs: int
     incomplete: bool = False
+
+
+class QueueStats(NamedTuple):
+    """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
+
+    `incomplete`: a shard was unreachable, and its jobs are not counted.
+    """
+
+    queue: str
+    paused: bool
+    counts: Sequence[PriorityCounts]
+    oldest_waiting_ms: int | None
+    rates: Rates
+    waiting_dequeues: int
+    incomplete: bool = False
+
+    def total(self, field: str) -> int:
+        """The sum of a count over all priorities, by its name in `PriorityCounts`."""
+        return sum(int(getattr(counts, field)) for counts in self.counts)
 
 
 class SettingsInForce(NamedTuple):

@@ -117,26 +117,26 @@ class HandedOutJob(NamedTuple):
     claim_deadline_ms: int
 
 
-class StoredJob(NamedTuple):
-    """All that is known of a job, for lookups and scans. `priority` is the one at enqueue, which the descriptor names."""
+class JobInfo(NamedTuple):
+    """All that a server tells of a job. `body` is None unless it was asked for. `progress`: what the job said last of how far it is
+    (`40 % row 2`); '' if it said nothing. What an original server does not say is None or empty."""
 
-    id: int
-    queue: str
-    priority: int
+    descriptor: str
     state: JobState
     attempts_allowed: int
     attempts_remaining: int
     custom_status: str
     created_at_ms: int
-    run_after_ms: int
-    updated_at_ms: int
+    run_after_ms: int | None = None
+    updated_at_ms: int | None = None
     claim_descriptor: str | None = None
-    claim_deadline_ms: int | None = None
-    finished_at_ms: int | None = None
     body: bytes | None = None
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = {}
     unique_key: str | None = None
-    expires_at_ms: int | None = None
+    claim_deadline_ms: int | None = None
     error_type: str = ""
     error_text: str = ""
     attempts: Sequence[Attempt] = ()
+    finished_at_ms: int | None = None
+    expires_at_ms: int | None = None
+    progress: str = ""

@@ -177,14 +177,10 @@ _VERSIONS_KEY, _LIFE_KEY, _PAUSED_BY_KEY = "versions", "life", "paused_by"
 _UNCHANGED = re.compile(r'\{"life": \[([0-9]+), ([0-9]+)\]\}')
 
 
-class QueueCounts(NamedTuple):
-    """A queue's jobs of one priority, from counters, never from a scan.
+class PriorityCounts(NamedTuple):
+    """A queue's jobs of one priority. `pending` includes `future`, the jobs that aren't due yet. Totals: since the queue was made.
+    `oldest_due_at_ms`: since when the job that waits longest has been due; None if no job is due, or if the server does not say it."""
 
-    `pending` is exact; `future` is the part of it that was not due at the last look, at most 5 s ago.
-    The totals count since the queue was made. `oldest_due_at_ms` is the run-after of the job that waits longest, or None.
-    """
-
-    queue: str
     priority: int
     pending: int = 0
     future: int = 0
@@ -199,6 +195,14 @@ class QueueCounts(NamedTuple):
     oldest_due_at_ms: int | None = None
 
 
+class QueueCounts(NamedTuple):
+    """What a shard counts of one priority of a queue, from counters, never from a scan. `future` is as of the last look, at most 5 s
+    ago."""
+
+    queue: str
+    counts: PriorityCounts
+
+
 class Rates(NamedTuple):
     """Jobs a second over the last minute (less right after a start)."""
 
@@ -209,14 +213,16 @@ class Rates(NamedTuple):
     retried: float = 0.0
 
 
-_SUMMED = tuple(field for field in QueueCounts._fields if field not in {"queue", "priority", "oldest_due_at_ms"})
+_SUMMED = tuple(field for field in PriorityCounts._fields if field not in {"priority", "oldest_due_at_ms"})
 
 
-def merge_counts(rows: Iterable[QueueCounts]) -> list[QueueCounts]:
-    """What several shards count, one row for each queue and priority, in that order."""
-    merged = CountsByKind()
-    merged.add(rows)
-    return merged.rows()
+def merge_counts(found: Iterable[PriorityCounts]) -> list[PriorityCounts]:
+    """What several shards count of one queue, by priority."""
+    merged: dict[int, PriorityCounts] = {}
+    for counts in found:
+        before = merged.get(counts.priority)
+        merged[counts.priority] = counts if before is None else _sum(before, counts)
+    return [merged[priority] for priority in sorted(merged)]
 
 
 class CountsByKind:
@@ -228,15 +234,16 @@ class CountsByKind:
     def add(self, rows: Iterable[QueueCounts]) -> None:
         merged = self._merged
         for row in rows:
-            before = merged.get((row.queue, row.priority))
-            merged[row.queue, row.priority] = row if before is None else _sum(before, row)
+            kind = row.queue, row.counts.priority
+            before = merged.get(kind)
+            merged[kind] = row if before is None else QueueCounts(row.queue, _sum(before.counts, row.counts))
 
     def rows(self) -> list[QueueCounts]:
         """By queue and priority."""
         return [self._merged[key] for key in sorted(self._merged)]
 
 
-def _sum(one: QueueCounts, other: QueueCounts) -> QueueCounts:
+def _sum(one: PriorityCounts, other: PriorityCounts) -> PriorityCounts:
     oldest = [at for at in (one.oldest_due_at_ms, other.oldest_due_at_ms) if at is not None]
     numbers = {field: getattr(one, field) + getattr(other, field) for field in _SUMMED}
     return one._replace(oldest_due_at_ms=min(oldest) if oldest else None, **numbers)

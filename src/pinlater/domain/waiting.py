@@ -7,9 +7,9 @@ itself, so `no_worker` counts on jobs that were claimed anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from pinlater.domain.job import Attempt, JobState, source_of_claim
+from pinlater.domain.job import JobInfo, JobState, source_of_claim
 from pinlater.domain.wording import counted, moment, span
 
 ASKED_LATELY_MS = 60_000
@@ -30,25 +30,6 @@ class Reason(NamedTuple):
     text: str
     brief: str
     figures: Mapping[str, Figure] = {}
-
-
-class LookedUpJob(Protocol):
-    """A job as a lookup shows it."""
-
-    @property
-    def state(self) -> JobState: ...
-    @property
-    def created_at_ms(self) -> int: ...
-    @property
-    def run_after_ms(self) -> int | None: ...
-    @property
-    def updated_at_ms(self) -> int | None: ...
-    @property
-    def attempts(self) -> Sequence[Attempt]: ...
-    @property
-    def claim_descriptor(self) -> str | None: ...
-    @property
-    def claim_deadline_ms(self) -> int | None: ...
 
 
 class JobsAhead(NamedTuple):
@@ -101,8 +82,31 @@ class ShardFacts(NamedTuple):
     drains: bool = False
 
 
+class JobExplanation(NamedTuple):
+    """What tells why a job waits, as the server that answers knows it; `reasons` tells it. `now_ms`: the server's clock.
+
+    `job` is None if its shard is not in reach (`shard.in_reach`); else there is no such job. `ahead`: for a waiting job.
+    """
+
+    descriptor: str
+    now_ms: int
+    job: JobInfo | None
+    shard: ShardFacts
+    queue: QueueFacts
+    ahead: JobsAhead | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no such job."""
+        return self.job is None and self.shard.in_reach
+
+    def reasons(self) -> list[Reason]:
+        """Why the job waits, what an operator has to change first. Or how it ended, or who runs it. None if there is no such job."""
+        return [] if self.missing else reasons(self.now_ms, self.job, self.ahead, self.queue, self.shard)
+
+
 def reasons(
-    now_ms: int, job: LookedUpJob | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
+    now_ms: int, job: JobInfo | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
 ) -> list[Reason]:
     """What the job waits for, what an operator has to change first; or how it ended, or who runs it. Never empty.
 
@@ -116,7 +120,7 @@ def reasons(
 
 
 def _reasons(
-    now_ms: int, job: LookedUpJob | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
+    now_ms: int, job: JobInfo | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
 ) -> Iterator[Reason]:
     if job is None:
         text = f"Its shard s{shard.name} is unreachable, and nothing more is known of the job."
@@ -133,7 +137,7 @@ def _reasons(
         yield Reason("failed", "It has failed, and does not run again by itself.", "failed")
 
 
-def _waiting(now_ms: int, job: LookedUpJob, ahead: JobsAhead | None, queue: QueueFacts) -> Iterator[Reason]:
+def _waiting(now_ms: int, job: JobInfo, ahead: JobsAhead | None, queue: QueueFacts) -> Iterator[Reason]:
     later = not_due(job, now_ms)
     found = [_paused(queue, now_ms) if queue.paused else None, later, _of_limit(queue), _of_workers(queue, now_ms)]
     known = [reason for reason in found if reason is not None]
@@ -144,7 +148,7 @@ def _waiting(now_ms: int, job: LookedUpJob, ahead: JobsAhead | None, queue: Queu
         yield Reason("next", "It is due and comes first: the next request of a worker gets it.", "comes first")
 
 
-def not_due(job: LookedUpJob, now_ms: int) -> Reason | None:
+def not_due(job: JobInfo, now_ms: int) -> Reason | None:
     """Why a waiting job is not due yet; None for one that is, and for others.
 
     The server does not record why a job was put off without an attempt that counts.
@@ -168,7 +172,7 @@ def not_due(job: LookedUpJob, now_ms: int) -> Reason | None:
     return Reason("not_due", f"It is not due {due}.", f"due in {left}", figures)
 
 
-def was_put_off(job: LookedUpJob) -> bool:
+def was_put_off(job: JobInfo) -> bool:
     """Whether a waiting job's latest change was neither its enqueue nor the end of an attempt."""
     changed_ms = job.updated_at_ms or 0
     return changed_ms > max(job.created_at_ms, *(attempt.ended_at_ms for attempt in job.attempts), 0)
@@ -255,7 +259,7 @@ def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int) -> Reason:
     return Reason("behind", text, f"behind {'at least ' if ahead.at_least else ''}{many}", figures)
 
 
-def _claimed(job: LookedUpJob, now_ms: int) -> Reason:
+def _claimed(job: JobInfo, now_ms: int) -> Reason:
     holder = source_of_claim(job.claim_descriptor or "") or job.claim_descriptor or "A worker"
     figures: dict[str, Figure] = {"holder": holder} if job.claim_descriptor else {}
     ends_at_ms = job.claim_deadline_ms

@@ -10,7 +10,7 @@ The world:
 - `store`: shards that several servers share
 - `cluster`: the processes that are servers
 - `client`, `worker`: the processes that are clients
-- `effects`: what goes wrong, each with its beginning and its end
+- `effects`: the effects of faults, each with its beginning and its end
 - `trace`, `history`: what clients saw, and which promises that breaks
 - `isolation`: a run leaves nothing behind in the interpreter
 

@@ -1,1 +1,1 @@
-"""What server and worker processes share: supervisors that keep them running, signals, and the format of their logs."""
+"""For server and worker processes: supervisors that keep them running, signals, and the format of their logs."""

@@ -1,1 +1,1 @@
-"""TLS for connections: what client, servers and console share. Knows nothing of PinLater's messages."""
+"""TLS for the connections of client, servers and console. Knows nothing of PinLater's messages."""

@@ -59,7 +59,7 @@ async def expect(shard: SqliteShard) -> None:
     jobs = dict(zip(KEYS, await shard.lookup_jobs(keys, bodies=True), strict=True))
     found = {name: job.state for name, job in jobs.items() if job}
     assert found == {name: state for name, (_, state) in KEYS.items()}
-    bodies = {job.id: job.body for job in jobs.values() if job}
+    bodies = {KEYS[name][0].id: job.body for name, job in jobs.items() if job}
     assert bodies == {**_BODIES, 4: b"four, halfway"}
     failed, retried, waiting = jobs["failed"], jobs["retried"], jobs["waiting"]
     assert failed
@@ -77,7 +77,7 @@ async def _expect_queues(shard: SqliteShard) -> None:
     assert (emails.name, emails.paused, images.name, images.paused) == ("emails", False, "images", True)
     assert images.config == QUEUE_CONFIG
     counts = {
-        (c.queue, c.priority): (c.pending, c.in_progress, c.succeeded, c.failed) for c in await shard.count_jobs()
+        (queue, c.priority): (c.pending, c.in_progress, c.succeeded, c.failed) for queue, c in await shard.count_jobs()
     }
     assert counts == {("emails", 1): (1, 1, 1, 1), ("emails", 2): (2, 0, 0, 0), ("images", 3): (1, 0, 0, 0)}
     [claimed] = await shard.claim_jobs([ClaimOrder("emails", [ClaimCall(10, HOLDER)], 60_000)], NOW + 2_000)

@@ -1,1 +1,1 @@
-"""The commands, one file or package each, named after it; what several of them share is in `pinlater.cli`."""
+"""The commands, one file or package each, named after it; code for several commands is in `pinlater.cli`."""

@@ -220,7 +220,7 @@ def _live(look: Look) -> str:
     """How many live jobs, and in which queues; the fullest queues first."""
     queues: Counter[str] = Counter()
     for row in look.counts:
-        queues[row.queue] += row.pending + row.in_progress
+        queues[row.queue] += row.counts.pending + row.counts.in_progress
     named = [f"{queue} {jobs}" for queue, jobs in queues.most_common(_QUEUES_NAMED_MAX) if jobs]
     more = sum(jobs > 0 for jobs in queues.values()) - len(named)
     where = ", ".join(named) + (f" and {counted(more, 'more queue')}" if more else "")

@@ -1,1 +1,1 @@
-"""What each endpoint does: a function for each, from a checked call to an answer, by subject."""
+"""A function for each endpoint, by subject: from a checked call to an answer."""

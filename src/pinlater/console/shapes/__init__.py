@@ -1,4 +1,4 @@
-"""What requests and answers of the HTTP API look like. The bounds, the OpenAPI schemas and the reference page follow from these classes.
+"""The requests and answers of the HTTP API. The bounds, the OpenAPI schemas and the reference page follow from these classes.
 
 Times are milliseconds since the epoch in fields that end in `_at_ms`, `_after_ms` or `_since_ms`, and in `now_ms`. Spans are milliseconds
 in the others that end in `_ms`.

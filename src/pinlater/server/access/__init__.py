@@ -1,1 +1,1 @@
-"""Access control: tokens with roles and patterns of queues, and what slows down callers who are refused. Knows no protocol."""
+"""Access control: tokens with roles and patterns of queues, and delays for callers that were refused. Knows no protocol."""

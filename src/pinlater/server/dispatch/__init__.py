@@ -1,1 +1,1 @@
-"""Decides which dequeue gets which job, and when: joined claims, waiting dequeues and what wakes them, rate limits."""
+"""Decides which dequeue gets which job, and when: joined claims, waiting dequeues and their wake-ups, rate limits."""

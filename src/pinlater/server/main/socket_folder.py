@@ -1,8 +1,8 @@
 """The folder of the Unix sockets by which the processes of one supervisor reach each other.
 
 Files in a folder of mode 0700, not abstract names: every process of the machine can connect to an abstract name, while the folder keeps
-other users out. The supervisor makes the folder, locks it while it lives, and removes it. What a killed supervisor leaves is removed by the
-last of its processes, or by the next supervisor of the same user, which finds it unlocked.
+other users out. The supervisor makes the folder, locks it while it lives, and removes it. If the supervisor is killed, the last of its
+processes removes the folder, or the next supervisor of the same user does, which finds it unlocked.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Periodic work: one runner, and what it runs."""
+"""Periodic work: one runner, and the tasks that it runs."""

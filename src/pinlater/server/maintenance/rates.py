@@ -43,7 +43,7 @@ class _Counted(NamedTuple):
     @property
     def lasts(self) -> bool:
         """Whether it is still right as long as the state is the same."""
-        return self.state is not None and not any(row.future for row in self.rows)
+        return self.state is not None and not any(row.counts.future for row in self.rows)
 
 
 _NOT_COUNTED = _Counted((), None, 0.0)
@@ -100,14 +100,14 @@ class RateSampler:
         counts = merged.rows()
         totals: dict[str, QueueTotals] = {}
         for start in range(0, len(counts), _ROWS_A_TURN):
-            for row in counts[start : start + _ROWS_A_TURN]:
-                before = totals.get(row.queue, _NOTHING)
-                totals[row.queue] = QueueTotals(
-                    before.enqueued + row.enqueued_total,
-                    before.claimed + row.claimed_total,
-                    before.succeeded + row.succeeded_total,
-                    before.failed + row.failed_total,
-                    before.retried + row.retried_total,
+            for queue, counted in counts[start : start + _ROWS_A_TURN]:
+                before = totals.get(queue, _NOTHING)
+                totals[queue] = QueueTotals(
+                    before.enqueued + counted.enqueued_total,
+                    before.claimed + counted.claimed_total,
+                    before.succeeded + counted.succeeded_total,
+                    before.failed + counted.failed_total,
+                    before.retried + counted.retried_total,
                 )
             await asyncio.sleep(0)
         now = self._clock.monotonic()

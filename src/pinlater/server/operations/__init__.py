@@ -1,1 +1,1 @@
-"""The operations as a caller knows them, whatever the transport: checks first, then the store, then the waiting dequeues."""
+"""The operations of callers, for any transport: checks first, then the store, then the waiting dequeues."""

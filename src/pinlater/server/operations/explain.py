@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import Unavailable
-from pinlater.domain.job import JobState, StoredJob
+from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.queue import Queue, Rates
 from pinlater.domain.rate_limit import lower_limit
-from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
+from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import OnShard, address, on_reachable
 from pinlater.server.operations.identity import Identity
@@ -22,17 +21,6 @@ from pinlater.server.telemetry.metrics import Metrics
 
 AHEAD_MAX = 10_000
 """Jobs that are counted on each shard before a job. A count that reaches it is a lower bound (`JobsAhead.at_least`)."""
-
-
-class Explained(NamedTuple):
-    """`job`: None if there is none, or if its shard is unreachable."""
-
-    descriptor: str
-    now_ms: int
-    job: StoredJob | None
-    shard: ShardFacts
-    queue: QueueFacts
-    ahead: JobsAhead | None = None
 
 
 class Explain:
@@ -58,17 +46,17 @@ class Explain:
         self._rates = rates
         self._servers = servers
 
-    async def explain(self, queue_name: str, descriptor: str) -> Explained:
+    async def explain(self, queue_name: str, descriptor: str) -> JobExplanation:
         """The facts. Raises `QueueNotFound`, and `DescriptorInvalid` if the name can't be read; a job that is missing is no error."""
         parts = address(self._shards, queue_name, [descriptor], 1)
         queue = await self._queue_cache.require(queue_name)
         if not parts:
             shard = ShardFacts(parse_descriptor(descriptor)[1])
-            return Explained(descriptor, self._clock.now_ms(), None, shard, self._of_queue(queue, 0))
+            return JobExplanation(descriptor, self._clock.now_ms(), None, shard, self._of_queue(queue, 0))
         [part] = parts
         lanes = part.shard
         facts = ShardFacts(lanes.name, lanes.healthy, not lanes.takes_enqueues)
-        job: StoredJob | None = None
+        job: JobInfo | None = None
         if lanes.healthy:
             try:
                 [job] = await lanes.store.lookup_jobs(part.keys, bodies=False)
@@ -77,17 +65,18 @@ class Explain:
         running, ahead = 0, None
         if job is not None and job.state is JobState.PENDING:
             running, ahead = await self._count(job, part)
-        return Explained(descriptor, self._clock.now_ms(), job, facts, self._of_queue(queue, running), ahead)
+        return JobExplanation(descriptor, self._clock.now_ms(), job, facts, self._of_queue(queue, running), ahead)
 
-    async def _count(self, job: StoredJob, part: OnShard) -> tuple[int, JobsAhead]:
+    async def _count(self, job: JobInfo, part: OnShard) -> tuple[int, JobsAhead]:
         """Jobs of the queue in progress, and those that come before the job."""
         [key] = part.keys
-        due_by_ms = max(self._clock.now_ms(), job.run_after_ms)
-        place = Place(key.queue, key.priority, job.run_after_ms, key.id, due_by_ms, AHEAD_MAX)
+        run_after_ms = job.run_after_ms or 0
+        due_by_ms = max(self._clock.now_ms(), run_after_ms)
+        place = Place(key.queue, key.priority, run_after_ms, key.id, due_by_ms, AHEAD_MAX)
 
         async def count(shard: ShardLanes) -> tuple[int, int]:
             ahead = raise_error(await shard.store.count_ahead(place))
-            return sum(row.in_progress for row in await shard.store.count_jobs([key.queue])), ahead
+            return sum(row.counts.in_progress for row in await shard.store.count_jobs([key.queue])), ahead
 
         counts = await on_reachable(self._shards, self._metrics, "explainJob", count)
         return sum(running for running, _ in counts), JobsAhead(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.calls import JobCount
+from pinlater.domain.calls import JobCount, Scanned
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, PriorityNotSupported
-from pinlater.domain.job import JobState, StoredJob
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.job import JobInfo, JobState
+from pinlater.domain.queue import PriorityCounts
 from pinlater.server.operations.addressing import (
     OnShard,
     address_in_turns,
@@ -30,7 +30,7 @@ from pinlater.server.operations.merged_rows import (
 )
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
-from pinlater.server.operations.values import JobFilter, ScanCommand, ScanResult
+from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
@@ -59,27 +59,27 @@ class JobQueries:
 
     # --- lookup -----------------------------------------------------------------------------------------------------------
 
-    async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, StoredJob]]:
+    async def lookup(self, descriptors: Sequence[str], *, bodies: bool) -> Sequence[tuple[str, JobInfo]]:
         """All that is known of these jobs; those not found are left out."""
         parts = await address_in_turns(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
         shown = _Shown()
 
-        async def act(part: OnShard) -> Sequence[StoredJob | None]:
+        async def act(part: OnShard) -> Sequence[JobInfo | None]:
             if not bodies:
                 return await part.shard.store.lookup_jobs(part.keys, bodies=False)
             return await self._lookup_with_bodies(part, shown)
 
-        empty: list[StoredJob | None] = [None] * len(descriptors)
+        empty: list[JobInfo | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
         named = {descriptor: job for descriptor, job in zip(descriptors, jobs, strict=True) if job is not None}
         found = list(named.items())
         self._check_answer(sum(await in_turns(found, lambda part: [_shown_bytes(job) for _, job in part])))
         return found
 
-    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[StoredJob | None]:
+    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[JobInfo | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
-        jobs: list[StoredJob | None] = []
+        jobs: list[JobInfo | None] = []
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.store.lookup_jobs(keys, bodies=True)
@@ -114,7 +114,8 @@ class JobQueries:
             # What has become due since the last sweep is counted as due first.
             await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
             rows = await shard.store.count_jobs([filter.queue])
-            return sum(_count(row, filter) for row in rows if filter.priority in (None, row.priority))
+            counts = [row.counts for row in rows if filter.priority in (None, row.counts.priority)]
+            return sum(_count(each, filter) for each in counts)
 
         counts = await on_reachable(self._shards, self._metrics, "getJobCount", count)
         return JobCount(sum(counts), incomplete=len(counts) < len(self._shards))
@@ -139,7 +140,7 @@ class JobQueries:
                     found += sum(matches)
                     seen += len(matches)
                     rows_left -= len(rows)
-                    after = (rows[-1].sort_ms, rows[-1].job.id)
+                    after = (rows[-1].sort_ms, rows[-1].key.id)
                     if regex.exhausted:
                         raise regex.too_costly(seen)
             shards_counted += 1
@@ -150,7 +151,7 @@ class JobQueries:
 
     # --- scan -------------------------------------------------------------------------------------------------------------
 
-    async def scan(self, command: ScanCommand) -> ScanResult:
+    async def scan(self, command: ScanCommand) -> Scanned:
         """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
         if command.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {command.limit}")
@@ -159,8 +160,8 @@ class JobQueries:
         limit = min(command.limit, self._settings.max_scan_limit)
         regex = await self.regex(command.filter)
         if limit == 0 or _names_none(command.filter):
-            return ScanResult(())
-        jobs: list[tuple[str, StoredJob]] = []
+            return Scanned(())
+        jobs: list[JobInfo] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
         last: ScannedRow | None = None
         seen = 0
@@ -173,21 +174,20 @@ class JobQueries:
                 if regex is not None and regex.exhausted:
                     if not command.paged:
                         raise regex.too_costly(seen)
-                    return ScanResult(jobs, merged.continuation(found), incomplete=True)
+                    return Scanned(jobs, merged.continuation(found), incomplete=True)
                 continue
             bytes_left -= _size(row.job, bodies=command.bodies)
             if bytes_left < 0 and jobs:
-                return ScanResult(jobs, merged.continuation(last) if command.paged else END, incomplete=True)
-            job = row.job if command.bodies else row.job._replace(body=None)
-            jobs.append((f"{job.queue}:s{found.shard}:p{job.priority}:{job.id}", job))
+                return Scanned(jobs, merged.continuation(last) if command.paged else END, incomplete=True)
+            jobs.append(row.job if command.bodies else row.job._replace(body=None))
             last = found
             if len(jobs) >= limit:
-                return ScanResult(jobs, merged.continuation(found) if command.paged else END, incomplete=merged.cut)
+                return Scanned(jobs, merged.continuation(found) if command.paged else END, incomplete=merged.cut)
         if regex is not None and merged.unsearched:
             if not command.paged or last is None:
                 raise regex.too_costly(seen)
-            return ScanResult(jobs, merged.continuation(last), incomplete=True)
-        return ScanResult(jobs, incomplete=merged.cut)
+            return Scanned(jobs, merged.continuation(last), incomplete=True)
+        return Scanned(jobs, incomplete=merged.cut)
 
     async def regex(self, filter: JobFilter) -> BodyRegex | None:
         """The filter's regex with the budgets of a request. Raises `InvalidArgument`."""
@@ -210,8 +210,7 @@ class JobQueries:
         async for found in merged.rows():
             seen += 1
             if found.matches:
-                job = found.row.job
-                chosen.append((found.shard, JobKey(job.queue, job.priority, job.id)))
+                chosen.append((found.shard, found.row.key))
                 if len(chosen) >= limit:
                     return chosen
             if regex.exhausted:
@@ -250,7 +249,7 @@ class _Shown:
         self._keys: set[tuple[str, JobKey]] = set()
         self.size_bytes = 0
 
-    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[StoredJob | None]) -> None:
+    def add(self, shard: str, keys: Sequence[JobKey], jobs: Sequence[JobInfo | None]) -> None:
         for key, job in zip(keys, jobs, strict=True):
             if job is not None and (shard, key) not in self._keys:
                 self._keys.add((shard, key))
@@ -268,19 +267,19 @@ def _names_none(filter: JobFilter) -> bool:
     return filter.future and filter.state is not JobState.PENDING
 
 
-def _count(row: QueueCounts, filter: JobFilter) -> int:
+def _count(counts: PriorityCounts, filter: JobFilter) -> int:
     if filter.state is JobState.PENDING:
-        return row.future if filter.future else row.pending - row.future
+        return counts.future if filter.future else counts.pending - counts.future
     if filter.state is JobState.IN_PROGRESS:
-        return row.in_progress
-    return row.succeeded if filter.state is JobState.SUCCEEDED else row.failed
+        return counts.in_progress
+    return counts.succeeded if filter.state is JobState.SUCCEEDED else counts.failed
 
 
-def _shown_bytes(job: StoredJob) -> int:
+def _shown_bytes(job: JobInfo) -> int:
     return len(job.body or b"") + len(job.custom_status)
 
 
-def _size(job: StoredJob, *, bodies: bool) -> int:
+def _size(job: JobInfo, *, bodies: bool) -> int:
     history = sum(len(attempt.error_text) + 200 for attempt in job.attempts)
     body = len(job.body or b"") if bodies else 0
     return 400 + body + len(job.custom_status) * 2 + len(job.error_text) * 2 + history

@@ -86,7 +86,7 @@ class _Stream:
         rows = self._unsearched
         self._ended = not rows or (len(rows) < page.limit and not page.bodies)
         if rows:
-            self._after = (rows[-1].sort_ms, rows[-1].job.id)
+            self._after = (rows[-1].sort_ms, rows[-1].key.id)
         return bool(rows)
 
     async def _search(self) -> None:
@@ -95,7 +95,7 @@ class _Stream:
         if not matches:
             raise _BudgetEnded
         self._found.extend(
-            ScannedRow(self.shard.name, row if match else PageRow(row.sort_ms, row.job._replace(body=None)), match)
+            ScannedRow(self.shard.name, row if match else row._replace(job=row.job._replace(body=None)), match)
             for row, match in zip(rows, matches, strict=False)
         )
         self._unsearched = rows[len(matches) :]
@@ -145,7 +145,7 @@ class MergedRows:
         """What a caller names to go on after this row. One shard alone gives a form that older servers read, too."""
         if last is None:
             return START
-        place = f"{last.row.sort_ms}.{last.row.job.id}"
+        place = f"{last.row.sort_ms}.{last.row.key.id}"
         return place if self._alone else f"{place}.{last.shard}"
 
     async def rows(self) -> AsyncIterator[ScannedRow]:
@@ -174,7 +174,7 @@ class MergedRows:
                 raise
             return
         if found is not None:
-            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.job.id, shard, number, found))
+            heapq.heappush(self._heap, (-found.row.sort_ms, -found.row.key.id, shard, number, found))
 
 
 def parse_continuation(command: ScanCommand) -> ScanPosition | None:

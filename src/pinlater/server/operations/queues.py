@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import reduce
 from typing import TypeVar
 
+from pinlater.domain.calls import QueueStats
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import (
@@ -20,13 +21,21 @@ from pinlater.domain.errors import (
     TooManyQueues,
     adding,
 )
-from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Rates, check_queue_name, merge_counts
+from pinlater.domain.queue import (
+    Life,
+    PriorityCounts,
+    Queue,
+    QueueConfig,
+    QueueCounts,
+    Rates,
+    check_queue_name,
+    merge_counts,
+)
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import on_reachable, reachable
 from pinlater.server.operations.job_settings import DUE_ROWS_MAX
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
-from pinlater.server.operations.values import QueueStatsResult
 from pinlater.server.sharding.guarded import shard_unreachable
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.telemetry.metrics import Metrics
@@ -197,7 +206,7 @@ class Queues:
     def _is_old(self, began_s: float) -> bool:
         return self._clock.monotonic() - began_s > _YOUNG_S
 
-    async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStatsResult]:
+    async def queue_stats(self, names: Sequence[str]) -> Sequence[QueueStats]:
         """How the named queues (none: all) are doing, from counters only; in pieces between which other calls get their turn."""
         if len(names) > self._queue_cache.queues_max:
             raise InvalidArgument(
@@ -208,7 +217,7 @@ class Queues:
             await self._queue_cache.refresh()
         wanted = [(await self._queue_cache.require(name)).name for name in names] or sorted(self._queue_cache.queues)
         different = list(dict.fromkeys(wanted))
-        counts: dict[str, list[QueueCounts]] = {name: [] for name in different}
+        counts: dict[str, list[PriorityCounts]] = {name: [] for name in different}
 
         async def count(shard: ShardLanes) -> list[QueueCounts]:
             await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
@@ -222,9 +231,9 @@ class Queues:
         incomplete = len(counted_by_shard) < len(self._shards)
         for counted in counted_by_shard:
             for row in counted:
-                counts[row.queue].append(row)
+                counts[row.queue].append(row.counts)
             await asyncio.sleep(0)
-        stats: list[QueueStatsResult] = []
+        stats: list[QueueStats] = []
         for start in range(0, len(wanted), _QUEUES_A_TURN):
             stats += [
                 self._stats(name, merge_counts(counts[name]), incomplete)
@@ -255,13 +264,13 @@ class Queues:
             raise (grave or failures)[0]
         return [result for result in results if not isinstance(result, BaseException)]
 
-    def _stats(self, name: str, counts: Sequence[QueueCounts], incomplete: bool) -> QueueStatsResult:
+    def _stats(self, name: str, counts: Sequence[PriorityCounts], incomplete: bool) -> QueueStats:
         queue = self._queue_cache.get(name)
-        due = [row.oldest_due_at_ms for row in counts if row.oldest_due_at_ms is not None]
+        due = [each.oldest_due_at_ms for each in counts if each.oldest_due_at_ms is not None]
         now_ms = self._clock.now_ms()
         # A job's run-after may be any number, and the age must be one that the wire can say.
         oldest = min(I64_MAX, max(0, now_ms - min(due))) if due and min(due) <= now_ms else None
-        return QueueStatsResult(
+        return QueueStats(
             name,
             queue is not None and queue.paused,
             counts,

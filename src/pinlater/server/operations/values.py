@@ -1,9 +1,7 @@
-"""What goes into the operations and what comes out, if a client does not see the same (`domain.calls`): plain values that know neither
-Thrift nor SQL.
+"""Arguments and results of operations that a client does not see (the others are in `domain.calls`): plain values without Thrift or SQL.
 
-A dequeue's jobs are still together by shard and claim here, a scan's jobs are what the store knows of them, and a queue's counts keep
-the name of their queue. The client has values of its own for these answers (`client.values`), which it makes from what the wire says,
-an original server's gaps included.
+The jobs of a dequeue are together by shard and claim, so that the server makes no object for each of them. A client gets them one by one,
+by descriptor (`client.values.ClaimedJob`).
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.calls import AckBatch, AckResult
-from pinlater.domain.job import JobState, StoredJob
-from pinlater.domain.queue import QueueCounts, Rates
+from pinlater.domain.job import JobState
 from pinlater.server.dispatch.claiming import FromShard
 
 
@@ -60,23 +57,3 @@ class ScanCommand(NamedTuple):
     continuation: str = "0"
     paged: bool = False
     bodies: bool = False
-
-
-class ScanResult(NamedTuple):
-    """Jobs, newest first, each with its descriptor. `incomplete`: a shard or a time budget cut it short."""
-
-    jobs: Sequence[tuple[str, StoredJob]]
-    continuation: str = "-1"
-    incomplete: bool = False
-
-
-class QueueStatsResult(NamedTuple):
-    """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None."""
-
-    queue: str
-    paused: bool
-    counts: Sequence[QueueCounts]
-    oldest_waiting_ms: int | None
-    rates: Rates
-    waiting_dequeues: int
-    incomplete: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import FIGURES
@@ -54,16 +54,18 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
 def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
     """Of shards in reach: of the others only old numbers are known."""
 
-    def rows(read: Callable[[QueueCounts], int]) -> Callable[[], Mapping[str, float]]:
+    def rows(read: Callable[[PriorityCounts], int]) -> Callable[[], Mapping[str, float]]:
         def sums() -> Mapping[str, float]:
             in_reach = {shard.name for shard in shards.in_reach()}
-            return {name: sum(read(row) for row in counts) for name, counts in counted().items() if name in in_reach}
+            return {
+                name: sum(read(row.counts) for row in found) for name, found in counted().items() if name in in_reach
+            }
 
         return sums
 
     metrics.labelled_gauge(
         "shard-jobs-live-",
-        rows(lambda row: row.pending + row.in_progress),
+        rows(lambda counts: counts.pending + counts.in_progress),
         prometheus="pinlater_shard_jobs_live",
         label="shard",
         help="Jobs that wait or run, by shard; absent while it is unreachable",
@@ -71,7 +73,7 @@ def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
     )
     metrics.labelled_gauge(
         "shard-jobs-finished-",
-        rows(lambda row: row.succeeded + row.failed),
+        rows(lambda counts: counts.succeeded + counts.failed),
         prometheus="pinlater_shard_jobs_finished",
         label="shard",
         help="Finished jobs that are still kept, by shard; absent while it is unreachable",

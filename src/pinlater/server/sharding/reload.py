@@ -208,7 +208,7 @@ class Reload:
             keys = await shard.store.timed_keys(shard.clock.now_ms())
         except PinLaterError as error:
             return f"it can't be asked whether it is empty: {error.message}"
-        live = sum(row.pending + row.in_progress for row in rows)
+        live = sum(row.counts.pending + row.counts.in_progress for row in rows)
         if live:
             return f"it holds {counted(live, 'live job')}; drain it (dequeueOnly) before it is taken out"
         if keys.number:

@@ -1,1 +1,1 @@
-"""Stores. `interface` says what one shard must do; each folder beside it does it on one kind of database."""
+"""Stores. `interface` says what one shard must do; each folder implements it for one kind of database."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import HandedOutJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Acked,
@@ -121,7 +121,7 @@ class JobStore(Protocol):
         """What a claim of that size would give, without claiming (claim_deadline_ms 0)."""
         ...
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
         """All that is known of each; None for one that does not exist."""
         ...
 

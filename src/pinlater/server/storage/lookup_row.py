@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from pinlater.domain.job import Attempt, JobState, StoredJob
+from pinlater.domain.job import Attempt, JobInfo, JobState, progress_of
 from pinlater.server.storage.options import options_of
+from pinlater.server.storage.values import JobKey
 
 
 class LookupRow(NamedTuple):
@@ -37,6 +38,10 @@ class LookupRow(NamedTuple):
     waits: int = 1
 
     @property
+    def key(self) -> JobKey:
+        return JobKey(self.queue, self.priority, self.id)
+
+    @property
     def state(self) -> JobState:
         if self.claimed_at_ms is not None:
             return JobState.IN_PROGRESS
@@ -51,18 +56,17 @@ class LookupRow(NamedTuple):
         return changed_ms if self.claimed_at_ms is None else max(changed_ms, self.claimed_at_ms)
 
 
-def job_of(row: LookupRow) -> StoredJob:
-    """The job as callers see it."""
+def job_of(row: LookupRow, shard: str) -> JobInfo:
+    """The job as callers see it. `shard`: the name of the shard that has the row."""
     options = options_of(row.options)
     changed = row.p_attempts_allowed is not None
-    return StoredJob(
-        id=row.id,
-        queue=row.queue,
-        priority=row.priority,
+    custom_status = row.p_custom_status if changed else options.status
+    return JobInfo(
+        descriptor=row.key.on(shard),
         state=row.state,
         attempts_allowed=row.attempts_allowed if row.p_attempts_allowed is None else row.p_attempts_allowed,
         attempts_remaining=row.p_attempts_remaining if changed else row.attempts_allowed,
-        custom_status=row.p_custom_status if changed else options.status,
+        custom_status=custom_status,
         created_at_ms=row.created_at_ms,
         run_after_ms=row.p_run_after_ms if changed else row.run_after_ms,
         updated_at_ms=row.updated_at_ms,
@@ -70,10 +74,11 @@ def job_of(row: LookupRow) -> StoredJob:
         claim_deadline_ms=row.deadline_ms,
         finished_at_ms=row.finished_at_ms,
         body=row.body,
-        headers=options.headers,
+        headers=options.headers or {},
         unique_key=options.unique.key if options.unique else None,
         expires_at_ms=options.expires_ms,
         error_type=row.p_error_type or "",
         error_text=row.p_error_text or "",
         attempts=tuple(Attempt._make(attempt) for attempt in json.loads(row.p_history)) if changed else (),
+        progress=progress_of(custom_status),
     )

@@ -24,9 +24,9 @@ class Look(NamedTuple):
     @property
     def live(self) -> int:
         """Jobs that wait or run."""
-        return sum(row.pending + row.in_progress for row in self.counts)
+        return sum(row.counts.pending + row.counts.in_progress for row in self.counts)
 
     @property
     def finished(self) -> int:
         """Finished jobs that are still kept."""
-        return sum(row.succeeded + row.failed for row in self.counts)
+        return sum(row.counts.succeeded + row.counts.failed for row in self.counts)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import HandedOutJob, Holder, JobState, NewJob, Outcome, StoredJob
+from pinlater.domain.job import HandedOutJob, Holder, JobInfo, JobState, NewJob, Outcome
 from pinlater.domain.slices import SLICES
 
 
@@ -52,6 +52,10 @@ class JobKey(NamedTuple):
     queue: str
     priority: int
     id: int
+
+    def on(self, shard: str) -> str:
+        """The descriptor of the job on the shard of that name."""
+        return f"{self.queue}:s{shard}:p{self.priority}:{self.id}"
 
 
 NO_END_MS = 2**63
@@ -296,10 +300,11 @@ class Page(NamedTuple):
 
 
 class PageRow(NamedTuple):
-    """A row of a scan with the time it is ordered by."""
+    """A row of a scan: the time it is ordered by, the key of the job within the shard, and the job."""
 
     sort_ms: int
-    job: StoredJob
+    key: JobKey
+    job: JobInfo
 
 
 class Place(NamedTuple):

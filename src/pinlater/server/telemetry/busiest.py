@@ -43,7 +43,7 @@ def _busiest(
     at every look."""
     work: Counter[str] = Counter()
     for row in counts:
-        work[row.queue] += row.enqueued_total + row.claimed_total
+        work[row.queue] += row.counts.enqueued_total + row.counts.claimed_total
     for name, reading in queues.items():
         if name not in work:
             work[name] = sum(reading.counts[index] for index in _WORK)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from pinlater.domain.queue import QueueCounts
+from pinlater.domain.queue import PriorityCounts, QueueCounts
 from pinlater.server.telemetry.histogram import Distribution
 from pinlater.server.telemetry.metrics import Gauge, GaugeReading, Join
 from pinlater.server.telemetry.numbers import Numbers
@@ -127,11 +127,18 @@ def join_counts(rows: Iterable[QueueCounts]) -> list[QueueCounts]:
     """One row for each queue and priority: of the process that read the store last, which the totals tell since they only grow."""
     newest: dict[tuple[str, int], QueueCounts] = {}
     for row in rows:
-        known = newest.get((row.queue, row.priority))
-        if known is None or _age(row) > _age(known):
-            newest[row.queue, row.priority] = row
+        kind = row.queue, row.counts.priority
+        known = newest.get(kind)
+        if known is None or _age(row.counts) > _age(known.counts):
+            newest[kind] = row
     return [newest[key] for key in sorted(newest)]
 
 
-def _age(row: QueueCounts) -> int:
-    return row.enqueued_total + row.claimed_total + row.succeeded_total + row.failed_total + row.retried_total
+def _age(counts: PriorityCounts) -> int:
+    return (
+        counts.enqueued_total
+        + counts.claimed_total
+        + counts.succeeded_total
+        + counts.failed_total
+        + counts.retried_total
+    )

@@ -115,22 +115,22 @@ def _events(reading: Reading) -> Metric:
     return family
 
 
-def _stored_jobs(counts: Sequence[QueueCounts]) -> Iterator[Metric]:
+def _stored_jobs(rows: Sequence[QueueCounts]) -> Iterator[Metric]:
     jobs = _gauge_family(catalogue.QUEUE_JOBS, ("queue", "priority", "state"))
     oldest = _gauge_family(catalogue.QUEUE_OLDEST_DUE, ("queue", "priority"))
-    for row in counts:
-        where = (row.queue, str(row.priority))
+    for queue, counts in rows:
+        where = (queue, str(counts.priority))
         states = {
-            "due": row.pending - row.future,
-            "future": row.future,
-            "in_progress": row.in_progress,
-            "succeeded": row.succeeded,
-            "failed": row.failed,
+            "due": counts.pending - counts.future,
+            "future": counts.future,
+            "in_progress": counts.in_progress,
+            "succeeded": counts.succeeded,
+            "failed": counts.failed,
         }
         for state, number in states.items():
             jobs.add_metric((*where, state), number)
-        if row.oldest_due_at_ms is not None:
-            oldest.add_metric(where, row.oldest_due_at_ms / 1000)
+        if counts.oldest_due_at_ms is not None:
+            oldest.add_metric(where, counts.oldest_due_at_ms / 1000)
     yield from (jobs, oldest)
 
 

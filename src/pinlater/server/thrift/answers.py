@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from pinlater.domain.calls import (
     AckResult,
@@ -13,17 +12,20 @@ from pinlater.domain.calls import (
     Enqueued,
     JobCount,
     QueueOwners,
+    QueueStats,
+    Scanned,
     ServerInfo,
     SettingsInForce,
     WaitingDequeues,
 )
 from pinlater.domain.errors import PinLaterError
-from pinlater.domain.job import Attempt, Outcome, StoredJob, progress_of
-from pinlater.domain.queue import Queue, QueueConfig
-from pinlater.server.operations.explain import Explained
-from pinlater.server.operations.values import DequeueResult, QueueStatsResult, ScanResult
+from pinlater.domain.job import Attempt, JobInfo, Outcome
+from pinlater.domain.queue import Queue
+from pinlater.domain.waiting import JobExplanation
+from pinlater.server.operations.values import DequeueResult
 from pinlater.server.thrift.failures import code_of
 from pinlater.wire.generated import ttypes as types
+from pinlater.wire.queue_settings import WIRE_NAMES, fields_of
 
 I32_MAX = 2**31 - 1
 _QUEUES_A_TURN = 250
@@ -105,10 +107,10 @@ def _attempt(attempt: Attempt) -> types.Attempt:
     )
 
 
-def job_info(descriptor: str, job: StoredJob) -> types.PinLaterJobInfo:
+def job_info(job: JobInfo) -> types.PinLaterJobInfo:
     """All that the wire shows of a job."""
     return types.PinLaterJobInfo(
-        jobDescriptor=descriptor,
+        jobDescriptor=job.descriptor,
         jobState=job.state,
         attemptsAllowed=job.attempts_allowed,
         attemptsRemaining=job.attempts_remaining,
@@ -126,21 +128,21 @@ def job_info(descriptor: str, job: StoredJob) -> types.PinLaterJobInfo:
         attempts=[_attempt(attempt) for attempt in job.attempts] or None,
         finishedAtTimestampMillis=job.finished_at_ms,
         expiresAtMillis=job.expires_at_ms,
-        progress=progress_of(job.custom_status) or None,
+        progress=job.progress or None,
     )
 
 
-def looked_up(jobs: Sequence[tuple[str, StoredJob]]) -> list[tuple[str, types.PinLaterJobInfo]]:
+def looked_up(jobs: Sequence[tuple[str, JobInfo]]) -> list[tuple[str, types.PinLaterJobInfo]]:
     """Jobs by descriptor."""
-    return [(descriptor, job_info(descriptor, job)) for descriptor, job in jobs]
+    return [(descriptor, job_info(job)) for descriptor, job in jobs]
 
 
-def job_infos(jobs: Sequence[tuple[str, StoredJob]]) -> list[types.PinLaterJobInfo]:
-    """All that is known of these jobs, which are given with their descriptors."""
-    return [job_info(descriptor, job) for descriptor, job in jobs]
+def job_infos(jobs: Sequence[JobInfo]) -> list[types.PinLaterJobInfo]:
+    """All that is known of these jobs."""
+    return [job_info(job) for job in jobs]
 
 
-def scanned(value: ScanResult, jobs: list[types.PinLaterJobInfo]) -> types.PinLaterScanJobsResponse:
+def scanned(value: Scanned, jobs: list[types.PinLaterJobInfo]) -> types.PinLaterScanJobsResponse:
     """A page of a scan; `jobs`: those of `value`."""
     return types.PinLaterScanJobsResponse(jobs, value.continuation, value.incomplete or None)
 
@@ -155,31 +157,15 @@ def job_count(count: JobCount) -> types.JobCount:
     return types.JobCount(count.jobs, count.incomplete or None)
 
 
-# The wire's names of a queue's settings.
-_SETTINGS = {
-    "max_jobs_per_second": "maxJobsPerSecond",
-    "claim_timeout_ms": "claimTimeoutMillis",
-    "succeeded_ttl_ms": "succeededTtlMillis",
-    "failed_ttl_ms": "failedTtlMillis",
-    "max_backlog": "maxBacklog",
-    "default_attempts": "defaultAttempts",
-    "default_expiry_ms": "defaultExpiryMillis",
-}
-
-
 def queue_config(queue: Queue) -> types.QueueConfig:
     """A queue's settings, and whether it is paused."""
-    return types.QueueConfig(**_settings(queue.config), paused=queue.paused)
+    return types.QueueConfig(**fields_of(queue.config), paused=queue.paused)
 
 
 def settings_in_force(settings: SettingsInForce) -> types.SettingsInForce:
     """What holds for a queue, and where it comes from."""
-    origins = {_SETTINGS[field]: origin for field, origin in settings.origins.items()}
-    return types.SettingsInForce(types.QueueConfig(**_settings(settings.values)), origins)
-
-
-def _settings(config: QueueConfig) -> dict[str, Any]:
-    return {_SETTINGS[field]: value for field, value in config._asdict().items()}
+    origins = {WIRE_NAMES[field]: origin for field, origin in settings.origins.items()}
+    return types.SettingsInForce(types.QueueConfig(**fields_of(settings.values)), origins)
 
 
 def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
@@ -187,12 +173,12 @@ def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequ
     return [types.WaitingDequeues(*each) for each in found]
 
 
-def job_explanation(explained: Explained) -> types.JobExplanation:
+def job_explanation(explained: JobExplanation) -> types.JobExplanation:
     """What is known of a job that waits, of its queue and its shard."""
     queue, ahead = explained.queue, explained.ahead
     return types.JobExplanation(
         jobDescriptor=explained.descriptor,
-        job=None if explained.job is None else job_info(explained.descriptor, explained.job),
+        job=None if explained.job is None else job_info(explained.job),
         nowMillis=explained.now_ms,
         shard=types.ShardFacts(*explained.shard),
         queue=types.QueueFacts(
@@ -260,7 +246,7 @@ def queue_owners(owners: QueueOwners) -> types.QueueOwners:
     )
 
 
-async def all_queue_stats(found: Sequence[QueueStatsResult]) -> list[types.QueueStats]:
+async def all_queue_stats(found: Sequence[QueueStats]) -> list[types.QueueStats]:
     """Of thousands of queues it takes long: in pieces between which other calls get their turn."""
     shown: list[types.QueueStats] = []
     for start in range(0, len(found), _QUEUES_A_TURN):
@@ -269,7 +255,7 @@ async def all_queue_stats(found: Sequence[QueueStatsResult]) -> list[types.Queue
     return shown
 
 
-def queue_stats(stats: QueueStatsResult) -> types.QueueStats:
+def queue_stats(stats: QueueStats) -> types.QueueStats:
     """What an operator asks of a queue."""
     counts = [
         types.QueueCounts(

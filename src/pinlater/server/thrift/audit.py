@@ -14,21 +14,13 @@ from typing import Any, NamedTuple
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.thrift.failures import code_of
+from pinlater.wire.queue_settings import WIRE_NAMES
 
 logger = logging.getLogger(__name__)
 
 Fields = Mapping[str, object]
 OK, INTERRUPTED = "ok", "interrupted"
 _STATES = {int(state): state.name for state in JobState}
-_CONFIG = (
-    "maxJobsPerSecond",
-    "claimTimeoutMillis",
-    "succeededTtlMillis",
-    "failedTtlMillis",
-    "maxBacklog",
-    "defaultAttempts",
-    "defaultExpiryMillis",
-)
 
 
 class Audited(NamedTuple):
@@ -77,7 +69,7 @@ def _named_jobs(call: Any) -> Fields:
 
 
 def _configure_queue(call: Any) -> Fields:
-    config = {name: getattr(call.config, name) for name in _CONFIG}
+    config = {name: getattr(call.config, name) for name in WIRE_NAMES.values()}
     return {"queue": call.queueName} | {name: value for name, value in config.items() if value is not None}
 
 

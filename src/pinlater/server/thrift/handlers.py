@@ -14,6 +14,7 @@ from pinlater.server.operations.service import Service
 from pinlater.server.thrift import answers, requests
 from pinlater.server.thrift.requests import caller
 from pinlater.wire.generated import received
+from pinlater.wire.queue_settings import config_of
 
 Handler = Callable[[Service, Any], Awaitable[Any]]
 
@@ -165,7 +166,7 @@ async def delete_jobs_by_descriptor(service: Service, call: received.deleteJobsB
 
 
 async def configure_queue(service: Service, call: received.configureQueue_args) -> None:
-    await service.queues.configure_queue(call.queueName, requests.queue_config(call.config))
+    await service.queues.configure_queue(call.queueName, config_of(call.config))
 
 
 async def get_queue_config(service: Service, call: received.getQueueConfig_args) -> Any:

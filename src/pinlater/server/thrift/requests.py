@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
-from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter, ScanCommand
 from pinlater.wire.generated import received
@@ -158,16 +157,3 @@ def scan_command(request: received.PinLaterScanJobsRequest) -> ScanCommand:
 def delete_filter(request: received.PinLaterDeleteJobsRequest) -> JobFilter:
     """Which jobs to delete."""
     return JobFilter(request.queueName, _state(request.jobState), request.priority, False, request.bodyRegexToMatch)
-
-
-def queue_config(config: received.QueueConfig) -> QueueConfig:
-    """A queue's settings; `paused` is not among them."""
-    return QueueConfig(
-        config.maxJobsPerSecond,
-        config.claimTimeoutMillis,
-        config.succeededTtlMillis,
-        config.failedTtlMillis,
-        config.maxBacklog,
-        config.defaultAttempts,
-        config.defaultExpiryMillis,
-    )

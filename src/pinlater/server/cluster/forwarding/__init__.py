@@ -1,1 +1,1 @@
-"""Calls between servers: what belongs to a slice that another server owns goes to that server, joined."""
+"""Calls between servers: a server sends the calls for a slice to its owner, many of them in one message."""

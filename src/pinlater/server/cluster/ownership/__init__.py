@@ -1,1 +1,1 @@
-"""Which server owns which slices of which shards, and how that changes."""
+"""Decides which server owns which slices of each shard, and moves slices when servers come or go."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState, NewJob, UniqueScope
-from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.domain.queue import PriorityCounts, Queue
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.memory.sorted_keys import Key, SortedKeys
@@ -42,12 +42,11 @@ class PriorityJobs:
             self.mark = max(self.mark, (now_ms, I64_MAX))
         return moved
 
-    def counts(self, queue: str, priority: int) -> QueueCounts:
+    def counts(self, priority: int) -> PriorityCounts:
         pending = self.by_state[JobState.PENDING]
         due = pending.count_through(self.mark)
         first = pending.first()
-        return QueueCounts(
-            queue=queue,
+        return PriorityCounts(
             priority=priority,
             pending=len(pending),
             future=len(pending) - due,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.values import Page, PageRow, Place
+from pinlater.server.storage.values import JobKey, Page, PageRow, Place
 
 
-def scan(queue: QueueState, page: Page) -> list[PageRow]:
+def scan(queue: QueueState, page: Page, shard: str) -> list[PageRow]:
     """Newest first. With bodies the page ends once they exceed `max_bytes`, but one job always fits."""
     ms_max = ms_min = None
     if page.state is JobState.PENDING:
@@ -21,7 +21,7 @@ def scan(queue: QueueState, page: Page) -> list[PageRow]:
             break
         job = queue.jobs[job_id]
         size_bytes += len(job.body)
-        rows.append(PageRow(sort_ms, job.shown(body=page.bodies)))
+        rows.append(PageRow(sort_ms, JobKey(page.queue, page.priority, job_id), job.shown(shard, body=page.bodies)))
     return rows
 
 

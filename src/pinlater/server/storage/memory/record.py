@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobState, NewJob, StoredJob, UniqueKey
+from pinlater.domain.job import Attempt, HandedOutJob, Holder, JobInfo, JobState, NewJob, UniqueKey, progress_of
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
+from pinlater.server.storage.values import JobKey
 
 
 @dataclass(slots=True)
@@ -96,12 +97,10 @@ class MemoryJob:
             claim_deadline_ms=deadline_ms,
         )
 
-    def shown(self, *, body: bool) -> StoredJob:
-        """All that is known of it."""
-        return StoredJob(
-            id=self.id,
-            queue=self.queue,
-            priority=self.priority,
+    def shown(self, shard: str, *, body: bool) -> JobInfo:
+        """All that is known of it. `shard`: the name of its shard."""
+        return JobInfo(
+            descriptor=JobKey(self.queue, self.priority, self.id).on(shard),
             state=self.state,
             attempts_allowed=self.attempts_allowed,
             attempts_remaining=self.attempts_remaining,
@@ -113,10 +112,11 @@ class MemoryJob:
             claim_deadline_ms=self.claim.deadline_ms if self.claim else None,
             finished_at_ms=self.finished_at_ms,
             body=self.body if body else None,
-            headers=self.headers,
+            headers=self.headers or {},
             unique_key=self.unique.key if self.unique else None,
             expires_at_ms=self.expires_at_ms,
             error_type=self.error_type,
             error_text=self.error_text,
             attempts=tuple(self.attempts),
+            progress=progress_of(self.custom_status),
         )

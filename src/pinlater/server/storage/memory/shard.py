@@ -10,7 +10,7 @@ from heapq import nsmallest
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import made_at_ms
-from pinlater.domain.job import HandedOutJob, JobState, StoredJob, UniqueScope
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.claim_bytes import BytesTogether
@@ -260,12 +260,12 @@ class MemoryShard:
         found = self._queues.get(queue)
         return claiming.peek(found, limit, now_ms, max_bytes) if found else QueueNotFound.of(queue)
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
-        return [found[1].shown(body=bodies) if (found := self._find(key)) else None for key in keys]
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+        return [found[1].shown(self.name, body=bodies) if (found := self._find(key)) else None for key in keys]
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
         queue = self._queues.get(page.queue)
-        return reading.scan(queue, page) if queue else QueueNotFound.of(page.queue)
+        return reading.scan(queue, page, self.name) if queue else QueueNotFound.of(page.queue)
 
     async def count_ahead(self, place: Place) -> int | PinLaterError:
         queue = self._queues.get(place.queue)
@@ -274,7 +274,7 @@ class MemoryShard:
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         names = self._queues if queues is None else set(queues) & set(self._queues)
         return [
-            queue.line(priority).counts(name, priority)
+            QueueCounts(name, queue.line(priority).counts(priority))
             for name in sorted(names)
             for queue in [self._queues[name]]
             for priority in queue.priorities()

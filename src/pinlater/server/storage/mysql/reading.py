@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import HandedOutJob, JobState, StoredJob
-from pinlater.domain.queue import Queue, QueueCounts, queue_of
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.dialect import CHANGED, OPTIONS, MysqlReader
@@ -34,21 +34,23 @@ _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
 _COUNT_JOBS = sql("count_jobs")
 
 
-async def lookup(connection: MysqlConnection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
+async def lookup(
+    connection: MysqlConnection, shard: str, keys: Sequence[JobKey], *, bodies: bool
+) -> list[JobInfo | None]:
     """All that is known of each."""
-    found: list[StoredJob] = []
+    found: list[LookupRow] = []
     ids = sorted({key.id for key in keys})
     for start in range(0, len(ids), _LOOKUP_MAX):
-        found += await _jobs(connection, ids[start : start + _LOOKUP_MAX], bodies=bodies)
-    return in_order_of(keys, found)
+        found += await _rows(connection, ids[start : start + _LOOKUP_MAX], bodies=bodies)
+    return in_order_of(keys, found, shard)
 
 
-async def _jobs(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[StoredJob]:
-    """The jobs that exist; a row that is in no state remains of a deleted job."""
+async def _rows(connection: MysqlConnection, ids: Sequence[int], *, bodies: bool) -> list[LookupRow]:
+    """Of the jobs that exist; a row that is in no state remains of a deleted job."""
     body = _BODY if bodies else _NO_BODY
     found = await _select_jobs(connection, _LOOKUP_JOBS, ids, body=body)
     rows = [LookupRow(job_id, queue.decode(), *others) for job_id, queue, *others in found]
-    return [job_of(row) for row in rows if row.waits or row.state is not JobState.PENDING]
+    return [row for row in rows if row.waits or row.state is not JobState.PENDING]
 
 
 async def _select_jobs(
@@ -64,16 +66,18 @@ async def _select_jobs(
     return [*found.rows, *kept.rows]
 
 
-async def scan(connection: MysqlConnection, page: Page) -> list[PageRow] | PinLaterError:
+async def scan(connection: MysqlConnection, shard: str, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
     queue_id = await queue_id_of(MysqlReader(connection), page.queue)
     if queue_id is None:
         return QueueNotFound.of(page.queue)
     order = await page_order(MysqlReader(connection), queue_id, page)
-    return await _with_jobs(connection, order, page)
+    return await _with_jobs(connection, shard, order, page)
 
 
-async def _with_jobs(connection: MysqlConnection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
+async def _with_jobs(
+    connection: MysqlConnection, shard: str, order: list[tuple[int, int]], page: Page
+) -> list[PageRow]:
     """In pieces, so that not much more than `max_bytes` is ever in memory."""
     rows: list[PageRow] = []
     size_bytes = 0
@@ -81,14 +85,15 @@ async def _with_jobs(connection: MysqlConnection, order: list[tuple[int, int]], 
     for start in range(0, len(order), step):
         part = order[start : start + step]
         ids = sorted(job_id for _, job_id in part)
-        jobs = {job.id: job for job in await _jobs(connection, ids, bodies=page.bodies)}
+        found = {row.id: row for row in await _rows(connection, ids, bodies=page.bodies)}
         for sort_ms, job_id in part:
-            job = jobs.get(job_id)
-            if job is None or job.state is not page.state:
+            row = found.get(job_id)
+            if row is None or row.state is not page.state:
                 continue
             if page.bodies and size_bytes > page.max_bytes:
                 return rows
-            rows.append(PageRow(sort_ms, job))
+            job = job_of(row, shard)
+            rows.append(PageRow(sort_ms, row.key, job))
             size_bytes += len(job.body or b"")
     return rows
 
@@ -147,7 +152,7 @@ async def counts(connection: MysqlConnection, queues: Sequence[str] | None) -> l
         names = b",".join([b"_binary'" + name.encode() + b"'" for name in queues])
         which = Sql(b"queues.name IN (" + names + b")")
     [found] = await connection.run([_COUNT_JOBS(which=which)])
-    return [QueueCounts(line[0].decode(), *line[1:]) for line in found.rows]
+    return [QueueCounts(queue.decode(), PriorityCounts._make(counts)) for queue, *counts in found.rows]
 
 
 async def list_queues(connection: MysqlConnection) -> list[tuple[int, Queue]]:

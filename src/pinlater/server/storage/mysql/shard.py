@@ -18,7 +18,7 @@ from asyncmy import errors as driver
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
-from pinlater.domain.job import HandedOutJob, StoredJob
+from pinlater.domain.job import HandedOutJob, JobInfo
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.connections import WRITERS, Connections
@@ -329,11 +329,11 @@ class MysqlShard(RelationalShard):
     ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._opened.readers.read(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
-        return await self._opened.readers.read(lambda c: reading.lookup(c, keys, bodies=bodies))
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+        return await self._opened.readers.read(lambda c: reading.lookup(c, self.name, keys, bodies=bodies))
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._opened.readers.read(lambda c: reading.scan(c, page))
+        return await self._opened.readers.read(lambda c: reading.scan(c, self.name, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         return await self._opened.readers.read(lambda c: reading.counts(c, queues))

@@ -1,3 +1,3 @@
-"""The Redis store: one shard is one hash slot's worth of keys in a Redis or Valkey database. Entry points: `shard.RedisShard`, and
+"""The Redis store: a shard is all keys with one hash tag in a Redis or Valkey database. Entry points: `shard.RedisShard`, and
 `settings` (which imports no driver).
 """

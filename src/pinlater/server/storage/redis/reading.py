@@ -8,8 +8,8 @@ from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound, RequestKeyConflict
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import HandedOutJob, JobState, StoredJob
-from pinlater.domain.queue import Queue, QueueCounts
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState
+from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
@@ -58,7 +58,7 @@ _PAGE_MAX = 1_000
 _PEEK_MAX = 1_000
 
 
-async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
+async def lookup(access: Access, shard: str, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
     """All that is known of each; the whole name must match."""
     queues = access.queues
     refs = {
@@ -66,14 +66,15 @@ async def lookup(access: Access, keys: Sequence[JobKey], *, bodies: bool) -> lis
     }
     wanted = list(refs.values())
     checked = access.ids_of([key.queue for key in keys])
-    found: dict[bytes, StoredJob] = {}
+    found: dict[bytes, LookupRow] = {}
     step = _BODIES_MAX if bodies else _LOOKUP_MAX
     for start in range(0, len(wanted), step):
-        found.update(await _jobs(access, wanted[start : start + step], checked, bodies=bodies))
-    return [found.get(refs[key]) if key in refs else None for key in keys]
+        found.update(await _rows(access, wanted[start : start + step], checked, bodies=bodies))
+    jobs = {ref: job_of(row, shard) for ref, row in found.items()}
+    return [jobs.get(refs[key]) if key in refs else None for key in keys]
 
 
-async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, StoredJob]:
+async def _rows(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, LookupRow]:
     """Those that are there, all of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
     names = {queue: name for name, queue in queues}
@@ -83,13 +84,13 @@ async def _jobs(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies
         queue, priority, job_id = parts_of(ref)
         if record:
             body = record if bodies else None
-            found[ref] = _job(names[queue], priority, job_id, record, claim, past, body)
+            found[ref] = _row(names[queue], priority, job_id, record, claim, past, body)
     return found
 
 
-def _job(
+def _row(
     queue: str, priority: int, job_id: int, record: bytes, claim_bytes: bytes, past_bytes: bytes, body: bytes | None
-) -> StoredJob:
+) -> LookupRow:
     stored, claim, past = read_job(record), read_claim(claim_bytes), read_past(past_bytes)
     row = LookupRow(
         job_id,
@@ -118,10 +119,10 @@ def _job(
     elif claim is not None:
         state, finished_ms = int(claim.state), claim.finished_at_ms
         row = row._replace(done_state=state, finished_at_ms=finished_ms, last_holder=claim.holder)
-    return job_of(row)
+    return row
 
 
-async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
+async def scan(access: Access, shard: str, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
     queue = access.queues.get(page.queue)
     if queue is None:
@@ -140,16 +141,17 @@ async def scan(access: Access, page: Page) -> list[PageRow] | PinLaterError:
             await _check(access, checked)
             break
         refs = [line + job_id for _, job_id in order]
-        jobs: dict[bytes, StoredJob] = {}
+        found: dict[bytes, LookupRow] = {}
         for start in range(0, len(refs), _LOOKUP_MAX):
-            jobs.update(await _jobs(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
+            found.update(await _rows(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
         for ref in refs:
-            job = jobs.get(ref)
-            if job is None or job.state is not page.state:
+            row = found.get(ref)
+            if row is None or row.state is not page.state:
                 continue
             if page.bodies and size_bytes > page.max_bytes:
                 return rows
-            rows.append(PageRow(_sort_ms(job, order, ref), job))
+            job = job_of(row, shard)
+            rows.append(PageRow(_sort_ms(job, order, ref), row.key, job))
             size_bytes += len(job.body or b"")
         after = order[-1][0], id_of(order[-1][1])
         if len(order) < step:
@@ -162,9 +164,9 @@ async def _check(access: Access, queues: Queues) -> None:
     await load_jobs(access.readers, (), queues=queues)
 
 
-def _sort_ms(job: StoredJob, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
+def _sort_ms(job: JobInfo, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
     """Exactly, also if a score can't be."""
-    if job.state is JobState.PENDING:
+    if job.state is JobState.PENDING and job.run_after_ms is not None:
         return job.run_after_ms
     return next(sort_ms for sort_ms, job_id in order if job_id == ref[5:])
 
@@ -240,19 +242,21 @@ def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:
         e, c, s, f, r, *_ = (int(total) for total in totals)
         rows.append(
             QueueCounts(
-                queue=name.decode(),
-                priority=priority,
-                pending=waiting,
-                future=future,
-                in_progress=in_progress,
-                succeeded=succeeded,
-                failed=failed,
-                enqueued_total=e,
-                claimed_total=c,
-                succeeded_total=s,
-                failed_total=f,
-                retried_total=r,
-                oldest_due_at_ms=oldest_ms if oldest_ms is not None and oldest_ms <= due_by_ms else None,
+                name.decode(),
+                PriorityCounts(
+                    priority=priority,
+                    pending=waiting,
+                    future=future,
+                    in_progress=in_progress,
+                    succeeded=succeeded,
+                    failed=failed,
+                    enqueued_total=e,
+                    claimed_total=c,
+                    succeeded_total=s,
+                    failed_total=f,
+                    retried_total=r,
+                    oldest_due_at_ms=oldest_ms if oldest_ms is not None and oldest_ms <= due_by_ms else None,
+                ),
             )
         )
     return sorted(rows)

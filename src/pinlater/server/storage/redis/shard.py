@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
-from pinlater.domain.job import HandedOutJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.connections import WRITERS, Connections
@@ -444,13 +444,17 @@ class RedisShard:
             self._opened.other, [queue], lambda access: reading.peek(access, queue, limit, now_ms, max_bytes)
         )
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
         return await self._with_queues(
-            self._opened.other, [key.queue for key in keys], lambda access: reading.lookup(access, keys, bodies=bodies)
+            self._opened.other,
+            [key.queue for key in keys],
+            lambda access: reading.lookup(access, self.name, keys, bodies=bodies),
         )
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._with_queues(self._opened.other, [page.queue], lambda access: reading.scan(access, page))
+        return await self._with_queues(
+            self._opened.other, [page.queue], lambda access: reading.scan(access, self.name, page)
+        )
 
     async def count_ahead(self, place: Place) -> int | PinLaterError:
         return await self._with_queues(

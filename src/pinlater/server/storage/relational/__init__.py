@@ -1,1 +1,1 @@
-"""What SQLite and MySQL do alike: load jobs, decide, write rows; queues, bulk operations, sweeps, garbage. Each is a dialect."""
+"""Code for both SQLite and MySQL: jobs (load, decide, write), queues, bulk operations, sweeps, garbage. `dialect.py` is their interface."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import first_id_at
-from pinlater.domain.job import JobState, StoredJob
+from pinlater.domain.job import JobInfo, JobState
+from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.values import (
     TIMED_KEYS_COUNTED,
@@ -110,9 +111,9 @@ async def count_ahead(reader: Reader, place: Place) -> int | PinLaterError:
     return found
 
 
-def in_order_of(keys: Sequence[JobKey], jobs: Sequence[StoredJob]) -> list[StoredJob | None]:
-    """The job of each key; None where queue, priority or id is of none of these jobs."""
-    by_key = {JobKey(job.queue, job.priority, job.id): job for job in jobs}
+def in_order_of(keys: Sequence[JobKey], rows: Iterable[LookupRow], shard: str) -> list[JobInfo | None]:
+    """The job of each key; None where queue, priority or id is of none of these rows. `shard`: the name of their shard."""
+    by_key = {row.key: job_of(row, shard) for row in rows}
     return [by_key.get(key) for key in keys]
 
 

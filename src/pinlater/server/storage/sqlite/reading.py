@@ -9,8 +9,8 @@ from contextlib import closing
 from typing import Any
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.job import HandedOutJob, StoredJob
-from pinlater.domain.queue import Queue, QueueCounts, queue_of
+from pinlater.domain.job import HandedOutJob, JobInfo
+from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
@@ -29,14 +29,14 @@ _FIND_QUEUE = sql("find_queue")
 _SELECT_PRIORITIES = sql("select_priorities")
 
 
-def lookup(connection: sqlite3.Connection, keys: Sequence[JobKey], *, bodies: bool) -> list[StoredJob | None]:
+def lookup(connection: sqlite3.Connection, shard: str, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
     """All that is known of each."""
     ids = str([key.id for key in keys])
     rows = connection.execute(_LOOKUP_JOBS, (ids, bodies))
-    return in_order_of(keys, [job_of(LookupRow._make(row)) for row in rows])
+    return in_order_of(keys, map(LookupRow._make, rows), shard)
 
 
-def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLaterError:
+def scan(connection: sqlite3.Connection, shard: str, page: Page) -> list[PageRow] | PinLaterError:
     """Ids in the order of the page first, then all about them, in one snapshot."""
     connection.execute("BEGIN")
     try:
@@ -45,7 +45,7 @@ def scan(connection: sqlite3.Connection, page: Page) -> list[PageRow] | PinLater
         if queue_id is None:
             return QueueNotFound.of(page.queue)
         order = at_once(page_order(reader, queue_id, page))
-        return _with_jobs(connection, order, page)
+        return _with_jobs(connection, shard, order, page)
     finally:
         connection.execute("COMMIT")
 
@@ -59,7 +59,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
     return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
 
 
-def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
+def _with_jobs(connection: sqlite3.Connection, shard: str, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
     """Reads row by row, so that no more than `max_bytes` and one body are ever in memory."""
     rows: list[PageRow] = []
     size_bytes = 0
@@ -68,8 +68,9 @@ def _with_jobs(connection: sqlite3.Connection, order: list[tuple[int, int]], pag
         for (sort_ms, _), row in zip(order, found, strict=False):
             if page.bodies and size_bytes > page.max_bytes:
                 break
-            job = job_of(LookupRow._make(row))
-            rows.append(PageRow(sort_ms, job))
+            looked_up = LookupRow._make(row)
+            job = job_of(looked_up, shard)
+            rows.append(PageRow(sort_ms, looked_up.key, job))
             size_bytes += len(job.body or b"")
     return rows
 
@@ -122,7 +123,7 @@ def counts(connection: sqlite3.Connection, queues: Sequence[str] | None) -> list
         rows = connection.execute(sql("count_all_jobs"))
     else:
         rows = connection.execute(sql("count_jobs"), (json.dumps(list(queues)),))
-    return [QueueCounts._make(row) for row in rows]
+    return [QueueCounts(queue, PriorityCounts._make(counts)) for queue, *counts in rows]
 
 
 def list_first(connection: sqlite3.Connection) -> None:

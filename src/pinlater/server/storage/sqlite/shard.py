@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
-from pinlater.domain.job import HandedOutJob, JobState, StoredJob
+from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.relational.dialect import Dialect
@@ -241,13 +241,13 @@ class SqliteShard(RelationalShard):
     ) -> Sequence[HandedOutJob] | PinLaterError:
         return await self._open.readers.long(lambda c: reading.peek(c, queue, limit, now_ms, max_bytes))
 
-    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[StoredJob | None]:
+    async def lookup_jobs(self, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
         if len(keys) <= self._settings.lookup_inline_max:
-            return self._open.readers.quick(lambda c: reading.lookup(c, keys, bodies=bodies))
-        return await self._open.readers.long(lambda c: reading.lookup(c, keys, bodies=bodies))
+            return self._open.readers.quick(lambda c: reading.lookup(c, self.name, keys, bodies=bodies))
+        return await self._open.readers.long(lambda c: reading.lookup(c, self.name, keys, bodies=bodies))
 
     async def scan_jobs(self, page: Page) -> Sequence[PageRow] | PinLaterError:
-        return await self._open.readers.long(lambda c: reading.scan(c, page))
+        return await self._open.readers.long(lambda c: reading.scan(c, self.name, page))
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         if queues is None:
