@@ -469,8 +469,8 @@ def test_a_long_run_says_where_it_is(
     monkeypatch.setattr("pinlater.cli.commands.import_original.progress._LINE_EVERY_S", 0.0)
     old.make(name, numbered(60))
     done = pinlater(*old.arguments("--json"))
-    assert done.err.splitlines() == [
-        f"plq_1_{name}.jobs_p1: {copied} copied, 0 there already, 0 left" for copied in (50, 60)
+    assert [json.loads(line) for line in done.err.splitlines()] == [
+        {"note": f"plq_1_{name}.jobs_p1: {copied} copied, 0 there already, 0 left"} for copied in (50, 60)
     ]
 
 

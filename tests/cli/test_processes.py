@@ -276,14 +276,15 @@ def test_the_demo_shows_plain_lines_where_there_is_no_terminal() -> None:
 
 
 def test_an_interrupted_load_still_says_what_it_measured(server_address: str, queue: str) -> None:
-    command = [*COMMAND, "load", "--server", server_address, "--queue", queue, "--num-queries", "-1", "--json"]
+    command = [*COMMAND, "load", "--server", server_address, "--queue", queue, "--num-queries", "-1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert "jobs/s" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert json.loads(out)["queries"] > 0
+    measured = dict(line.split("\t") for line in out.splitlines())
+    assert int(measured["queries"].replace(",", "")) > 0
 
 
 def test_a_reader_that_goes_away_is_no_error(pinlater: Pinlater, queue: str) -> None:
