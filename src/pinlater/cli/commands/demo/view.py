@@ -67,6 +67,16 @@ class DemoView:
         if right:
             self.say("[green]every job ended as it should[/green]")
 
+    def invite(self, address: str, failed: int) -> None:
+        """Where the dashboard is, and what to do there."""
+        self.say(f"dashboard: [bold]{address}[/bold]")
+        todo = (
+            f"{failed} jobs failed on purpose: its page Failed shows why, and a retry there succeeds. "
+            if failed
+            else ""
+        )
+        self.say(f"{todo}Ctrl-C ends the demo.")
+
 
 def _table(figures: Figures) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
