@@ -54,7 +54,7 @@ class DemoPlan(NamedTuple):
         return (sys.stdin.isatty() and sys.stdout.isatty()) if self.stay is None else self.stay
 
 
-class Outcome(NamedTuple):
+class DemoOutcome(NamedTuple):
     """What the server counted, and whether that is right."""
 
     figures: Figures
@@ -117,7 +117,7 @@ def demo(
         exits.fail(f"not every job ended as it should: expected {outcome.expected}", exits.UNEXPECTED_RESULT)
 
 
-async def _run(folder: Path, plan: DemoPlan, view: DemoView) -> Outcome:
+async def _run(folder: Path, plan: DemoPlan, view: DemoView) -> DemoOutcome:
     """Runs the jobs, shows how it goes, and stays if that is the plan."""
     _end_with_terminal()
     async with DemoServer(folder / "demo.db", console=plan.stays) as server:
@@ -220,10 +220,10 @@ def _job(task: Task[..., Any], number: int) -> Job:
     return task.job(reader=number, failures=failures_of(number), cause=cause_of(number), milliseconds=number % 5)
 
 
-def _outcome(figures: Figures, jobs: int) -> Outcome:
+def _outcome(figures: Figures, jobs: int) -> DemoOutcome:
     expected = expected_of(jobs)
     ended = (figures.enqueued, figures.succeeded, figures.failed, figures.retried)
-    return Outcome(figures, expected, ended == (jobs, *expected) and figures.unfinished == 0)
+    return DemoOutcome(figures, expected, ended == (jobs, *expected) and figures.unfinished == 0)
 
 
 def _figures(stats: list[QueueStats], seconds: float) -> Figures:
