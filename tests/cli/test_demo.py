@@ -24,7 +24,7 @@ from pinlater.cli.commands.demo.server import DemoConsoleFailed, DemoServer
 from tests.cli.conftest import COMMAND, Pinlater
 from tests.cli.test_without_extras import PROGRAM
 
-INVITATION = "Ctrl-C ends the demo."
+INVITATION = "Ctrl-C ends the demo"
 
 
 class DemoOnTerminal:

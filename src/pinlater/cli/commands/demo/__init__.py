@@ -198,10 +198,9 @@ async def _stay(server: DemoServer, failed: int, view: DemoView, working: asynci
     except DemoConsoleFailed as error:
         view.say(str(error))
         return
-    view.invite(address, failed)
     interrupted = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, interrupted.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    view.invite(address, failed)
     waiting = asyncio.create_task(interrupted.wait())
     try:
         await asyncio.wait([waiting, working], return_when=asyncio.FIRST_COMPLETED)

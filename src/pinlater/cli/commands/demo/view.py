@@ -70,12 +70,10 @@ class DemoView:
     def invite(self, address: str, failed: int) -> None:
         """Where the dashboard is, and what to do there."""
         self.say(f"dashboard: [bold]{address}[/bold]")
-        todo = (
-            f"{failed} jobs failed on purpose: its page Failed shows why, and a retry there succeeds. "
-            if failed
-            else ""
-        )
-        self.say(f"{todo}Ctrl-C ends the demo.")
+        if failed:
+            jobs = "1 job" if failed == 1 else f"{failed:,} jobs"
+            self.say(f"{jobs} failed on purpose: its page Failed shows why, and a retry there succeeds")
+        self.say("Ctrl-C ends the demo")
 
 
 def _table(figures: Figures) -> Table:
