@@ -19,12 +19,12 @@ install: ## set up .venv with everything; the command is .venv/bin/pinlater
 	@scripts/install all
 
 .PHONY: demo
-demo: ## set up and watch a service run some thousand jobs
+demo: ## set up and watch a service run some thousand jobs, then look at them in the dashboard (Ctrl-C ends it)
 	@scripts/install runtime
-	$(BIN)/pinlater demo $(ARGS)
+	exec $(BIN)/pinlater demo $(ARGS)
 
 .PHONY: serve
-serve: ## set up and leave a service running on var/pinlater.db (Ctrl-C ends it)
+serve: ## set up and leave a service running on var/pinlater.db (Ctrl-C ends it); ARGS=--example fills its dashboard
 	@scripts/install runtime
 	mkdir -p var
 	exec $(BIN)/pinlater serve --store sqlite:var/pinlater.db $(ARGS)

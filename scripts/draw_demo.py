@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,11 +22,19 @@ FONT_FACES = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
 
 def recorded() -> str:
-    """What the demo prints, with its colours, without what only a live display needs."""
-    command = [Path(sys.executable).with_name("pinlater"), "demo"]
+    """What the demo prints on a terminal until Ctrl-C, with its colours, without what only a live display needs."""
+    command = [str(Path(sys.executable).with_name("pinlater")), "demo", "--stay"]
     plain = {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "0", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
-    done = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True, check=True)  # noqa: S603
-    return done.stdout
+    plain["PYTHONUNBUFFERED"] = "1"
+    output = ""
+    with subprocess.Popen(command, env=os.environ | plain, stdout=subprocess.PIPE, text=True) as demo:  # noqa: S603
+        for line in demo.stdout or ():
+            output += line
+            if "Ctrl-C" in line:
+                demo.send_signal(signal.SIGINT)
+    if demo.returncode != 0:
+        raise SystemExit(f"the demo ended with {demo.returncode}")
+    return output
 
 
 def draw(output: str) -> str:

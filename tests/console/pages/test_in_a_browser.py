@@ -86,6 +86,9 @@ async def test_a_newcomer_finds_a_failed_job_and_retries_it(browsed: BrowsedCons
         await row.get_by_role("button", name="Retry").click()
         await expect(page.get_by_role("status")).to_contain_text("1 job is due now")
         await expect(page).not_to_have_url(re.compile("done="))
+        await page.get_by_role("link", name="Show the job").click()
+        await expect(page.locator("#state")).to_have_text("pending")
+        await expect(page.locator("#error")).to_contain_text("Last error")
 
 
 async def test_a_question_states_the_number_before_all_are_retried(browsed: BrowsedConsole) -> None:

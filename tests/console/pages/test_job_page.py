@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import AsyncClient, Job
+from pinlater.client import Ack, AsyncClient, Job
 from pinlater.client.errors import UnknownMethod
 from pinlater.console.pages.bodies import body_view
 from pinlater.domain.clock import ManualClock
@@ -19,7 +19,7 @@ async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, cli
     for text in (
         "tenant",
         "half",
-        "0 of 4 used",
+        "0 ended, 4 remain",
         '"ada"',
         "Enqueued",
         f"pinlater lookup {name}",
@@ -70,6 +70,23 @@ async def test_a_failed_job_is_retried(visitor: PageVisitor, client: AsyncClient
     name = await failed_job(client)
     assert await visitor.does(f"/jobs/{name}/run") == f"1 job is due now: {name}."
     assert (await client.lookup([name]))[name].state.name == "PENDING"
+
+
+async def test_after_a_retry_that_succeeds_the_error_is_the_last_one_and_all_attempts_count(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    name = await failed_job(client)
+    page = await visitor.page(f"/jobs/{name}")
+    assert "Last error" not in page.text
+    assert "1 ended, 0 remain" in page.text
+    await visitor.does(f"/jobs/{name}/run")
+    assert "1 ended, 1 remains" in (await visitor.page(f"/jobs/{name}")).text
+    [job] = (await client.dequeue("mail", 1)).jobs
+    await client.ack("mail", [Ack(name, succeeded=True, token=job.token)])
+    page = await visitor.page(f"/jobs/{name}")
+    assert "Last error" in page.text
+    assert "2 ended" in page.text
+    assert "remain" not in page.text
 
 
 async def test_a_job_is_cancelled_and_deleted(visitor: PageVisitor, client: AsyncClient) -> None:

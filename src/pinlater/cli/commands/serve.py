@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,9 @@ from pinlater.cli.hide_passwords import hide_passwords
 from pinlater.cli.server_settings import ConfigFile, MoreSettings, ShardFile, Store, load_settings, store_of
 
 if TYPE_CHECKING:
+    from pinlater.cli.example_process import ExampleProcess
     from pinlater.server.config.load import Loaded
+    from pinlater.server.config.settings import Settings
 
 Host = Annotated[
     str | None, typer.Option("--host", help="Address to listen on; 0.0.0.0 opens both ports to the network.")
@@ -33,6 +37,14 @@ NoConsole = Annotated[
     typer.Option(
         "--no-console",
         help="Run no `pinlater console` beside the server. One runs if its extra is installed.",
+    ),
+]
+ExampleWanted = Annotated[
+    bool,
+    typer.Option(
+        "--example",
+        help="Also run a living example, for a look at the dashboard: the queues example_*, with a producer and a worker. "
+        "For one process on sqlite: or memory:, without access control and TLS.",
     ),
 ]
 TokensFile = Annotated[
@@ -70,6 +82,7 @@ def serve(
     http_port: HttpPort = None,
     processes: Processes = None,
     no_console: NoConsole = False,
+    example: ExampleWanted = False,
     tokens: TokensFile = None,
     insecure: Insecure = False,
     tls_certificate: TlsCertificate = None,
@@ -103,11 +116,21 @@ def serve(
     loaded = load_settings(config, set_, named)
     if (reason := refusal_to_start(loaded.settings)) is not None:
         exits.fail(reason, exits.SETTINGS)
-    raise typer.Exit(_run(loaded, stop_with_stdin=stop_with_stdin))
+    more = [_example_of(loaded.settings)] if example else []
+    raise typer.Exit(_run(loaded, more, stop_with_stdin=stop_with_stdin))
 
 
-def _run(loaded: Loaded, *, stop_with_stdin: bool) -> int:
-    """Serves with these settings; the exit code."""
+def _example_of(settings: Settings) -> type[ExampleProcess]:
+    """What makes the process of the example. Settings that it is not for are a usage error."""
+    from pinlater.cli.example_process import ExampleProcess, refusal_of
+
+    if (reason := refusal_of(settings)) is not None:
+        raise typer.BadParameter(reason, param_hint="--example")
+    return ExampleProcess
+
+
+def _run(loaded: Loaded, more: Sequence[type[ExampleProcess]], *, stop_with_stdin: bool) -> int:
+    """Serves with these settings, and with `more` beside a single process; the exit code."""
     from pinlater.domain.errors import PinLaterError
     from pinlater.domain.passwords import HashMalformed
     from pinlater.server.config.files import FileBroken
@@ -119,7 +142,7 @@ def _run(loaded: Loaded, *, stop_with_stdin: bool) -> int:
     setup(telemetry.log_format, telemetry.log_level)
     for warning in loaded.warnings:
         logging.getLogger("pinlater.server.config").warning(warning)
-    run = serve_alone if loaded.settings.processes == 1 else serve_many
+    run = partial(serve_alone, more=more) if loaded.settings.processes == 1 else serve_many
     try:
         return run(loaded.settings, stop_with_stdin=stop_with_stdin)
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:

@@ -81,7 +81,9 @@ async def run(call: PageCall) -> Goto:
     form = call.read(RetryForm)
     wanted = RunNowRequest(descriptors=[call.descriptor], attempts=form.attempts)
     await _of_one(call, run_jobs_now, wanted)
-    return Goto(_back(call, job_path(call.descriptor)), f"1 job is due now: {call.descriptor}.")
+    own = job_path(call.descriptor)
+    back = _back(call, own)
+    return Goto(back, f"1 job is due now: {call.descriptor}.", "" if back == own else call.descriptor)
 
 
 async def cancel(call: PageCall) -> Goto:

@@ -40,7 +40,8 @@ class JobMoment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView(PageView):
-    """`reasons`: why it waits, or how it ended. `actions`: names of what is possible. `commands`: for a shell."""
+    """`reasons`: why it waits, or how it ended. `actions`: names of what is possible. `attempts_ended`: also those before a retry.
+    `commands`: for a shell."""
 
     query: JobPageQuery
     job: JobItem
@@ -48,6 +49,7 @@ class JobView(PageView):
     task: str
     reasons: Sequence[ReasonItem]
     actions: Sequence[str]
+    attempts_ended: int
     moments: Sequence[JobMoment]
     error: ShownText
     status: ShownText
@@ -81,6 +83,7 @@ async def show(call: PageCall) -> JobView:
         task=job.headers.get(TASK_HEADER, ""),
         reasons=reasons,
         actions=_actions(job, call.now_ms),
+        attempts_ended=job.attempts[-1].number if job.attempts else job.attempts_allowed - job.attempts_remaining,
         moments=sorted(moments(job, characters), key=lambda one: one.at_ms),
         error=shown(job.error_text, characters),
         status=shown(job.custom_status, characters),

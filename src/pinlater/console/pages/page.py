@@ -39,10 +39,11 @@ class PageView:
 
 
 class Goto(NamedTuple):
-    """The page to show instead. `message`: what an action did, for people."""
+    """The page to show instead. `message`: what an action did, for people. `job`: the descriptor of a job to which it links."""
 
     path: str
     message: str = ""
+    job: str = ""
 
 
 class SitePage(NamedTuple):

@@ -19,7 +19,7 @@ from pinlater.console.endpoint import Content
 from pinlater.console.pages.actions import own_path
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.login import Logins
-from pinlater.console.pages.notices import Notices
+from pinlater.console.pages.notices import Notice, Notices
 from pinlater.console.pages.page import Action, Goto, PageCall, SitePage, with_fields
 from pinlater.console.pages.rendering import environment, rendered, static_files
 from pinlater.console.pages.routes import ACTIONS, PAGES, SECTIONS
@@ -56,7 +56,7 @@ class Navigation(NamedTuple):
 
     sections: Mapping[str, str]
     current: str
-    notice: str
+    notice: Notice
     path: str
     visitor: Visitor
 
@@ -218,7 +218,8 @@ class Site:
         return Navigation(SECTIONS, section, self._notices.find(request.query_params.get(DONE, "")), path, visitor)
 
     def _redirect(self, goto: Goto) -> Response:
-        done = {DONE: self._notices.keep(goto.message, self._now_ms())} if goto.message else {}
+        notice = Notice(goto.message, goto.job)
+        done = {DONE: self._notices.keep(notice, self._now_ms())} if notice.text else {}
         return RedirectResponse(_with(goto.path, **done), HTTPStatus.SEE_OTHER, HEADERS)
 
     def _answer(self, template: str, navigation: Navigation, status: int, **values: Any) -> Response:

@@ -84,11 +84,9 @@ class ConsoleProcess:
 
     def _options(self, thrift_port: int) -> Sequence[str]:
         settings = self._settings
-        host = _LOOPBACK.get(settings.thrift.host, settings.thrift.host)
-        server = f"[{host}]:{thrift_port}" if ":" in host else f"{host}:{thrift_port}"
         telemetry, guest = settings.telemetry, settings.console_guest_token_file
         return [
-            *("--server", server, "--port", str(settings.console_port)),
+            *("--server", local_address(settings, thrift_port), "--port", str(settings.console_port)),
             *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
             *(("--guest-token-file", str(guest)) if guest is not None else ()),
             *self._tls_options(),
@@ -139,7 +137,13 @@ class ConsoleSlot(ProcessSlot[None]):
         return next_start(code, lived_s, crashes, True, spread)
 
 
-def this_program() -> list[str]:
-    """The command of this program. It imports from the working directory only if this process does."""
+def local_address(settings: Settings, thrift_port: int) -> str:
+    """Where a process of this machine reaches the server."""
+    host = _LOOPBACK.get(settings.thrift.host, settings.thrift.host)
+    return f"[{host}]:{thrift_port}" if ":" in host else f"{host}:{thrift_port}"
+
+
+def this_program(module: str = "pinlater") -> list[str]:
+    """The command of this program, or of one of its modules. It imports from the working directory only if this process does."""
     safely = [] if sys.path[:1] in ([""], [os.getcwd()]) else ["-P"]  # noqa: PTH109 - sys.path holds strings
-    return [sys.executable, *safely, "-m", "pinlater"]
+    return [sys.executable, *safely, "-m", module]

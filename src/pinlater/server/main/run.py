@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import uvloop
@@ -32,11 +32,29 @@ _SWITCH_INTERVAL_S = 20e-6
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 
-def serve(settings: Settings, *, stop_with_stdin: bool = False) -> int:
-    """Serves until a signal comes; returns the exit status. Raises `Unavailable` or OSError if it can't start."""
+class SideProcess(Protocol):
+    """A process that runs while the server serves."""
+
+    def start(self, thrift_port: int) -> None:
+        """Starts it and returns at once. `thrift_port`: where the server listens."""
+
+    async def end(self) -> None:
+        """Waits for its end. The server has stopped."""
+
+
+def serve(
+    settings: Settings,
+    *,
+    stop_with_stdin: bool = False,
+    more: Sequence[Callable[[Settings, asyncio.Event], SideProcess]] = (),
+) -> int:
+    """Serves until a signal comes; returns the exit status. Raises `Unavailable` or OSError if it can't start.
+
+    `more`: makes side processes, of the settings and an event that is set when the server begins to stop.
+    """
     tune()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings, stop_with_stdin))
+        return runner.run(_serve(settings, stop_with_stdin, more))
 
 
 class StopSignals:
@@ -57,13 +75,22 @@ class StopSignals:
         self.stop.set()
 
 
-async def _serve(settings: Settings, stop_with_stdin: bool) -> int:
+async def _serve(
+    settings: Settings, stop_with_stdin: bool, more: Sequence[Callable[[Settings, asyncio.Event], SideProcess]]
+) -> int:
     app, stops = App(settings), StopSignals()
     console = ConsoleProcess(settings, stops.stop, certificate=app.certificate)
+    processes: Sequence[SideProcess] = [console, *(make(settings, stops.stop) for make in more)]
     if stop_with_stdin:
         at_end_of_stdin(lambda: stops.signalled("SIGTERM"))
-    await run_until_stopped(app, stops, lambda: console.start(app.thrift.port))
-    await console.end()
+
+    def started() -> None:
+        for process in processes:
+            process.start(app.thrift.port)
+
+    await run_until_stopped(app, stops, started)
+    for process in processes:
+        await process.end()
     return 0
 
 

@@ -1,29 +1,32 @@
 """`pinlater demo`: a server on SQLite in a temporary folder, a queue, some thousand jobs, a worker, a few failures retried, a check.
 
-The check is on the server's own counts, not on what the worker thinks: every job must have ended as its body says it would.
+The check is on the server's own counts, not on what the worker thinks: every job must have ended as its body says it would. On a terminal
+the server, its console and the worker run on afterwards, so that a newcomer can look at the failed jobs and retry them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json as jsonlib
+import contextlib
 import logging
 import signal
+import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from pinlater.cli import exits, options, output
-from pinlater.cli.commands.demo.server import DemoServer, DemoServerFailed
+from pinlater.cli.commands.demo.server import DemoConsoleFailed, DemoServer, DemoServerFailed
 from pinlater.cli.commands.demo.view import DemoView, Figures
-from pinlater.client import AsyncClient, ClaimedJob, Job, QueueStats
-from pinlater.worker import Worker, WorkerSettings
+from pinlater.cli.demo_tasks import ATTEMPTS, Cause, mail_task
+from pinlater.client import AsyncClient, Job, QueueStats
+from pinlater.worker import Task, Worker, WorkerSettings
 
 QUEUE = "demo"
-ATTEMPTS = 3
 BATCH = 100
 _FAILS_ONCE_EVERY = 50
 _FAILS_ALWAYS_EVERY = 500
@@ -39,8 +42,24 @@ class Expected(NamedTuple):
     retried: int
 
 
-class DemoFailure(Exception):
-    """A job that was told to fail."""
+class DemoPlan(NamedTuple):
+    """`stay`: keeps the server until Ctrl-C; None does so on a terminal."""
+
+    jobs: int
+    stay: bool | None
+
+    @property
+    def stays(self) -> bool:
+        """Whether the server is kept."""
+        return (sys.stdin.isatty() and sys.stdout.isatty()) if self.stay is None else self.stay
+
+
+class DemoOutcome(NamedTuple):
+    """What the server counted, and whether that is right."""
+
+    figures: Figures
+    expected: Expected
+    right: bool
 
 
 def failures_of(number: int) -> int:
@@ -48,6 +67,11 @@ def failures_of(number: int) -> int:
     if number % _FAILS_ALWAYS_EVERY == _FAILS_ALWAYS_EVERY - 1:
         return ATTEMPTS
     return 1 if number % _FAILS_ONCE_EVERY == 0 else 0
+
+
+def cause_of(number: int) -> Cause:
+    """Why job `number` fails, if it does: of the jobs that fail each time, every second one has the same cause."""
+    return "template" if number // _FAILS_ALWAYS_EVERY % 2 else "server"
 
 
 def expected_of(jobs: int) -> Expected:
@@ -59,56 +83,88 @@ def expected_of(jobs: int) -> Expected:
 
 def demo(
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_000_000, help="How many jobs.")] = 5_000,
+    stay: Annotated[
+        bool | None,
+        typer.Option(
+            "--stay/--no-stay",
+            help="Afterwards, keep the server, its dashboard and the worker until Ctrl-C: the default on a terminal. "
+            "--no-stay ends at once.",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Watch a service run some thousand jobs, a few of which fail and are retried. Takes a few seconds, leaves nothing behind.
+    """Watch a service run some thousand jobs, a few of which fail and are retried, then look at them in the dashboard. Leaves nothing
+    behind.
 
     Example: pinlater demo --jobs 20000
     """
+    if json and stay:
+        raise typer.BadParameter("--json ends with its document", param_hint="--stay")
+    plan = DemoPlan(jobs, False if json else stay)
     logging.getLogger("pinlater").addHandler(logging.NullHandler())  # the jobs that fail are meant to
-    view = DemoView(jobs, quiet=json)
     with exits.reported(), tempfile.TemporaryDirectory(prefix="pinlater-demo-") as folder:
         try:
-            figures = asyncio.run(_run(Path(folder), jobs, view))
+            outcome = asyncio.run(_run(Path(folder), plan, DemoView(jobs, quiet=json)))
         except DemoServerFailed as error:
             exits.fail(str(error), exits.UNEXPECTED_RESULT)
         except asyncio.CancelledError:
             raise typer.Exit(exits.TERMINATED) from None
-    expected = expected_of(jobs)
-    right = _as_expected(figures, jobs, expected)
     if json:
-        wanted = {"enqueued": jobs, **expected._asdict()}
-        output.print_json({**figures._asdict(), "expected": wanted, "as_expected": right})
-    else:
-        view.finish(figures, right)
-    if not right:
-        exits.fail(f"not every job ended as it should: expected {expected}", exits.UNEXPECTED_RESULT)
+        wanted = {"enqueued": jobs, **outcome.expected._asdict()}
+        output.print_json({**outcome.figures._asdict(), "expected": wanted, "as_expected": outcome.right})
+    if not outcome.right:
+        exits.fail(f"not every job ended as it should: expected {outcome.expected}", exits.UNEXPECTED_RESULT)
 
 
-def _as_expected(figures: Figures, jobs: int, expected: Expected) -> bool:
-    ended = (figures.enqueued, figures.succeeded, figures.failed, figures.retried)
-    return ended == (jobs, *expected) and figures.unfinished == 0
-
-
-async def _run(folder: Path, jobs: int, view: DemoView) -> Figures:
-    this = asyncio.current_task()
-    if this is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
-    async with DemoServer(folder / "demo.db") as server:
+async def _run(folder: Path, plan: DemoPlan, view: DemoView) -> DemoOutcome:
+    """Runs the jobs, shows how it goes, and stays if that is the plan."""
+    _end_with_terminal()
+    async with DemoServer(folder / "demo.db", console=plan.stays) as server:
         view.say(
             f"server: {server.address}, jobs in a SQLite file, metrics at http://127.0.0.1:{server.http_port}/metrics"
         )
         async with AsyncClient(server.address, source="demo") as client:
             await client.create_queue(QUEUE)
-            return await _work(client, jobs, view)
+            worker = Worker(client, settings=WorkerSettings(concurrency=32))
+            task = mail_task(worker, QUEUE, delay="250ms")
+            async with _at_work(worker) as working:
+                figures = await _work(client, task, plan.jobs, view, working)
+                outcome = _outcome(figures, plan.jobs)
+                view.finish(figures, outcome.right)
+                if plan.stays and outcome.right:
+                    await _stay(server, figures.failed, view, working)
+                elif plan.stay is None and outcome.right:
+                    view.say("`pinlater demo --stay` keeps the server, and shows these jobs in its dashboard")
+            return outcome
 
 
-async def _work(client: AsyncClient, jobs: int, view: DemoView) -> Figures:
-    worker = _worker(client)
+def _end_with_terminal() -> None:
+    """SIGTERM, and SIGHUP of a terminal that closes, end the demo in order."""
+    this = asyncio.current_task()
+    if this is not None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, this.cancel)
+
+
+@contextlib.asynccontextmanager
+async def _at_work(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
+    """The worker runs meanwhile. Raises what ended it."""
+    working = asyncio.create_task(worker.run_async())
+    try:
+        yield working
+    finally:
+        worker.request_stop()
+        await asyncio.wait([working])
+    working.result()
+
+
+async def _work(
+    client: AsyncClient, task: Task[..., Any], jobs: int, view: DemoView, working: asyncio.Task[None]
+) -> Figures:
     started = time.monotonic()
     with view:
-        working = asyncio.create_task(worker.run_async())
-        producing = asyncio.create_task(_produce(client, jobs))
+        producing = asyncio.create_task(_produce(client, task, jobs))
         try:
             async with asyncio.timeout(_DEADLINE_S):
                 await _watch(client, started, view, working, producing)
@@ -116,12 +172,10 @@ async def _work(client: AsyncClient, jobs: int, view: DemoView) -> Figures:
             view.say(f"not finished after {_DEADLINE_S:.0f} s, giving up")
         finally:
             producing.cancel()
-            worker.request_stop()
-            await asyncio.wait([working, producing])
+            await asyncio.wait([producing])
         seconds = time.monotonic() - started
-    for task in (working, producing):
-        if not task.cancelled():
-            task.result()
+    if not producing.cancelled():
+        producing.result()
     return _figures(await client.queue_stats(QUEUE), seconds)
 
 
@@ -137,28 +191,38 @@ async def _watch(
             return
 
 
-def _worker(client: AsyncClient) -> Worker:
-    worker = Worker(client, settings=WorkerSettings(concurrency=32, retry_delay_ms=250))
+async def _stay(server: DemoServer, failed: int, view: DemoView, working: asyncio.Task[None]) -> None:
+    """Says where the console is, and returns at Ctrl-C."""
+    try:
+        address = await server.console_address()
+    except DemoConsoleFailed as error:
+        view.say(str(error))
+        return
+    interrupted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    view.invite(address, failed)
+    waiting = asyncio.create_task(interrupted.wait())
+    try:
+        await asyncio.wait([waiting, working], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    view.say("")  # the terminal shows ^C
 
-    @worker.task(QUEUE)
-    async def run(job: ClaimedJob) -> None:
-        task = jsonlib.loads(job.body)
-        await asyncio.sleep(task["milliseconds"] / 1000)
-        if job.attempt <= task["failures"]:
-            raise DemoFailure(f"job {task['number']} was told to fail {task['failures']} times")
 
-    return worker
-
-
-async def _produce(client: AsyncClient, jobs: int) -> None:
+async def _produce(client: AsyncClient, task: Task[..., Any], jobs: int) -> None:
     for first in range(0, jobs, BATCH):
         numbers = range(first, min(first + BATCH, jobs))
-        await client.enqueue(QUEUE, [_job(number) for number in numbers])
+        await client.enqueue(QUEUE, [_job(task, number) for number in numbers])
 
 
-def _job(number: int) -> Job:
-    task = {"number": number, "failures": failures_of(number), "milliseconds": number % 5}
-    return Job(jsonlib.dumps(task).encode(), attempts_allowed=ATTEMPTS)
+def _job(task: Task[..., Any], number: int) -> Job:
+    return task.job(reader=number, failures=failures_of(number), cause=cause_of(number), milliseconds=number % 5)
+
+
+def _outcome(figures: Figures, jobs: int) -> DemoOutcome:
+    expected = expected_of(jobs)
+    ended = (figures.enqueued, figures.succeeded, figures.failed, figures.retried)
+    return DemoOutcome(figures, expected, ended == (jobs, *expected) and figures.unfinished == 0)
 
 
 def _figures(stats: list[QueueStats], seconds: float) -> Figures:

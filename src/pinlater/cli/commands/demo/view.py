@@ -67,6 +67,14 @@ class DemoView:
         if right:
             self.say("[green]every job ended as it should[/green]")
 
+    def invite(self, address: str, failed: int) -> None:
+        """Where the dashboard is, and what to do there."""
+        self.say(f"dashboard: [bold]{address}[/bold]")
+        if failed:
+            jobs = "1 job" if failed == 1 else f"{failed:,} jobs"
+            self.say(f"{jobs} failed on purpose: its page Failed shows why, and a retry there succeeds")
+        self.say("Ctrl-C ends the demo")
+
 
 def _table(figures: Figures) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
