@@ -47,6 +47,7 @@ class StubOperations:
         *,
         request_key: str | None = None,
         repeat: bool = False,
+        arrived_s: float | None = None,
     ) -> Enqueued:
         """New descriptors."""
         return Enqueued([f"{queue}:s1:p{job.priority}:{next(self._ids)}" for job in jobs])

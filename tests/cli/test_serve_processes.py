@@ -52,7 +52,9 @@ def test_three_processes_share_one_port_and_count_as_one(server: ServeProcesses)
         lock = threading.Lock()
 
         def work(client: Client) -> None:
-            while jobs := client.dequeue("emails", 3).jobs:
+            while jobs := client.dequeue(
+                "emails", 3, wait_ms=2_000
+            ).jobs:  # one that does not wait may miss what another server stored
                 client.ack("emails", [Ack(job.descriptor, token=job.token) for job in jobs])
                 with lock:
                     bodies.extend(job.body for job in jobs)

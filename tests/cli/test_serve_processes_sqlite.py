@@ -101,18 +101,18 @@ def test_the_cluster_s_status_shows_the_front_process_and_its_waiting_dequeue(se
     served.clients[STORE].create_queue("shown")
     waits = threading.Thread(target=lambda: served.clients[FRONT].dequeue("shown", 1, wait_ms=20_000))
     waits.start()
-    wait_for(lambda: [front.calls_waiting for front in served.clients[STORE].cluster().front_processes] == [1], "it")
+    wait_for(lambda: [front.waiting_calls for front in served.clients[STORE].cluster().front_processes] == [1], "it")
     command = [*COMMAND, "cluster", "status", "--server", served.server.address]
     shown = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True).stdout)
     [front] = shown["answers"][0]["front_processes"]
-    assert (front["number"], front["calls_waiting"], front["untaken_bytes"]) == (int(FRONT), 1, 0)
+    assert (front["number"], front["waiting_calls"], front["untaken_bytes"]) == (int(FRONT), 1, 0)
     assert front["calls_under_way"] >= 1
     table = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n\n")[-1].splitlines()
     assert table[0] == "front process\tserver\ttaken\tunder way\twaiting\tunread bytes"
     assert table[1].startswith(f"{FRONT}\t{shown['servers'][0]['address']}\t")
     served.clients[STORE].enqueue("shown", [Job(b"x")])
     waits.join(DEADLINE_S)
-    assert [front.calls_waiting for front in served.clients[STORE].cluster().front_processes] == [0]
+    assert [front.waiting_calls for front in served.clients[STORE].cluster().front_processes] == [0]
 
 
 def test_a_backup_of_the_file_is_possible(served: Served, tmp_path: Path) -> None:

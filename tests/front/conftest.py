@@ -102,4 +102,6 @@ async def world(pair: FrontAndStore, clock: ManualClock, file_limits: dict[str, 
     """As tests of the service know it."""
     pair.service.queue_cache = pair.core.service.queue_cache
     pair.service.shards = pair.core.shards
-    return ServiceUnderTest(clock, pair.service, pair.core.dispatcher, pair.core.metrics, file_limits)
+    return ServiceUnderTest(
+        clock, pair.service, pair.core.dispatcher, pair.core.metrics, pair.core.standstill, file_limits
+    )

@@ -162,7 +162,7 @@ async def test_the_store_process_says_which_fronts_it_has_and_what_they_wait_for
     waits = dequeue(pair, 60_000)
     await dequeue(pair)
     await waiting(pair)
-    assert pair.fronts.processes() == [FrontProcess(3, 3, calls_under_way=1, calls_waiting=1)]
+    assert pair.fronts.processes() == [FrontProcess(3, 3, calls_under_way=1, waiting_calls=1)]
     await enqueue(pair)
     await waits
     assert pair.fronts.processes() == [FrontProcess(3, calls_taken=4)]

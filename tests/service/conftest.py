@@ -14,6 +14,7 @@ from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.service import Service
+from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.telemetry.metrics import Metrics
@@ -32,6 +33,7 @@ class ServiceUnderTest:
     service: Service
     dispatcher: Dispatcher
     metrics: Metrics
+    standstill: Standstill
     file_limits: dict[str, float] = field(default_factory=dict)
 
     async def enqueue(self, *bodies: bytes, queue: str = "q", **more: object) -> list[str]:
@@ -57,5 +59,5 @@ async def world() -> AsyncIterator[ServiceUnderTest]:
         dispatch=DispatchSettings(max_waiting_dequeues=5),
     )
     await core.service.queues.create_queue("q")
-    yield ServiceUnderTest(clock, core.service, core.dispatcher, core.metrics, file_limits)
+    yield ServiceUnderTest(clock, core.service, core.dispatcher, core.metrics, core.standstill, file_limits)
     await core.close()

@@ -121,7 +121,7 @@ async def test_a_request_with_a_key_is_begun_within_its_time_since_it_arrived(wo
     enqueue, arrived_s = world.service.enqueuing.enqueue, world.clock.monotonic()
     for _ in range(2):
         world.clock.advance(seconds=10)
-        world.service.enqueuing._standstill.runs(world.clock.monotonic())
+        world.standstill.runs(world.clock.monotonic())
     await enqueue(CALLER, "q", [Job(b"in time")], request_key="one", arrived_s=arrived_s)
     world.clock.advance(ms=2)
     with pytest.raises(RequestTooOld):

@@ -300,7 +300,7 @@ ANSWERED: dict[str, Any] = {
         "answersLost": 2**45,
         "incomplete": True,
         "frontProcesses": [
-            {"number": 1, "callsTaken": 2**46, "callsUnderWay": 3, "callsWaiting": 2, "untakenBytes": 2**47}
+            {"number": 1, "callsTaken": 2**46, "callsUnderWay": 3, "waitingCalls": 2, "untakenBytes": 2**47}
         ],
     },
     "getQueueOwners": {

@@ -203,7 +203,7 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
         for each in status.forwarded
     ]
     fronts = tuple(
-        values.FrontProcess(each.number, each.callsTaken, each.callsUnderWay, each.callsWaiting, each.untakenBytes)
+        values.FrontProcess(each.number, each.callsTaken, each.callsUnderWay, each.waitingCalls, each.untakenBytes)
         for each in status.frontProcesses or ()
     )
     return values.ClusterStatus(

@@ -194,14 +194,14 @@ class ForwardedCalls(NamedTuple):
 class FrontProcess(NamedTuple):
     """A front process of the server that answers (`serve --processes` on SQLite), by its number. `calls_taken`: since it connected.
 
-    `calls_under_way` are not answered; `calls_waiting` of them are long polls or searches. `untaken_bytes`: of answers that it has not
+    `calls_under_way` are not answered; `waiting_calls` of them are long polls or searches. `untaken_bytes`: of answers that it has not
     read.
     """
 
     number: int
     calls_taken: int = 0
     calls_under_way: int = 0
-    calls_waiting: int = 0
+    waiting_calls: int = 0
     untaken_bytes: int = 0
 
 

@@ -476,7 +476,7 @@ struct FrontProcess {
   2: required i64 callsTaken
   // Not answered yet; those that wait are long polls and searches.
   3: required i32 callsUnderWay
-  4: required i32 callsWaiting
+  4: required i32 waitingCalls
   // Of answers that it has not read.
   5: required i64 untakenBytes
 }

@@ -94,7 +94,7 @@ class FrontProcessItem(AnswerShape, frozen=True, kw_only=True):
     number: int
     calls_taken: Annotated[int, Meta(description="Since it connected.")]
     calls_under_way: int
-    calls_waiting: Annotated[int, Meta(description="Of those under way: long polls and searches.")]
+    waiting_calls: Annotated[int, Meta(description="Of those under way: long polls and searches.")]
     untaken_bytes: Annotated[int, Meta(description="Of answers that it has not read.")]
 
 

@@ -319,7 +319,7 @@ class FrontProcess:
     number: int = _NOT_SENT
     callsTaken: int = _NOT_SENT
     callsUnderWay: int = _NOT_SENT
-    callsWaiting: int = _NOT_SENT
+    waitingCalls: int = _NOT_SENT
     untakenBytes: int = _NOT_SENT
 
 

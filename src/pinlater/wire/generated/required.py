@@ -10,7 +10,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "ClusterShard": ('name', 'inReach', 'ownersVersion', 'owners', 'misplacedSlices'),
     "ClusterStatus": ('address', 'servers', 'shards', 'forwarded', 'moves', 'answersLost'),
     "ForwardedCalls": ('kind', 'callsSent', 'itemsSent', 'callsTaken', 'itemsTaken'),
-    "FrontProcess": ('number', 'callsTaken', 'callsUnderWay', 'callsWaiting', 'untakenBytes'),
+    "FrontProcess": ('number', 'callsTaken', 'callsUnderWay', 'waitingCalls', 'untakenBytes'),
     "JobCount": ('jobs',),
     "JobExplanation": ('jobDescriptor', 'nowMillis', 'shard', 'queue'),
     "JobsAhead": ('jobs', 'atLeast', 'incomplete'),

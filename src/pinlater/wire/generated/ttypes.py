@@ -1195,7 +1195,7 @@ class FrontProcess(TBase):
      - number
      - callsTaken
      - callsUnderWay
-     - callsWaiting
+     - waitingCalls
      - untakenBytes
 
     """
@@ -1204,16 +1204,16 @@ class FrontProcess(TBase):
         'number',
         'callsTaken',
         'callsUnderWay',
-        'callsWaiting',
+        'waitingCalls',
         'untakenBytes',
     )
 
 
-    def __init__(self, number=None, callsTaken=None, callsUnderWay=None, callsWaiting=None, untakenBytes=None,):
+    def __init__(self, number=None, callsTaken=None, callsUnderWay=None, waitingCalls=None, untakenBytes=None,):
         self.number = number
         self.callsTaken = callsTaken
         self.callsUnderWay = callsUnderWay
-        self.callsWaiting = callsWaiting
+        self.waitingCalls = waitingCalls
         self.untakenBytes = untakenBytes
 
 
@@ -3384,7 +3384,7 @@ FrontProcess.thrift_spec = (
     (1, TType.I32, 'number', None, None, ),  # 1
     (2, TType.I64, 'callsTaken', None, None, ),  # 2
     (3, TType.I32, 'callsUnderWay', None, None, ),  # 3
-    (4, TType.I32, 'callsWaiting', None, None, ),  # 4
+    (4, TType.I32, 'waitingCalls', None, None, ),  # 4
     (5, TType.I64, 'untakenBytes', None, None, ),  # 5
 )
 all_structs.append(ClusterStatus)
