@@ -99,9 +99,17 @@ def test_pages_and_status_say_what_is_so(served: Served) -> None:
 
 def test_the_cluster_s_status_shows_the_front_process_and_its_waiting_dequeue(served: Served) -> None:
     served.clients[STORE].create_queue("shown")
-    waits = threading.Thread(target=lambda: served.clients[FRONT].dequeue("shown", 1, wait_ms=20_000))
-    waits.start()
-    wait_for(lambda: [front.waiting_calls for front in served.clients[STORE].cluster().front_processes] == [1], "it")
+    waits: list[threading.Thread] = []
+
+    def one_waits_at_the_front() -> bool:
+        """A dequeue that waits makes a connection of its own, which the kernel gives to either process."""
+        client = served.clients[FRONT]
+        waits.append(threading.Thread(target=lambda: client.dequeue("shown", 1, wait_ms=30_000)))
+        waits[-1].start()
+        wait_for(lambda: served.server.metric("pinlater_waiting_dequeues").get("shown") == len(waits), "it to wait")
+        return [front.waiting_calls for front in served.clients[STORE].cluster().front_processes] == [1]
+
+    wait_for(one_waits_at_the_front, "one to wait at the front")
     command = [*COMMAND, "cluster", "status", "--server", served.server.address]
     shown = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True).stdout)
     [front] = shown["answers"][0]["front_processes"]
@@ -110,8 +118,9 @@ def test_the_cluster_s_status_shows_the_front_process_and_its_waiting_dequeue(se
     table = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n\n")[-1].splitlines()
     assert table[0] == "front process\tserver\ttaken\tunder way\twaiting\tunread bytes"
     assert table[1].startswith(f"{FRONT}\t{shown['servers'][0]['address']}\t")
-    served.clients[STORE].enqueue("shown", [Job(b"x")])
-    waits.join(DEADLINE_S)
+    served.clients[STORE].enqueue("shown", [Job(b"x")] * len(waits))
+    for each in waits:
+        each.join(DEADLINE_S)
     assert [front.waiting_calls for front in served.clients[STORE].cluster().front_processes] == [0]
 
 
