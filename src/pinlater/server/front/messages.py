@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.cluster.forwarding.messages import BadMessage, Failure, error_of, failure_of
+from pinlater.server.cluster.forwarding.messages import UNREADABLE, BadMessage, Failure, error_of, failure_of
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.front.operations import encode_hook
 
@@ -92,5 +92,5 @@ def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes | msgspec.Raw) -> T
     """Raises `BadMessage`."""
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadMessage(str(error)) from error
