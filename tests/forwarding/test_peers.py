@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -289,9 +290,12 @@ async def test_a_server_that_does_not_know_the_secret_is_not_heard(owner: Owner)
         b"\x00\x00\x00\x01\xc0",
         b"\x00\x00\x00\x05hello",
         b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\x00\x00\x1a\x94\x92\x03\x03\xa3\xed\xa0\x80\xc4\x10a nonce of bytes",  # an address that is not UTF-8
     ],
 )
-async def test_a_connection_without_proof_is_closed(owner: Owner, sent: bytes) -> None:
+async def test_a_connection_without_proof_is_closed(
+    owner: Owner, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", owner.port)
     writer.write(sent)
     async with asyncio.timeout(20):
@@ -299,6 +303,7 @@ async def test_a_connection_without_proof_is_closed(owner: Owner, sent: bytes) -
             await reader.readexactly(1)
     writer.close()
     assert owner.asked == []
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_a_connection_that_says_nothing_is_closed(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:

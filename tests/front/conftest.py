@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from pinlater.server.front.store_connection import StoreConnection
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.service import Service
+from pinlater.server.operations.standstill import Standstill
 from pinlater.server.storage.memory import MemoryShard
 from tests.assembly import open_core
 from tests.service.conftest import HASH, ServiceUnderTest
@@ -32,14 +34,19 @@ class FrontAndStore:
     def __init__(self, core: Core, path: str) -> None:
         self.core = core
         self.path = path
-        self.store = StoreConnection(path, 3)
+        self.front_standstill = Standstill(core.shards.clock.monotonic, math.inf)
+        self.store = StoreConnection(path, 3, self.front_standstill)
         self.service: Service = front_service(self.store)
         self.fronts = self._listener()
         self.still_runs = True
 
     def _listener(self) -> FrontListener:
         return FrontListener(
-            self.core.service, self.core.dispatcher.stop_waiting, lambda: self.still_runs, UNTAKEN_BYTES_MAX
+            self.core.service,
+            self.core.dispatcher.stop_waiting,
+            lambda: self.still_runs,
+            UNTAKEN_BYTES_MAX,
+            self.front_standstill.too_old,
         )
 
     async def open(self) -> None:

@@ -156,6 +156,22 @@ async def test_an_enqueue_with_a_key_is_not_begun_long_after_it_came_to_a_front(
     assert await pending(pair) == 2
 
 
+async def test_nothing_is_carried_out_that_a_front_sends_after_a_standstill(
+    pair: FrontAndStore, clock: ManualClock
+) -> None:
+    """A late delete could hit a queue that was made again meanwhile."""
+    pair.front_standstill.limit_s = 20.0
+    for between_decoding_and_sending in (True, False):
+        pair.front_standstill.begin()
+        asked = asyncio.create_task(pair.service.queues.delete_queue("q", None))
+        if not between_decoding_and_sending:
+            await asyncio.sleep(0)  # it is to be sent at the end of this turn
+        clock.advance(seconds=21)
+        with pytest.raises(RequestTooOld):
+            await asked
+        assert "q" in await pair.core.service.queues.queue_names()
+
+
 async def test_the_store_process_says_which_fronts_it_has_and_what_they_wait_for(pair: FrontAndStore) -> None:
     await enqueue(pair)
     assert pair.fronts.processes() == [FrontProcess(3, calls_taken=1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
@@ -284,3 +285,37 @@ def test_what_comes_after_the_goodbye_is_not_kept(run: Run, new_loop: Any) -> No
         assert there._incoming.pending == 0
 
     run(new_loop, scenario)
+
+
+@loops
+@pytest.mark.parametrize("greets", [True, False], ids=["a whole handshake", "half a handshake"])
+def test_a_connection_that_is_over_keeps_no_memory_of_the_library(run: Run, new_loop: Any, greets: bool) -> None:
+    """Protocol and transport refer to each other, so only the garbage collector frees them, and it runs rarely."""
+
+    async def scenario(pair: LinkedSides) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            pair.client.wrap_bio(incoming, outgoing, server_hostname=HOST).do_handshake()
+        hello = outgoing.read()
+        gc.collect()
+        before = _ssl_objects()
+        gc.disable()
+        try:
+            for _ in range(10):
+                if greets:
+                    (await pair.connect()).transport.abort()
+                else:
+                    reader, writer = await asyncio.open_connection(HOST, pair.port)
+                    writer.write(hello)
+                    await reader.read(1)
+                    writer.transport.abort()
+                await until(lambda: "lost" in pair.there.told)
+            await until(lambda: _ssl_objects() <= before)
+        finally:
+            gc.enable()
+
+    run(new_loop, scenario)
+
+
+def _ssl_objects() -> int:
+    return sum(isinstance(each, ssl.SSLObject) for each in gc.get_objects())

@@ -183,6 +183,9 @@ class TlsProtocol(asyncio.Protocol):
             self._handshaken.exception()  # the listening side does not wait for it
         if self._told_above:
             self.above.connection_lost(exc or self._error)
+        # Protocol and transport refer to each other. Until the garbage collector finds them, they keep no memory of the library.
+        self._tls = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
 
     def pause_writing(self) -> None:
         self._below_full = True

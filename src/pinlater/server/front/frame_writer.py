@@ -12,22 +12,28 @@ from pinlater.server.front.messages import FRAME_BYTES, Message, Undelivered
 
 
 class FrameWriter:
-    """`write(frame, claims)` gets each frame at the end of the turn, with the claims that are handed out in it."""
+    """`write(frame, claims)` gets each frame at the end of the turn, with the claims that are handed out in it. `opening` makes the first
+    message of each frame, when another one is added to an empty frame."""
 
-    def __init__(self, write: Callable[[bytes, Sequence[Undelivered]], None]) -> None:
+    def __init__(
+        self, write: Callable[[bytes, Sequence[Undelivered]], None], opening: Callable[[], Message] | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._write = write
+        self._opening = opening
         self._turn: list[Message] = []
         self._claims: list[Undelivered] = []
         self._bytes = 0
 
     def add(self, number: int, word: int, value: bytes, claims: Undelivered | None = None) -> None:
         """Says it at the end of this turn."""
+        if not self._turn:
+            self._loop.call_soon(self.flush)
+            if self._opening is not None:
+                self._turn.append(self._opening())
         self._turn.append((number, word, Raw(value)))
         if claims is not None:
             self._claims.append(claims)
-        if len(self._turn) == 1:
-            self._loop.call_soon(self.flush)
         self._bytes += len(value)
         if self._bytes >= FRAME_BYTES:
             self.flush()

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, cast
 
 from pinlater.domain.calls import FrontProcess
-from pinlater.domain.errors import Draining, PinLaterError
+from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld
 from pinlater.server.cluster.forwarding.frames import Frames
 from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, BadMessage
 from pinlater.server.front import messages
@@ -34,6 +34,7 @@ _LAST_CALL_S = 0.25
 
 class FrontListener:
     """`stop_waiting(tasks)`: dequeues that run in these tasks wait no longer. `still_runs()`: False where this process stood still.
+    `too_old(began_s)`: whether no call of a frame may be begun that a front began then.
 
     `untaken_bytes_max`: of answers that one front has not taken. `taken` counts calls since the start.
     """
@@ -44,7 +45,9 @@ class FrontListener:
         stop_waiting: Callable[[Collection[asyncio.Task[Any]]], None],
         still_runs: Callable[[], bool],
         untaken_bytes_max: int,
+        too_old: Callable[[float], bool] = lambda _: False,
     ) -> None:
+        self.too_old = too_old
         self.service = service
         self.stop_waiting = stop_waiting
         self.still_runs = still_runs
@@ -146,6 +149,7 @@ class _Front(asyncio.Protocol):
         self._kept_bytes = 0
         self.drains = False
         self.number: int | None = None
+        self._late = False  # the frame that is read now
         self._calls_taken = self._calls_answered = 0
 
     @property
@@ -183,6 +187,8 @@ class _Front(asyncio.Protocol):
             task = self._tasks.get(messages.number_of(value))
             if task is not None:
                 task.cancel()
+        elif number == messages.BEGAN:
+            self._late = self._listener.too_old(messages.seconds_of(value))
         elif number == messages.PROCESS:
             self.number = messages.number_of(value)
         elif number == messages.DRAINS:
@@ -196,6 +202,10 @@ class _Front(asyncio.Protocol):
         operation = OPERATIONS[word]
         self._listener.taken += 1
         self._calls_taken += 1
+        if self._late:
+            self._calls_answered += 1
+            self._out.add(number, messages.FAILURE, messages.failed(RequestTooOld()))
+            return
         try:
             arguments = operation.arguments.decode(value)
         except Exception:  # a bug: it must reach its own caller and no other

@@ -14,15 +14,15 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from pinlater.domain.errors import PinLaterError
-from pinlater.server.cluster.forwarding.messages import BadMessage, Failure, error_of, failure_of
+from pinlater.server.cluster.forwarding.messages import UNREADABLE, BadMessage, Failure, error_of, failure_of
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.front.operations import encode_hook
 
 T = TypeVar("T")
 
 # From a front: jobs that no client got; a call whose caller has gone; this front stops, and its dequeues are to wait no longer; the
-# number of its process.
-UNDELIVERED, CANCEL, DRAINS, PROCESS = 0, -1, -2, -3
+# number of its process; when it began the frame, by the monotonic clock of the machine, in seconds.
+UNDELIVERED, CANCEL, DRAINS, PROCESS, BEGAN = 0, -1, -2, -3, -4
 # From the store process: whether it is ready; it stops and takes no calls any more.
 STATE, GOODBYE = 0, -1
 
@@ -52,6 +52,7 @@ _messages = msgspec.msgpack.Decoder(list[Message])
 _state = msgspec.msgpack.Decoder(StoreState)
 _undelivered = msgspec.msgpack.Decoder(Undelivered)
 _number = msgspec.msgpack.Decoder(int)
+_seconds = msgspec.msgpack.Decoder(float)
 _failure = msgspec.msgpack.Decoder(Failure)
 NOTHING = _encoder.encode(None)
 encoded = _encoder.encode
@@ -83,6 +84,16 @@ def number_of(value: msgspec.Raw) -> int:
     return decoded(_number, value)
 
 
+def began(now_s: float) -> Message:
+    """The first message of a frame that a front begins now."""
+    return BEGAN, 0, msgspec.Raw(encoded(now_s))
+
+
+def seconds_of(value: msgspec.Raw) -> float:
+    """Of a `BEGAN`. Raises `BadMessage`."""
+    return decoded(_seconds, value)
+
+
 def error_in(value: msgspec.Raw) -> PinLaterError:
     """Of a `FAILURE`. Raises `BadMessage`."""
     return error_of(decoded(_failure, value))
@@ -92,5 +103,5 @@ def decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes | msgspec.Raw) -> T
     """Raises `BadMessage`."""
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadMessage(str(error)) from error

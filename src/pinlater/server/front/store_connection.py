@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from pinlater.domain.errors import Draining, OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, RequestTooOld, ShardConnectionFailed
 from pinlater.server.cluster.forwarding.frames import Frames
 from pinlater.server.cluster.forwarding.messages import FRAME_BYTES_MAX, BadMessage
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.front import messages
 from pinlater.server.front.frame_writer import FrameWriter
 from pinlater.server.front.operations import DEQUEUE, Operation
+from pinlater.server.operations.standstill import Standstill
 from pinlater.server.operations.values import DequeueResult
 
 logger = logging.getLogger(__name__)
@@ -33,11 +34,14 @@ class StoreProcessFailed(Exception):
 
 class StoreConnection:
     """To the store process that listens at `path`, from the process of this number. `start`, then `close`. Counts since its start: `sent`,
-    `lost` (no answer came)."""
+    `lost` (no answer came). `standstill`: of this process; what it received before one is not sent."""
 
-    def __init__(self, path: str, number: int, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, path: str, number: int, standstill: Standstill, changed: Callable[[], None] = lambda: None
+    ) -> None:
         self._path = path
         self._number = number
+        self._standstill = standstill
         self._changed = changed
         self._link: _Link | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -66,17 +70,12 @@ class StoreConnection:
     def call(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
         """The future of the operation's result. Cancel it if the caller has gone."""
         link = self._link
-        if link is None or not link.usable:
-            error: ShardConnectionFailed | Draining = ShardConnectionFailed(
-                "The server process that has the store is not reachable now", retry_after_ms=_RETRY_AFTER_MS
-            )
-            if link is not None and link.stopping:
-                error = Draining("The server process that has the store is stopping", retry_after_ms=_RETRY_AFTER_MS)
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.set_exception(error)
-            return future
-        self.sent += 1
-        return link.call(operation, arguments)
+        if link is not None and link.usable and self._standstill.still_runs():
+            self.sent += 1
+            return link.call(operation, arguments)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(_not_sent(link))
+        return future
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         """No client got these jobs."""
@@ -106,7 +105,7 @@ class StoreConnection:
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            link = _Link(self._number, self._link_changed)
+            link = _Link(self._number, self._standstill.monotonic, self._link_changed)
             try:
                 await loop.create_unix_connection(lambda link=link: link, self._path)  # type: ignore[misc]
             except OSError as error:
@@ -148,12 +147,12 @@ class _CallOfOperation:
 class _Link(asyncio.Protocol):
     """One connection of the process of this number. `changed()` is called when its state has changed."""
 
-    def __init__(self, number: int, changed: Callable[[], None]) -> None:
+    def __init__(self, number: int, monotonic: Callable[[], float], changed: Callable[[], None]) -> None:
         self._number = number
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(FRAME_BYTES_MAX)
-        self._out = FrameWriter(self._write)
+        self._out = FrameWriter(self._write, lambda: messages.began(monotonic()))
         self._transport: asyncio.Transport | None = None
         self._numbers = 0
         self._calls: dict[int, _CallOfOperation] = {}
@@ -274,6 +273,17 @@ class _Link(asyncio.Protocol):
         """Ends it at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _not_sent(link: _Link | None) -> PinLaterError:
+    """Why a call is not sent over this connection."""
+    if link is not None and link.usable:
+        return RequestTooOld()
+    if link is not None and link.stopping:
+        return Draining("The server process that has the store is stopping", retry_after_ms=_RETRY_AFTER_MS)
+    return ShardConnectionFailed(
+        "The server process that has the store is not reachable now", retry_after_ms=_RETRY_AFTER_MS
+    )
 
 
 def _lost(operation: Operation) -> ShardConnectionFailed:

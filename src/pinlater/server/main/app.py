@@ -292,6 +292,7 @@ class App:
             core.dispatcher.stop_waiting,
             core.standstill.still_runs,
             self.settings.thrift.max_buffered_bytes,
+            core.standstill.too_old,
         )
         core.standstill.listeners.append(lambda _: fronts.abort_connections())
         status = core.service.cluster_status

@@ -47,8 +47,8 @@ class FrontApp:
         self._certificate_watch = certificate_watch(settings)
         self._reloading: asyncio.Future[list[None]] | None = None
         self._cut_off = asyncio.Event()
-        self.store = StoreConnection(store_path, number)
         self.standstill = Standstill(self.clock.monotonic, settings.thrift.standstill_s)
+        self.store = StoreConnection(store_path, number, self.standstill)
         self.thrift = thrift_listener(
             front_service(self.store),
             settings,

@@ -30,6 +30,10 @@ class Standstill:
         """From now on the loop is to run; what was before counts for nothing."""
         self._runs_at(self.monotonic())
 
+    def too_old(self, began_s: float) -> bool:
+        """Whether a message that another process of this machine began to send then came later than the limit: one of them stood still."""
+        return self.monotonic() - began_s > self.limit_s
+
     def runs(self, now_s: float) -> None:
         """The loop runs at `now_s`: by a timer, several times in the time of the limit."""
         if now_s > self.until_s:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, VERSION, BadMessage
+from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, UNREADABLE, VERSION, BadMessage
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 
 HELLO_BYTES_MAX = 1_024
@@ -57,7 +57,7 @@ def decoded(message: bytes, kind: type[T]) -> T:
     """What a frame holds. Raises `BadMessage`."""
     try:
         return msgspec.msgpack.decode(message, type=kind)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadMessage(str(error)) from error
 
 

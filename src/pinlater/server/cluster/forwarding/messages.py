@@ -131,6 +131,10 @@ class BadMessage(Exception):
     """What came is none of ours: the connection is lost with it."""
 
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises: `DecodeError` does not include text that is not UTF-8."""
+
+
 def frame(parts: Sequence[tuple[Any, ...]]) -> bytes:
     """A frame with these parts or answers."""
     message = bytearray(LENGTH_BYTES)
@@ -245,5 +249,5 @@ def failure_of(error: PinLaterError) -> Failure:
 def _decoded(decoder: msgspec.msgpack.Decoder[T], message: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(message)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadMessage(str(error)) from error
