@@ -123,6 +123,7 @@ async def test_a_page_updates_itself_and_keeps_what_is_open(browsed: BrowsedCons
 
 async def test_a_hidden_tab_asks_for_nothing(browsed: BrowsedConsole) -> None:
     async with browsed.tab("/") as page:
+        await page.wait_for_load_state("networkidle")  # the icon comes late
         await page.evaluate(
             """() => { Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
                        document.dispatchEvent(new Event("visibilitychange")); }"""
