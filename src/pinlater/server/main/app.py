@@ -295,8 +295,7 @@ class App:
             core.standstill.too_old,
         )
         core.standstill.listeners.append(lambda _: fronts.abort_connections())
-        status = core.service.cluster_status
-        core.service.cluster_status = lambda: status()._replace(front_processes=fronts.processes())
+        core.service.front_processes = fronts.processes
         self.metrics.gauge(
             "front-connections",
             lambda: fronts.connections,

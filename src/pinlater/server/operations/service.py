@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pinlater.domain.calls import DELETES_QUEUES, ClusterStatus, QueueOwners, ServerInfo, WaitingDequeues
+from pinlater.domain.calls import DELETES_QUEUES, ClusterStatus, FrontProcess, QueueOwners, ServerInfo, WaitingDequeues
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -58,7 +58,7 @@ class Service:
     """One object for each group of operations. A transport calls them there: `service.enqueuing.enqueue(...)`.
 
     Every operation raises `PinLaterError` for an answer other than success. `cluster_status` says what `cluster` answers, `queue_owners`
-    what `owners` answers, where servers share the shards.
+    what `owners` answers, where servers share the shards; `front_processes` lists the front processes of this one, if it has any.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Service:
         )
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
         self.queue_owners: Callable[[], QueueOwners] = QueueOwners
+        self.front_processes: Callable[[], Sequence[FrontProcess]] = tuple
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
 
     async def close(self) -> None:
@@ -109,7 +110,7 @@ class Service:
 
     async def cluster(self) -> ClusterStatus:
         """Which servers share the shards, and which of them owns what, as this server knows it."""
-        return self.cluster_status()
+        return self.cluster_status()._replace(front_processes=self.front_processes())
 
     async def owners(self) -> QueueOwners:
         """Which servers own queues, for clients that send their calls there."""
