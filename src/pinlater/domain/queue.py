@@ -29,7 +29,7 @@ def is_queue_name(name: str) -> bool:
 
 
 class QueueConfig(NamedTuple):
-    """What `configureQueue` sets; None means the server's default holds. Lives in the store, with the queue."""
+    """What `configureQueue` sets; None means the server's default (`operations/job_settings.py`). The store keeps it with the queue."""
 
     max_jobs_per_second: float | None = None
     claim_timeout_ms: int | None = None

@@ -1,4 +1,6 @@
-"""Claims jobs for dequeues, within rate limits, and lets dequeues wait. `claiming` asks the shards, `returns` releases undelivered claims.
+"""Claims jobs for dequeues, within rate limits, and lets dequeues wait.
+
+`claiming` asks the shards, `claim_returns` releases claims that reached no caller.
 
 A dequeue that waits costs no store query until something happens to its queue: an enqueue, a release, a retry that becomes due, a
 change of its settings. Everything that makes a job ready tells `wakeups`.

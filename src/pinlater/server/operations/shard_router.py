@@ -8,7 +8,7 @@
 
 A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
 repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
-on the same shard the store recognises it; if this server has passed that shard by (full, stalled, away) and the other one does not,
+on the same shard the store recognises it; if this server has passed that shard by (full, stalled, unreachable) and the other one does not,
 both store it.
 """
 

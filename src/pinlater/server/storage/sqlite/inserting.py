@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import NewJob
 from pinlater.server.storage.options import options_text
-from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
+from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import PairSelect, Rows, sql
