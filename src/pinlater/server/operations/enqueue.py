@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import (
     BodyTooLarge,
     EnqueueRejected,
@@ -222,7 +223,7 @@ class Enqueue:
         name = queue.name
         ids, existing, repeated = inserted
         metrics = self._metrics.queue(name)
-        prefix = f"{name}:s{shard}:p"
+        prefix = descriptor_prefix(name, shard)
         descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(ids, jobs, strict=True)]
         if repeated:
             metrics.repeated_requests += 1
