@@ -29,7 +29,9 @@ def is_queue_name(name: str) -> bool:
 
 
 class QueueConfig(NamedTuple):
-    """What `configureQueue` sets; None means the server's default (`operations/job_settings.py`). The store keeps it with the queue."""
+    """What `configureQueue` sets; None means the server's default. The store keeps it with the queue."""
+
+    # The defaults are in `server/operations/job_settings.py`.
 
     max_jobs_per_second: float | None = None
     claim_timeout_ms: int | None = None
