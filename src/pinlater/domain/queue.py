@@ -241,7 +241,7 @@ class CountsByKind:
             merged[kind] = row if before is None else QueueCounts(row.queue, _sum(before.counts, row.counts))
 
     def rows(self) -> list[QueueCounts]:
-        """By queue and priority."""
+        """The added counts, by queue and priority."""
         return [self._merged[key] for key in sorted(self._merged)]
 
 

@@ -402,7 +402,7 @@ def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:
 
 
 def _by_home(jobs: Sequence[Job], shards: Shards) -> list[RequestPart]:
-    """Without a request key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
+    """Parts of a request without a key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
     plain = [index for index, job in enumerate(jobs) if job.unique is None]
     parts = [RequestPart(plain)] if plain else []
     homes: dict[str, tuple[str, list[int]]] = {}

@@ -57,7 +57,7 @@ def is_long(requests: Sequence[InsertRequest]) -> bool:
 def insert_in_steps(
     transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
 ) -> Generator[None, None, list[Inserted | PinLaterError]]:
-    """As `insert`; yields between two steps. The transaction must let nothing else in meanwhile."""
+    """Does what `insert` does; yields between two steps. The transaction must let nothing else in meanwhile."""
     batch = _Batch(transaction, now_ms)
     if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
         batch.recall(requests)
