@@ -28,7 +28,7 @@ _LOOK_MS = 500
 
 
 class PeriodicWork:
-    """Of one server. `table` is what the runner runs. `tell_readiness()` is called after each look at the store."""
+    """The periodic work of one server. `table` is what the runner runs. `tell_readiness()` is called after each look at the store."""
 
     def __init__(
         self,
