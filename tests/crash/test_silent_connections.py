@@ -71,14 +71,14 @@ def test_a_server_serves_its_clients_despite_ten_thousand_silent_connections(sta
         assert client.enqueue(QUEUE, ["after"])
 
 
-class Operator:
+class LoggedInOperator:
     """A person at another address than the flood. The connection stays open."""
 
     def __init__(self, port: int) -> None:
         self._http = HTTPConnection("127.0.0.1", port, timeout=60, source_address=("127.0.0.2", 0))
         self._own = {"Origin": f"http://127.0.0.1:{port}"}
 
-    def __enter__(self) -> Operator:
+    def __enter__(self) -> LoggedInOperator:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,7 +111,7 @@ def test_a_console_serves_its_people_despite_ten_thousand_silent_connections(tmp
         server = stack.enter_context(pinlater_server(tmp_path / "store.db", *options, log=tmp_path / "log"))
         port = console_port_of(server)
         [console] = psutil.Process(server.pid).children()
-        operator = stack.enter_context(Operator(port))
+        operator = stack.enter_context(LoggedInOperator(port))
         operator.log_in(secret)
         for number in range(SILENT):
             silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))

@@ -1,7 +1,7 @@
 """Secrets are compared by digests, or in a time that does not depend on them: `==` ends at the first character that differs.
 
-A secret is known by its name: one of `_WORDS`, or a name that ends with one. Names of constants are none. The tokens of claims are no secrets of callers: they tell
-one claim of a job from another.
+A secret is known by its name: one of `_WORDS`, or a name that ends with one. Names of constants are none. The tokens of claims are no
+secrets of callers: they tell one claim of a job from another.
 """
 
 from __future__ import annotations

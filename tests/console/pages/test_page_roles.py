@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from tests.console.caller import Answer
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.guarded import GuardedConsole, Person
 
-NEEDED_BY_PAGES: Mapping[str, Collection[str]] = {
+NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/": {"getQueueStats"},
     "/find": {"getQueueNames"},
     "/queues/{queue}": {"getQueueStats", "getQueueConfig", "getSettingsInForce", "scanJobs"},
@@ -31,7 +31,7 @@ NEEDED_BY_PAGES: Mapping[str, Collection[str]] = {
     "/workers": {"getWaitingDequeues", "getQueueStats", "scanJobs"},
     "/servers": {"getCluster"},
 }
-NEEDED_BY_ACTIONS: Mapping[str, Collection[str]] = {
+NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/pause": {"pauseQueue"},
     "/queues/{queue}/resume": {"resumeQueue"},
     "/queues/{queue}/settings": {"getQueueConfig", "configureQueue", "getSettingsInForce"},
@@ -232,7 +232,8 @@ async def test_a_path_answers_to_the_methods_of_its_rows_only(dashboard: Dashboa
     person = await dashboard.guarded.logged_in("admin", Role.ADMIN)
     rows = {"GET": {page.path for page in PAGES}, "POST": {action.path for action in ACTIONS}}
     before = await dashboard.state()
-    for row in (*PAGES, *ACTIONS):
+    every: Sequence[SitePage | Action] = [*PAGES, *ACTIONS]
+    for row in every:
         if row.path not in rows.get(method, ()):
             answer = await person.send(method, dashboard.path(row), origin="http://127.0.0.1")
             assert answer.status == 405, (row.path, answer)
