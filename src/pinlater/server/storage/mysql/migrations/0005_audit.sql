@@ -1,4 +1,4 @@
--- Who changed what: kept for a time, and at most a number of them. `name` begins with the time.
+-- Changes and their callers: kept for a time, and at most a number of them. `name` begins with the time.
 CREATE TABLE IF NOT EXISTS audit (
   id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   name VARBINARY(64) NOT NULL,

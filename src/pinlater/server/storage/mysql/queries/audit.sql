@@ -1,4 +1,4 @@
--- Who changed what, for `relational/audit.py`.
+-- Entries of the audit, for `relational/audit.py`.
 
 -- name: insert_audit(rows)
 -- One that is there already is a repeat after a lost answer.
