@@ -220,6 +220,14 @@ async def test_filters_choose_by_queue_caller_operation_and_time(pair: TwoShards
     assert await pair.operations(until_ms=0) == []
 
 
+@pytest.mark.parametrize("text", ['a"b\\c', "größer 🙂", "\x00\u2028", "x" * 200])
+async def test_a_filter_finds_texts_that_json_writes_in_another_way(pair: TwoShards, text: str) -> None:
+    await pair.put(entry("a", text, text), entry(text, "ops", "q"))
+
+    assert await pair.operations(queue=text, who=text) == ["a"]
+    assert await pair.operations(operation=text) == [text]
+
+
 async def test_pages_follow_each_other_without_gap_and_repeat(pair: TwoShards) -> None:
     await pair.put(*(entry(f"op{number}", queue="q" if number % 3 else "other") for number in range(40)))
     found: list[str] = []

@@ -48,7 +48,7 @@ class AuditView(PageView):
 
 
 async def show(call: PageCall) -> AuditView:
-    """One call; a few more while a filter finds little."""
+    """One call; a few more while a filter finds little. Then the page does not ask again by itself."""
     query = call.read(AuditPageQuery)
     if not call.may(METHOD):
         return AuditView(title="Audit", polls=False, query=query, allowed=False)
@@ -80,7 +80,7 @@ async def show(call: PageCall) -> AuditView:
             break
     return AuditView(
         title="Audit",
-        polls=not query.after,
+        polls=query == AuditPageQuery(),
         query=query,
         entries=found,
         next_page=continuation or "",

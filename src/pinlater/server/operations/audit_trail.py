@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pinlater.domain.audit import ENTRIES_A_PAGE_MAX, AuditEntry, AuditFilter, AuditPage, first_id_at
 from pinlater.domain.clock import Clock
@@ -58,31 +58,33 @@ class AuditTrail:
         before = min(before, wanted.continuation or AUDIT_END)
         found: list[AuditEntry] = []
         incomplete = False
+        needles = _needles(wanted)
+        count = wanted.limit  # enough if no filter leaves any out
         for _ in range(READ_MAX // _READ_AT_ONCE):
-            read, missing, ended = await self._read(since, before)
+            read, missing, ended = await self._read(since, before, count)
             incomplete |= missing
-            for entry in read:
-                before = entry.id
-                if wanted.fits(entry):
+            for record in read:
+                before = record.id
+                if all(needle in record.content for needle in needles) and wanted.fits(entry := unpacked(record)):
                     found.append(entry)
                     if len(found) == wanted.limit:
                         return AuditPage(found, before, incomplete)
             if ended:
                 return AuditPage(found, "", incomplete)
+            count = _READ_AT_ONCE
         return AuditPage(found, before, incomplete)
 
-    async def _read(self, since: str, before: str) -> tuple[Sequence[AuditEntry], bool, bool]:
+    async def _read(self, since: str, before: str, count: int) -> tuple[Sequence[AuditRecord], bool, bool]:
         """The next entries of all shards, whether a shard is missing, and whether these are the last ones."""
         answers = await on_reachable(
-            self._shards, self._metrics, "getAudit", lambda shard: shard.store.list_audit(since, before, _READ_AT_ONCE)
+            self._shards, self._metrics, "getAudit", lambda shard: shard.store.list_audit(since, before, count)
         )
-        own = {entry.id: entry for entry in self.buffer.waiting if since <= entry.id < before}
         records = {record.id: record for answer in answers for record in answer}
-        ids = sorted(own.keys() | records.keys(), reverse=True)
-        ended = len(ids) <= _READ_AT_ONCE and all(len(answer) < _READ_AT_ONCE for answer in answers)
+        records |= {entry.id: packed(entry) for entry in self.buffer.waiting if since <= entry.id < before}
+        ids = sorted(records, reverse=True)
+        ended = len(ids) <= count and all(len(answer) < count for answer in answers)
         # Each shard gave its newest, so that only as many are all that there are.
-        read = [own[name] if name in own else unpacked(records[name]) for name in ids[:_READ_AT_ONCE]]
-        return read, len(answers) < len(self._shards), ended
+        return [records[name] for name in ids[:count]], len(answers) < len(self._shards), ended
 
     async def _store(self, entries: Sequence[AuditEntry]) -> None:
         """On one shard, another one if that fails. Raises the last failure."""
@@ -101,15 +103,23 @@ class AuditTrail:
         """The shards in reach, those that stay and are quick first."""
         shards = self._shards.in_reach()
         self._shards.random.shuffle(shards)
-        return sorted(shards, key=lambda shard: (not shard.takes_enqueues, shard.stalled or shard.full))
+        return sorted(shards, key=lambda shard: (not shard.takes_enqueues, shard.stalled or shard.fullness.full))
 
 
 def packed(entry: AuditEntry) -> AuditRecord:
     """As a store keeps it: the fields by name, so that servers of other versions read it."""
     fields = {name: value for name, value in entry._asdict().items() if name != "id" and value not in ("", None)}
-    return AuditRecord(
-        entry.id, json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    )
+    return AuditRecord(entry.id, _as_json(fields))
+
+
+def _needles(wanted: AuditFilter) -> list[bytes]:
+    """What each entry that fits has in its record, so that the others need not be decoded."""
+    chosen = {"queue": wanted.queue, "who": wanted.who, "operation": wanted.operation}
+    return [_as_json({name: value})[1:-1] for name, value in chosen.items() if value]
+
+
+def _as_json(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def unpacked(record: AuditRecord) -> AuditEntry:
