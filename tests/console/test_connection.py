@@ -20,6 +20,7 @@ from pinlater.domain.byte_budget import ByteBudget
 
 LARGE = 32 * 1024 * 1024
 SHORT_S, LONG_S = 0.2, 30.0
+OTHER_HOST = "127.0.0.2"
 GET = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -61,8 +62,9 @@ class ListeningConsole:
         self.listener = listening("127.0.0.1", 0)
         self.clients: list[ConsoleCaller] = []
 
-    async def connect(self) -> ConsoleCaller:
-        client = ConsoleCaller(*await asyncio.open_connection(*self.listener.getsockname()))
+    async def connect(self, host: str = "127.0.0.1") -> ConsoleCaller:
+        """A caller at that address."""
+        client = ConsoleCaller(*await asyncio.open_connection(*self.listener.getsockname(), local_addr=(host, 0)))
         self.clients.append(client)
         return client
 
@@ -189,3 +191,41 @@ async def test_connections_whose_requests_are_answered_are_kept_and_the_new_one_
         await until(lambda: site.application.started == 2)
         assert await (await site.connect()).over()
         assert not await clients[0].over(within_s=SHORT_S)
+
+
+async def test_the_address_with_the_most_connections_makes_place_for_others() -> None:
+    async with served(connections_max=4) as site:
+        operator = await site.connect(OTHER_HOST)
+        assert b" 200 " in await operator.get()
+        first = await site.connect()
+        for _ in range(20):
+            await site.connect()
+        assert await first.over()
+        assert b" 200 " in await operator.get()
+        assert b" 200 " in await (await site.connect(OTHER_HOST)).get()
+        assert len(site.server.connections) == 4
+
+
+async def test_an_address_whose_requests_take_all_places_makes_place_for_an_address_with_fewer() -> None:
+    async with served(connections_max=3) as site:
+        clients = [await site.connect() for _ in range(3)]
+        for number, client in enumerate(clients, 1):
+            client.writer.write(GET % b"/wait")
+            await until(lambda number=number: site.application.started == number)  # type: ignore[misc]
+        operator = await site.connect(OTHER_HOST)
+        operator.writer.write(GET % b"/wait")
+        assert await clients[0].over()
+        await until(lambda: site.application.started == 4)
+        assert await (await site.connect(OTHER_HOST)).over()  # that address would have as many then
+        assert await (await site.connect()).over()
+        for one in (operator, *clients[1:]):
+            assert not await one.over(within_s=SHORT_S)
+
+
+async def test_closed_connections_of_all_addresses_are_forgotten() -> None:
+    async with served(connections_max=3) as site:
+        for host in ("127.0.0.1", OTHER_HOST) * 3:
+            client = await site.connect(host)
+            await client.get()
+            client.writer.close()
+        await until(lambda: not site.server.connections._by_address)

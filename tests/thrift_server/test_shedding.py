@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from pinlater.domain.caller_address import address_of
 from pinlater.domain.clock import ManualClock
-from pinlater.server.thrift.shedding import address_of, beyond_their_share, held_bytes_min, slow_ones
+from pinlater.server.thrift.shedding import beyond_their_share, held_bytes_min, slow_ones
 from pinlater.wire.codec import encode_call
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import CONTEXT, Client, ThriftServerUnderTest

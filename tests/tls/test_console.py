@@ -85,7 +85,7 @@ def test_a_silent_connection_counts_before_its_handshake(console: SecureConsole)
         deadline = time.monotonic() + 5
         counted = False
         while not counted and time.monotonic() < deadline:
-            counted = any(one.client == own for one in list(console.server.connections._open))
+            counted = any(one.client == own for one in list(console.server.connections._by_address.get(HOST, ())))
             time.sleep(0.001)
         assert counted
 

@@ -1,10 +1,11 @@
 """A connection of the console: uvicorn's, with an end to every wait for the client, and a bound on how many are open.
 
 uvicorn bounds how long a connection may be idle between two requests. Here the head of a request, the rest of a body after its
-answer, and the reading of an answer have time limits too; `reading` has that of a body. If too many connections are open, the one that
-has waited for its client longest is closed for the new one. So slow or silent clients keep no other client out.
+answer, and the reading of an answer have time limits too; `reading` has that of a body. If too many connections are open, the address
+with the most gives way: its connection that has waited for its client longest is closed for the new one. So slow or silent clients keep
+no other client out, nor do the requests of one address those of another.
 
-Weakness: a client that is too slow is cut off without an answer.
+Weakness: a client that is too slow is cut off without an answer. Behind a proxy all clients have one address.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pinlater.domain.caller_address import address_of
 from pinlater.wire.wrong_port import CONSOLE_PORT, thrift_answer
 
 log = logging.getLogger(__name__)
@@ -31,35 +33,48 @@ class ConnectionLimits(NamedTuple):
 
 
 class OpenConnections:
-    """The connections, the one whose client was silent longest first."""
+    """The connections by the address of their client, those of an address with the one whose client was silent longest first."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self._open: dict[BoundedConnection, None] = {}
+        self._by_address: dict[str, dict[BoundedConnection, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return sum(map(len, self._by_address.values()))
 
     def admit(self, connection: BoundedConnection) -> bool:
         """Whether the new connection may stay, perhaps in place of another one."""
-        if len(self._open) >= self.limits.connections_max:
-            oldest = next((one for one in self._open if one.waits_for_client), None)
-            if oldest is None:
+        if len(self) >= self.limits.connections_max:
+            replaced = self._replaced_by(connection)
+            if replaced is None:
                 return False
-            self.remove(oldest)
-            oldest.abort()
-        self._open[connection] = None
+            self.remove(replaced)
+            replaced.abort()
+        self._by_address.setdefault(connection.address, {})[connection] = None
         return True
+
+    def _replaced_by(self, connection: BoundedConnection) -> BoundedConnection | None:
+        """The connection that waits for its client longest, of the address with the most. If all of these are being answered, the oldest
+        of them gives way to a client with fewer, and none to another one."""
+        most = max(self._by_address.values(), key=len)
+        waiting = next((one for one in most if one.waits_for_client), None)
+        if waiting is not None or len(self._by_address.get(connection.address, ())) + 1 >= len(most):
+            return waiting
+        return next(iter(most))
 
     def heard(self, connection: BoundedConnection) -> None:
         """A request came."""
-        if connection in self._open:
-            del self._open[connection]
-            self._open[connection] = None
+        open_there = self._by_address.get(connection.address, {})
+        if connection in open_there:
+            del open_there[connection]
+            open_there[connection] = None
 
     def remove(self, connection: BoundedConnection) -> None:
         """The connection is over."""
-        self._open.pop(connection, None)
+        open_there = self._by_address.get(connection.address, {})
+        open_there.pop(connection, None)
+        if not open_there:
+            self._by_address.pop(connection.address, None)
 
 
 class BoundedConnection(H11Protocol):
@@ -72,6 +87,7 @@ class BoundedConnection(H11Protocol):
         self._client_due: asyncio.TimerHandle | None = None
         self._answer_due: asyncio.TimerHandle | None = None
         self._fresh = True  # nothing was read yet
+        self.address = ""  # of its client
 
     @property
     def waits_for_client(self) -> bool:
@@ -90,6 +106,7 @@ class BoundedConnection(H11Protocol):
     # --- what asyncio calls -----------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.address = address_of(self.client)
         transport.set_write_buffer_limits(high=0)  # `pause_writing` follows whenever the kernel has not taken all
         if self._connections.admit(self):
             self._watch_client()

@@ -90,6 +90,11 @@ def problem_of_status(status: int, detail: str = "") -> Problem:
 
 def response_of(problem: Problem) -> Response:
     """The answer to the caller."""
+    return Response(json.encode(problem), problem.status, headers_of(problem), MEDIA_TYPE)
+
+
+def headers_of(problem: Problem) -> dict[str, str]:
+    """What each answer with the problem says in headers, whatever its format: when to try again, and that a token is wanted."""
     headers = {}
     if problem.retryable and (problem.retry_after_ms is not None or problem.status in _RETRY_LATER):
         seconds = math.ceil((problem.retry_after_ms or 0) / 1000) or _RETRY_AFTER_S
@@ -97,7 +102,7 @@ def response_of(problem: Problem) -> Response:
     if problem.status == HTTPStatus.UNAUTHORIZED:
         missing = problem.reason == errors.TokenRequired.detail
         headers["WWW-Authenticate"] = "Bearer" if missing else 'Bearer error="invalid_token"'
-    return Response(json.encode(problem), problem.status, headers, MEDIA_TYPE)
+    return headers
 
 
 def reason_of(error: errors.PinLaterError) -> str:

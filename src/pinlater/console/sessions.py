@@ -1,7 +1,8 @@
 """The sessions of people who logged in: from the id in a browser's cookie to the token that the person gave.
 
 A session is in the memory of this process only, so it ends when the console does. A log-in always makes a new id: an id that a browser
-brought is never taken over. Sessions are found by the SHA-256 of their id, so the time of a look-up says nothing about the ids that exist.
+brought is never taken over. Sessions are found by the SHA-256 of their id or token, so the time of a look-up says nothing about those that
+exist.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from hmac import compare_digest
+
+from pinlater.domain.access import digest_of
 
 SESSIONS_MAX = 1_000
 SESSIONS_OF_A_TOKEN_MAX = 20
@@ -24,6 +26,7 @@ class LoginSession:
     """`form_token`: is in each form of the session's pages. `used_at_ms`: of the last page that the person opened, or action."""
 
     token: str = field(repr=False)
+    token_digest: str
     form_token: str = field(repr=False)
     started_at_ms: int
     used_at_ms: int
@@ -46,19 +49,20 @@ class Sessions:
     def start(self, token: str) -> tuple[str, LoginSession]:
         """The id of a new session, and the session."""
         self._end_old()
-        of_token = [digest for digest, one in self._by_digest.items() if one.token == token]
+        token_digest = digest_of(token)
+        of_token = self._of_token(token_digest)
         if len(of_token) >= SESSIONS_OF_A_TOKEN_MAX:
             del self._by_digest[of_token[0]]
         elif len(self._by_digest) >= SESSIONS_MAX:
             del self._by_digest[next(iter(self._by_digest))]
         name, now_ms = secrets.token_urlsafe(_BYTES), self._now_ms()
-        session = LoginSession(token, secrets.token_urlsafe(_BYTES), now_ms, now_ms)
-        self._by_digest[_digest(name)] = session
+        session = LoginSession(token, token_digest, secrets.token_urlsafe(_BYTES), now_ms, now_ms)
+        self._by_digest[digest_of(name)] = session
         return name, session
 
     def find(self, name: str, *, renews: bool) -> LoginSession | None:
         """The session with this id, unless it has ended. `renews`: whether the person does something, so that its idle time begins anew."""
-        digest = _digest(name)
+        digest = digest_of(name)
         session = self._by_digest.get(digest)
         if session is None:
             return None
@@ -72,12 +76,15 @@ class Sessions:
 
     def end(self, name: str) -> None:
         """Ends the session with this id, if there is one."""
-        self._by_digest.pop(_digest(name), None)
+        self._by_digest.pop(digest_of(name), None)
 
     def end_all_of(self, token: str) -> None:
         """Ends the sessions of a token that servers refuse."""
-        for digest in [digest for digest, one in self._by_digest.items() if one.token == token]:
+        for digest in self._of_token(digest_of(token)):
             del self._by_digest[digest]
+
+    def _of_token(self, token_digest: str) -> list[str]:
+        return [digest for digest, one in self._by_digest.items() if one.token_digest == token_digest]
 
     def _end_old(self) -> None:
         for digest in [digest for digest, one in self._by_digest.items() if self._has_ended(one)]:
@@ -86,7 +93,3 @@ class Sessions:
     def _has_ended(self, session: LoginSession) -> bool:
         now_ms = self._now_ms()
         return now_ms - session.used_at_ms >= IDLE_MS or now_ms - session.started_at_ms >= LENGTH_MS
-
-
-def _digest(name: str) -> str:
-    return sha256(name.encode()).hexdigest()

@@ -10,9 +10,11 @@ TEXT_CHARACTERS = 4_000  # of a text on a page, unless the whole is asked for
 _LINE_CHARACTERS = 300  # of a text in a row of a table
 _MOMENT_MS_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
-# Controls but tab and newline, characters without width, those that turn the direction of text, and halves of surrogate pairs.
+# Controls but tab and newline, characters without width or ink, those that turn the direction of text, and halves of surrogate pairs.
+# Variation selectors of emoji (U+FE00 to U+FE0F) stay.
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 

@@ -19,6 +19,7 @@ from pinlater.client._token import checked
 from pinlater.client.errors import TokenInvalid
 from pinlater.console.pages.visitors import Visitors
 from pinlater.console.problems import refused
+from pinlater.domain.caller_address import address_of
 from pinlater.domain.errors import UnknownMethod
 from pinlater.domain.refusals import Refusals
 
@@ -100,4 +101,4 @@ def _token(given: str) -> str:
 
 
 def _address_of(request: Request) -> str:
-    return request.client.host if request.client is not None else ""
+    return address_of(request.client) if request.client is not None else ""

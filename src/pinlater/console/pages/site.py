@@ -87,9 +87,10 @@ class Site:
 
     def error_of(self, request: Request, problem: Problem, visitor: Visitor | None = None) -> Response:
         """A page that says what went wrong. `visitor`: if it is known who asks."""
-        return self._answer(
-            "error.html", self._navigation(request, "", visitor or NO_VISITOR), problem.status, problem=problem
-        )
+        navigation = self._navigation(request, "", visitor or NO_VISITOR)
+        response = self._answer("error.html", navigation, problem.status, problem=problem)
+        response.headers.update(problems.headers_of(problem))
+        return response
 
     def _page(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request, visitor: Visitor) -> Response:

@@ -13,7 +13,7 @@ from pinlater.client.errors import PinLaterError, TokenInvalid
 from pinlater.console.reading import bearer_of
 from pinlater.console.session_cookie import session_id_of
 from pinlater.console.sessions import LoginSession, Sessions
-from pinlater.domain.access import Role, allowed, needed_for
+from pinlater.domain.access import Role, allowed, digest_of, needed_for
 
 UPDATE = "PinLater-Update"
 """The header of a request that a page makes by itself. It does not renew the session, so an unattended screen is logged out."""
@@ -78,7 +78,7 @@ class Visitors:
         self._client = client
         self._now_ms = now_ms
         self._guest_token = guest_token
-        self._known: dict[str, tuple[int, Rights]] = {}
+        self._known: dict[str, tuple[int, Rights]] = {}  # by the digest of the token
 
     def seen(self, request: Request) -> Visitor:
         """The visitor, with the rights that are known without a call. Raises RequestRefused for what can't be a token."""
@@ -100,19 +100,20 @@ class Visitors:
     async def rights_of(self, token: str) -> Rights:
         """What the servers say now. Raises PinLaterError."""
         rights = rights_in(await self._client.with_token(token).server_info())
-        self._known.pop(token, None)
+        digest = digest_of(token)
+        self._known.pop(digest, None)
         if len(self._known) >= _KNOWN_MAX:
             del self._known[next(iter(self._known))]
-        self._known[token] = (self._now_ms(), rights)
+        self._known[digest] = (self._now_ms(), rights)
         return rights
 
     def refused(self, token: str) -> None:
         """The servers refuse the token: its sessions end."""
         self.sessions.end_all_of(token)
-        self._known.pop(token, None)
+        self._known.pop(digest_of(token), None)
 
     def _remembered(self, token: str) -> Rights:
-        at_ms, rights = self._known.get(token, (0, UNKNOWN))
+        at_ms, rights = self._known.get(digest_of(token), (0, UNKNOWN))
         return rights if self._now_ms() - at_ms < _KNOWN_MS else UNKNOWN
 
     async def _ask(self, token: str) -> Rights:

@@ -23,11 +23,11 @@ import logging
 import select
 from typing import TYPE_CHECKING, cast
 
+from pinlater.domain.caller_address import address_of
 from pinlater.server.thrift.answer_writer import ANSWERS_A_WRITE, AnswerWriter
 from pinlater.server.thrift.answers import DequeueAnswer
 from pinlater.server.thrift.large_frames import SMALL_BYTES
 from pinlater.server.thrift.request_queue import HEAD_BYTES, QueuedRequest, RefusedRequest, RequestQueue
-from pinlater.server.thrift.shedding import address_of
 from pinlater.server.thrift.transports import descriptor_of, keep_alive, peer_has_left, start_reading, stop_reading
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong

@@ -10,7 +10,6 @@ has many shares.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
@@ -18,8 +17,6 @@ from typing import Protocol, TypeVar
 # A connection that holds less is not worth the search, where the limit is large enough for as many connections as there may be.
 HELD_BYTES_MAX = 64 * 1024
 HELD_BYTES_LEAST = 1024
-# Of an IPv6 address: one caller has at least this network to itself.
-_NETWORK_BITS = 64
 # What is held for longer than this, and than its bytes take at this rate, is slow.
 SLOW_S = 1.0
 SLOW_BYTES_A_S = 8 * 1024 * 1024
@@ -46,19 +43,6 @@ Some = TypeVar("Some", bound=HoldingConnection)
 def held_bytes_min(limit_bytes: int, max_connections: int) -> int:
     """From how many bytes on a connection may have to give way. All that hold less have half of the limit together at most."""
     return max(HELD_BYTES_LEAST, min(HELD_BYTES_MAX, limit_bytes // (2 * max_connections)))
-
-
-def address_of(peer: object) -> str:
-    """What stands for a caller, from its socket's address: an IPv4 address, or the network of an IPv6 address."""
-    if not isinstance(peer, tuple):
-        return str(peer)
-    text = str(peer[0])
-    if ":" not in text:
-        return text
-    address = ipaddress.IPv6Address(text.partition("%")[0])
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(address), _NETWORK_BITS), strict=False))
 
 
 def is_slow(holder: HoldingConnection, now_s: float) -> bool:
