@@ -16,6 +16,7 @@ import uvloop
 from bench.load import BODY_BYTES
 from pinlater.domain.calls import AckBatch, AckResult, Enqueued, Job
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.job import HandedOutJob, Outcome
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.service import Service
@@ -41,7 +42,6 @@ class StubOperations:
 
     async def enqueue(
         self,
-        caller: Caller,
         queue: str,
         jobs: Sequence[Job],
         *,
@@ -50,7 +50,8 @@ class StubOperations:
         arrived_s: float | None = None,
     ) -> Enqueued:
         """New descriptors."""
-        return Enqueued([f"{queue}:s1:p{job.priority}:{next(self._ids)}" for job in jobs])
+        prefix = descriptor_prefix(queue, "1")
+        return Enqueued([f"{prefix}{job.priority}:{next(self._ids)}" for job in jobs])
 
     async def dequeue(self, caller: Caller, command: DequeueCommand) -> DequeueResult:
         """As many jobs as asked for, always."""

@@ -12,7 +12,6 @@ from pinlater.domain.transitions import (
     TRANSITIONS,
     Event,
     Transition,
-    after_failure,
     append_status,
     prepend_status,
 )
@@ -130,23 +129,6 @@ def test_a_success_is_never_turned_back() -> None:
 def test_only_failures_and_time_outs_spend_attempts() -> None:
     spending = {row.event for row in TRANSITIONS if row.spends}
     assert spending == {Event.RETRY, Event.FAIL, Event.TIME_OUT_RETRY, Event.TIME_OUT_FAIL}
-
-
-@pytest.mark.parametrize(
-    ("remaining", "final", "state", "left"),
-    [
-        (3, False, JobState.PENDING, 2),
-        (2, False, JobState.PENDING, 1),
-        (1, False, JobState.FAILED, 0),
-        (0, False, JobState.FAILED, 0),
-        (-5, False, JobState.FAILED, 0),
-        (3, True, JobState.FAILED, 0),
-    ],
-)
-def test_a_failure_leaves_one_attempt_fewer_or_a_failed_job(
-    remaining: int, final: bool, state: JobState, left: int
-) -> None:
-    assert after_failure(remaining, final=final) == (state, left)
 
 
 def test_a_line_of_progress_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:

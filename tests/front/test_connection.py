@@ -30,7 +30,7 @@ CALLER = Caller("tests")
 
 
 async def enqueue(pair: FrontAndStore, body: bytes = b"x") -> str:
-    [descriptor] = (await pair.service.enqueuing.enqueue(CALLER, "q", [Job(body)])).descriptors
+    [descriptor] = (await pair.service.enqueuing.enqueue("q", [Job(body)])).descriptors
     return descriptor
 
 
@@ -69,7 +69,7 @@ async def test_entries_of_the_audit_reach_the_store_process_and_wait_while_it_is
 async def test_a_job_enqueued_at_one_process_wakes_a_dequeue_that_waits_at_another(pair: FrontAndStore) -> None:
     at_front = dequeue(pair, 60_000)
     await waiting(pair)
-    await pair.core.service.enqueuing.enqueue(CALLER, "q", [Job(b"from elsewhere")])
+    await pair.core.service.enqueuing.enqueue("q", [Job(b"from elsewhere")])
     assert [job.body for part in (await at_front).claimed for job in part.jobs] == [b"from elsewhere"]
 
 
@@ -116,7 +116,7 @@ async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_
 
     monkeypatch.setattr(pair.core.service.enqueuing, "enqueue", hang)
     monkeypatch.setattr(pair.core.service.queues, "queue_names", hang)
-    enqueued = asyncio.create_task(pair.service.enqueuing.enqueue(CALLER, "q", [Job(b"x")]))
+    enqueued = asyncio.create_task(pair.service.enqueuing.enqueue("q", [Job(b"x")]))
     looked = asyncio.create_task(pair.service.queues.queue_names())
     await until(lambda: pair.fronts.taken == 2)
     monkeypatch.undo()
@@ -140,7 +140,7 @@ async def test_a_call_that_was_sent_has_an_unknown_outcome_if_the_store_process_
 
 async def test_a_request_key_settles_an_enqueue_whose_answer_was_lost(pair: FrontAndStore) -> None:
     async def keyed(*, repeat: bool) -> str:
-        stored = await pair.service.enqueuing.enqueue(CALLER, "q", [Job(b"x")], request_key="key", repeat=repeat)
+        stored = await pair.service.enqueuing.enqueue("q", [Job(b"x")], request_key="key", repeat=repeat)
         return stored.descriptors[0]
 
     before = await keyed(repeat=False)
@@ -158,7 +158,7 @@ async def test_an_enqueue_with_a_key_is_not_begun_long_after_it_came_to_a_front(
     async def begun_after(seconds: int, key: str | None) -> None:
         arrived_s = clock.monotonic()
         clock.advance(seconds=5)  # in the front
-        sent = pair.service.enqueuing.enqueue(CALLER, "q", [Job(b"x")], request_key=key, arrived_s=arrived_s)
+        sent = pair.service.enqueuing.enqueue("q", [Job(b"x")], request_key=key, arrived_s=arrived_s)
         asked = asyncio.create_task(sent)
         await asyncio.sleep(0)  # it is to be sent at the end of this turn
         for _ in range(seconds - 5):
@@ -249,7 +249,7 @@ async def test_a_front_that_takes_no_answers_is_disconnected_and_its_claims_are_
 ) -> None:
     pair.fronts.untaken_bytes_max = 4 * 1024 * 1024
     for _ in range(200):
-        await pair.core.service.enqueuing.enqueue(CALLER, "q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
+        await pair.core.service.enqueuing.enqueue("q", [Job(b"x" * 1000, custom_status="s" * 100)] * 50)
     link = pair.store._link
     assert link is not None
     assert link._transport is not None

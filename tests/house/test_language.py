@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,38 @@ def test_sentences_without_an_actor_are_found(text: str) -> None:
 @pytest.mark.parametrize("text", ["Who are you?", "The client who asks waits.", "anywhere"])
 def test_other_sentences_are_not(text: str) -> None:
     assert language.words_in(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Of all scripts.", True),
+        ("As `insert`; yields.", True),
+        ("By queue and shard: the jobs.", True),
+        ("The names of all scripts.", False),
+        ("For each queue the jobs that wait for it.", False),
+    ],
+)
+def test_first_sentences_that_lack_a_verb_are_found(text: str, found: bool) -> None:
+    assert _lacks_a_verb(text) == found
+
+
+def test_the_first_sentence_of_a_docstring_says_what_its_object_is_or_does() -> None:
+    found = [
+        f"{path}: {docstring}"
+        for path in (language.REPOSITORY / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (docstring := ast.get_docstring(node))
+        and _lacks_a_verb(docstring)
+    ]
+    assert not found
+
+
+def _lacks_a_verb(docstring: str) -> bool:
+    """Whether the first sentence has at most four words and begins with a preposition or a pronoun."""
+    words = re.split(r"[.:;?](?:\s|$)", docstring, maxsplit=1)[0].split()
+    return 0 < len(words) <= 4 and words[0] in {"Of", "As", "Those", "By", "Without", "It", "Also", "For"}
 
 
 def _words(path: Path) -> list[str]:

@@ -39,7 +39,7 @@ class ServiceUnderTest:
     async def enqueue(self, *bodies: bytes, queue: str = "q", **more: object) -> list[str]:
         """Descriptors of new jobs with these bodies."""
         jobs = [Job(body, **more) for body in bodies]  # type: ignore[arg-type]
-        return list((await self.service.enqueuing.enqueue(CALLER, queue, jobs)).descriptors)
+        return list((await self.service.enqueuing.enqueue(queue, jobs)).descriptors)
 
     async def dequeue(self, limit: int = 10, *, queue: str = "q", **more: object) -> DequeuedJobs:
         """What a dequeue gives."""

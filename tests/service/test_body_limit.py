@@ -70,7 +70,7 @@ async def test_longer_bodies_are_refused_before_anything_is_stored(
     monkeypatch.setattr(shard.unguarded, "capabilities", less)
     world.service.body_limit.look()
     with pytest.raises(BodyTooLarge, match=r"at most 100 \(shard 1: its cupboard\)"):
-        await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"short"), Job(b"x" * 101)])
+        await world.service.enqueuing.enqueue("q", [Job(b"short"), Job(b"x" * 101)])
     assert (await world.dequeue()).jobs == []
     await world.enqueue(b"x" * 100)
     [job] = (await world.dequeue()).jobs

@@ -20,14 +20,14 @@ from pinlater.domain.errors import (
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.operations.values import JobFilter
-from tests.service.conftest import CALLER, ServiceUnderTest
+from tests.service.conftest import ServiceUnderTest
 
 PENDING = JobFilter("q", JobState.PENDING)
 
 
 async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnderTest) -> None:
     jobs = [Job(b"%d" % i, priority=1 + i % 3) for i in range(20)]
-    enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
+    enqueued = await world.service.enqueuing.enqueue("q", jobs)
     assert [parse_descriptor(text).priority for text in enqueued.descriptors] == [job.priority for job in jobs]
     found = await world.service.job_queries.lookup(enqueued.descriptors, bodies=True)
     assert [job.body for _, job in found] == [job.body for job in jobs]
@@ -52,8 +52,16 @@ async def test_descriptors_come_back_in_the_order_of_the_jobs(world: ServiceUnde
 async def test_one_bad_job_refuses_the_whole_enqueue(world: ServiceUnderTest, job: Job, error: type[Exception]) -> None:
     """The original stored half of such a request."""
     with pytest.raises(error):
-        await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"good"), job])
+        await world.service.enqueuing.enqueue("q", [Job(b"good"), job])
     assert await world.service.job_queries.count(PENDING) == 0
+
+
+@pytest.mark.parametrize("attempts", [0, 2**31])
+async def test_the_error_of_too_few_or_too_many_attempts_names_both_bounds(
+    world: ServiceUnderTest, attempts: int
+) -> None:
+    with pytest.raises(InvalidArgument, match=f"must be from 1 to {2**31 - 1}, not {attempts}"):
+        await world.service.enqueuing.enqueue("q", [Job(b"x", attempts_allowed=attempts)])
 
 
 async def test_a_missing_queue_is_said_so(world: ServiceUnderTest) -> None:
@@ -62,28 +70,28 @@ async def test_a_missing_queue_is_said_so(world: ServiceUnderTest) -> None:
 
 
 async def test_no_jobs_is_no_error(world: ServiceUnderTest) -> None:
-    assert not (await world.service.enqueuing.enqueue(CALLER, "q", [])).descriptors
+    assert not (await world.service.enqueuing.enqueue("q", [])).descriptors
 
 
 async def test_a_repeat_gets_the_first_answer_and_stores_nothing(world: ServiceUnderTest) -> None:
     jobs = [Job(b"a"), Job(b"b")]
     first, second = await asyncio.gather(
-        world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k"),
-        world.service.enqueuing.enqueue(CALLER, "q", jobs, request_key="k", repeat=True),
+        world.service.enqueuing.enqueue("q", jobs, request_key="k"),
+        world.service.enqueuing.enqueue("q", jobs, request_key="k", repeat=True),
     )
     assert first.descriptors == second.descriptors
     assert await world.service.job_queries.count(PENDING) == 2
 
 
 async def test_a_request_key_with_other_content_is_an_error(world: ServiceUnderTest) -> None:
-    await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"a")], request_key="k")
+    await world.service.enqueuing.enqueue("q", [Job(b"a")], request_key="k")
     with pytest.raises(RequestKeyConflict):
-        await world.service.enqueuing.enqueue(CALLER, "q", [Job(b"b")], request_key="k")
+        await world.service.enqueuing.enqueue("q", [Job(b"b")], request_key="k")
 
 
 async def test_duplicates_in_one_batch_get_one_descriptor(world: ServiceUnderTest) -> None:
     jobs = [Job(b"a", unique=UniqueKey("k")), Job(b"b", priority=2, unique=UniqueKey("k"))]
-    enqueued = await world.service.enqueuing.enqueue(CALLER, "q", jobs)
+    enqueued = await world.service.enqueuing.enqueue("q", jobs)
     assert enqueued.descriptors[0] == enqueued.descriptors[1]
     assert list(enqueued.existing) == [1]
     assert world.metrics.queue("q").unique_existing == 1
@@ -122,12 +130,12 @@ async def test_a_request_with_a_key_is_begun_within_its_time_since_it_arrived(wo
     for _ in range(2):
         world.clock.advance(seconds=10)
         world.standstill.runs(world.clock.monotonic())
-    await enqueue(CALLER, "q", [Job(b"in time")], request_key="one", arrived_s=arrived_s)
+    await enqueue("q", [Job(b"in time")], request_key="one", arrived_s=arrived_s)
     world.clock.advance(ms=2)
     with pytest.raises(RequestTooOld):
-        await enqueue(CALLER, "q", [Job(b"late")], request_key="two", arrived_s=arrived_s)
-    await enqueue(CALLER, "q", [Job(b"late without a key")], arrived_s=arrived_s)
-    await enqueue(CALLER, "q", [Job(b"from a clock ahead")], request_key="three", arrived_s=arrived_s + 60)
+        await enqueue("q", [Job(b"late")], request_key="two", arrived_s=arrived_s)
+    await enqueue("q", [Job(b"late without a key")], arrived_s=arrived_s)
+    await enqueue("q", [Job(b"from a clock ahead")], request_key="three", arrived_s=arrived_s + 60)
     assert [one.job.body for one in (await world.dequeue()).jobs] == [
         b"in time",
         b"late without a key",

@@ -103,7 +103,7 @@ async def test_failed_jobs_can_be_retried(world: ServiceUnderTest) -> None:
 async def test_a_retry_of_thousands_goes_on_where_its_last_transaction_stopped(world: ServiceUnderTest) -> None:
     """In front of the failed jobs are cancelled ones, which stay as they are."""
     cancelled = await world.enqueue(*[b"cancelled"] * 1_200)
-    await world.service.claimed_jobs.cancel(CALLER, "q", cancelled)
+    await world.service.claimed_jobs.cancel("q", cancelled)
     world.clock.advance(ms=1)
     failed = await world.enqueue(*[b"failed"] * 1_300, attempts_allowed=1)
     for _ in range(2):
@@ -195,7 +195,7 @@ async def test_a_request_about_very_many_jobs_gives_others_their_turn_and_floods
     for call in (
         world.service.job_queries.lookup(names, bodies=False),
         world.service.claimed_jobs.checkpoint(CALLER, "q", items),
-        world.service.claimed_jobs.cancel(CALLER, "q", names[1:]),
+        world.service.claimed_jobs.cancel("q", names[1:]),
         world.service.bulk.delete_jobs_by_descriptor("q", names[1:]),
     ):
         before = turns

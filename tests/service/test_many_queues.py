@@ -16,7 +16,6 @@ from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.thrift.answers import all_queue_stats
 from tests.promises.running_server import RunningServer, start_server
-from tests.service.conftest import CALLER
 
 PASSWORD = "open sesame"
 
@@ -138,7 +137,7 @@ async def test_work_on_thousands_of_queues_is_done_in_pieces(crowded: RunningSer
     elif work == "tick":
         await crowded.core.metrics.tick_in_turns(0.0)
     else:
-        await crowded.core.service.enqueuing.enqueue(CALLER, "q1", [Job(b"x")])
+        await crowded.core.service.enqueuing.enqueue("q1", [Job(b"x")])
         [shard] = crowded.core.shards
         rows = [QueueCounts(f"q{number}", PriorityCounts(1, pending=1)) for number in range(5_000)]
         shard.unguarded.count_jobs = lambda queues=None: _answer(rows)  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from pinlater.server.telemetry.tracing import TRACEPARENT, Tracing
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.server.thrift.traced import traced
 from pinlater.wire.generated import ttypes as types
-from tests.service.conftest import CALLER, ServiceUnderTest
+from tests.service.conftest import ServiceUnderTest
 
 CONTEXT = types.RequestContext("tests", "request-1")
 
@@ -37,12 +37,8 @@ async def test_a_dequeue_links_to_the_enqueue_by_the_jobs_headers(world: Service
 
 
 async def test_a_resend_with_another_trace_is_the_same_request(world: ServiceUnderTest) -> None:
-    first = await world.service.enqueuing.enqueue(
-        CALLER, "q", [Job(b"x", headers={TRACEPARENT: "one"})], request_key="k"
-    )
-    second = await world.service.enqueuing.enqueue(
-        CALLER, "q", [Job(b"x", headers={TRACEPARENT: "two"})], request_key="k"
-    )
+    first = await world.service.enqueuing.enqueue("q", [Job(b"x", headers={TRACEPARENT: "one"})], request_key="k")
+    second = await world.service.enqueuing.enqueue("q", [Job(b"x", headers={TRACEPARENT: "two"})], request_key="k")
     assert first.descriptors == second.descriptors
 
 

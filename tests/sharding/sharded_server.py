@@ -108,7 +108,7 @@ class ShardedServer:
             Job(body, unique=None if name is None else UniqueKey(name, scope, 60_000))
             for body, name in zip(bodies, keys, strict=True)
         ]
-        return await self.service.enqueuing.enqueue(CALLER, queue, jobs, request_key=key, repeat=repeat)
+        return await self.service.enqueuing.enqueue(queue, jobs, request_key=key, repeat=repeat)
 
     async def put(self, shard: str, body: bytes = b"x") -> str:
         """A job on that shard: its descriptor."""

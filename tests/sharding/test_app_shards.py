@@ -17,7 +17,6 @@ from pinlater.server.config.store import StoreLocation
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.main import file_watch
 from pinlater.server.main.app import App
-from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.thrift.settings import ThriftSettings
@@ -80,7 +79,7 @@ async def test_a_server_with_a_full_shard_is_ready_and_says_so(server: App, stor
     for store in stores.values():
         store.fails("insert_jobs", error=StoreFull.of("used up"))
     with pytest.raises(StoreFull):
-        await server.core.service.enqueuing.enqueue(Caller(), "q", [Job(b"x")])
+        await server.core.service.enqueuing.enqueue("q", [Job(b"x")])
     answer = await page(server, "/readyz")
     assert answer.startswith("HTTP/1.1 200")
     full = StoreFull.of("used up").message
@@ -184,7 +183,7 @@ async def test_the_map_of_a_running_server_changes(server: App, stores: FaultySh
     assert change.added == ["3"]
     found: set[str] = set()
     while len(found) < 3:
-        [descriptor] = (await server.core.service.enqueuing.enqueue(Caller(), "q", [Job(b"x")])).descriptors
+        [descriptor] = (await server.core.service.enqueuing.enqueue("q", [Job(b"x")])).descriptors
         found.add(descriptor.split(":")[1])
     assert 'pinlater_shard_takes_enqueues{shard="3"} 1.0' in await page(server, "/metrics")
 

@@ -56,7 +56,7 @@ class Files:
         self, body: bytes, *, unique: str | None = None, key: str | None = None, repeat: bool = False
     ) -> Enqueued:
         job = Job(body, unique=None if unique is None else UniqueKey(unique))
-        return await self.service.enqueuing.enqueue(CALLER, "q", [job], request_key=key, repeat=repeat)
+        return await self.service.enqueuing.enqueue("q", [job], request_key=key, repeat=repeat)
 
     async def dequeue(self) -> DequeuedJobs:
         return answer_of("q", await self.service.dequeuing.dequeue(CALLER, DequeueCommand("q", 100)))

@@ -193,9 +193,9 @@ async def test_acks_alone_are_answered_item_by_item(server: ShardedServer) -> No
 @on_shards()
 async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
-    await server.service.claimed_jobs.release(CALLER, "q", claims_of(jobs[2:]), 0)
+    await server.service.claimed_jobs.release("q", claims_of(jobs[2:]), 0)
     server.lanes("2").put_out_of_use("test")
-    results = await server.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    results = await server.service.claimed_jobs.heartbeat("q", claims_of(jobs), per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, STALE]
     assert results[0].deadline_ms is not None
 
@@ -204,7 +204,7 @@ async def test_a_lost_claim_is_reported_while_another_shard_is_unreachable(serve
 async def test_a_heartbeat_is_not_held_up_by_a_shard_that_hangs(server: ShardedServer) -> None:
     jobs = await claim_one_of_each(server)
     server.store("2").hangs("extend_claims")
-    heartbeat = server.service.claimed_jobs.heartbeat(CALLER, "q", claims_of(jobs), per_item_errors=True)
+    heartbeat = server.service.claimed_jobs.heartbeat("q", claims_of(jobs), per_item_errors=True)
     results = await server.within(server.settings.stall_ms + 200, heartbeat)
     assert (outcomes(results), details(results)) == ([APPLIED, ERROR, APPLIED], ["", "OUTCOME_UNKNOWN", ""])
 
@@ -216,6 +216,6 @@ async def test_checkpoints_and_releases_have_outcomes_of_their_own(server: Shard
     items = [Checkpoint(job.descriptor, job.token, new_body=b"half") for job in jobs]
     results = await server.service.claimed_jobs.checkpoint(CALLER, "q", items, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
-    results = await server.service.claimed_jobs.release(CALLER, "q", claims_of(jobs), 0, per_item_errors=True)
+    results = await server.service.claimed_jobs.release("q", claims_of(jobs), 0, per_item_errors=True)
     assert outcomes(results) == [APPLIED, ERROR, APPLIED]
     assert [await server.in_progress_on(name) for name in "123"] == [0, 1, 0]

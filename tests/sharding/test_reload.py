@@ -17,7 +17,7 @@ from pinlater.server.operations.values import JobFilter
 from pinlater.server.storage.memory import MemoryShard
 from tests.contract.desk import Desk
 from tests.sharding.faulty import FaultyShard
-from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of, shards_of
+from tests.sharding.sharded_server import ShardedServer, on_shards, run_on_shards, shard_of, shards_of
 
 GRACE_S = 151
 
@@ -112,7 +112,7 @@ async def test_a_shard_made_dequeue_only_gets_no_enqueues_and_serves_all_else(se
         assert "2" not in shards_of(await server.enqueue(b"x", unique=f"u{number}"))
     dequeued = await server.dequeue()
     [token] = [each.token for each in dequeued.jobs if each.descriptor == job]
-    await server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, token)])
+    await server.service.claimed_jobs.heartbeat("q", [Claim(job, token)])
     await server.ack(job)
     assert (await server.service.job_queries.lookup([job], bodies=False))[0][1].state is JobState.SUCCEEDED
     change = await server.replace(server.desired("1"), server.desired("2"), server.desired("3"))
@@ -154,7 +154,7 @@ async def test_a_shard_that_is_taken_out_stays_until_its_unique_keys_have_ended(
 
     async def enqueue() -> Enqueued:
         jobs = [Job(b"x", unique=UniqueKey(f"k{n}", UniqueScope.TIME, 600_000)) for n in range(20)]
-        return await server.service.enqueuing.enqueue(CALLER, "q", jobs)
+        return await server.service.enqueuing.enqueue("q", jobs)
 
     first = await enqueue()
     on_second = shards_of(first).count("2")

@@ -22,7 +22,7 @@ async def fill(server: ShardedServer, seed: int) -> set[str]:
     while len(descriptors) < _JOBS:
         moment = server.clock.now_ms() - random.choice([0, 0, 5])
         jobs = [Job(b"x", random.randint(1, 3), moment) for _ in range(random.randint(1, 4))]
-        descriptors.update((await server.service.enqueuing.enqueue(CALLER, "q", jobs)).descriptors)
+        descriptors.update((await server.service.enqueuing.enqueue("q", jobs)).descriptors)
         if random.random() < 0.1:
             server.clock.advance(ms=1)
     ids = [descriptor.rpartition(":")[2] for descriptor in descriptors]

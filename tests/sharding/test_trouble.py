@@ -390,10 +390,10 @@ async def test_calls_that_need_an_unreachable_shard_fail_at_once(server: Sharded
     both = [jobs["2"], jobs["3"]]
     calls = (
         server.service.job_queries.lookup(both, bodies=True),
-        server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(jobs["2"], tokens["2"])]),
+        server.service.claimed_jobs.heartbeat("q", [Claim(jobs["2"], tokens["2"])]),
         server.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(jobs["2"])]),
-        server.service.claimed_jobs.release(CALLER, "q", [Claim(jobs["2"], tokens["2"])], 0),
-        server.service.claimed_jobs.cancel(CALLER, "q", both),
+        server.service.claimed_jobs.release("q", [Claim(jobs["2"], tokens["2"])], 0),
+        server.service.claimed_jobs.cancel("q", both),
         server.service.bulk.delete_jobs_by_descriptor("q", both),
     )
     for call in calls:
@@ -409,9 +409,9 @@ async def test_thousands_of_heartbeats_share_a_few_calls(server: ShardedServer) 
     tokens = {job.descriptor: job.token for job in (await server.dequeue()).jobs}
 
     async def each(job: str) -> None:
-        await server.service.claimed_jobs.heartbeat(CALLER, "q", [Claim(job, tokens[job])])
+        await server.service.claimed_jobs.heartbeat("q", [Claim(job, tokens[job])])
         await server.service.claimed_jobs.checkpoint(CALLER, "q", [Checkpoint(job, tokens[job], new_body=b"half")])
-        [result] = await server.service.claimed_jobs.release(CALLER, "q", [Claim(job, tokens[job])], 0)
+        [result] = await server.service.claimed_jobs.release("q", [Claim(job, tokens[job])], 0)
         assert result.outcome.name == "APPLIED"
 
     await asyncio.gather(*(each(job) for job in jobs))

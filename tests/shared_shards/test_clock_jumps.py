@@ -114,7 +114,7 @@ async def enqueue_now_and_later(app: App) -> None:
     """A job that is due now, and one that is due in half an hour."""
     await app.core.service.queues.create_queue(QUEUE)
     later_ms = app.clock.now_ms() + HOUR_S * 500
-    await app.core.service.enqueuing.enqueue(CALLER, QUEUE, [Job(b"now"), Job(b"later", run_after_ms=later_ms)])
+    await app.core.service.enqueuing.enqueue(QUEUE, [Job(b"now"), Job(b"later", run_after_ms=later_ms)])
 
 
 async def test_its_clock_jumps_indeed(database: AnyDatabase, jumping: Jumping) -> None:
@@ -139,7 +139,7 @@ async def test_a_server_that_starts_after_a_jump_uses_the_time_of_the_present_se
         "they are an hour apart, or the machine is very slow"
     )
 
-    await other.core.service.enqueuing.enqueue(CALLER, QUEUE, [Job(b"new")])
+    await other.core.service.enqueuing.enqueue(QUEUE, [Job(b"new")])
     [second] = await claimed(other)
     for app in (one, other):
         await assert_nothing_overdue(app)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from pinlater.domain.job import JobState
+from pinlater.domain.job import Holder, JobState, NewJob
 from pinlater.domain.transitions import TRANSITIONS, Event, transition_of
 from pinlater.server.storage.decide import (
     Cancel,
@@ -21,6 +21,8 @@ from pinlater.server.storage.decide import (
     decide,
     event_of,
 )
+from pinlater.server.storage.memory import events
+from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.values import JobAck, JobCheckpoint, JobKey
 
@@ -89,10 +91,30 @@ def test_every_event_but_a_claim_is_decided_here() -> None:
     assert events == {row.event for row in TRANSITIONS} - {Event.CLAIM}
 
 
-def test_the_last_attempt_fails_the_job_and_an_earlier_one_does_not() -> None:
-    failed = JobAck(KEY, succeeded=False)
-    assert event_of(job_in(JobState.IN_PROGRESS, 1), failed) is Event.FAIL
-    assert event_of(job_in(JobState.IN_PROGRESS, 2), failed) is Event.RETRY
+@pytest.mark.parametrize(
+    ("remaining", "final", "state", "left"),
+    [
+        (3, False, JobState.PENDING, 2),
+        (2, False, JobState.PENDING, 1),
+        (1, False, JobState.FAILED, 0),
+        (0, False, JobState.FAILED, 0),
+        (-5, False, JobState.FAILED, 0),
+        (3, True, JobState.FAILED, 0),
+    ],
+)
+def test_a_failure_leaves_one_attempt_fewer_or_a_failed_job(
+    remaining: int, final: bool, state: JobState, left: int
+) -> None:
+    """The memory store has a rule of its own, with the same results."""
+    ack = JobAck(KEY, succeeded=False, final=final)
+    change = decide(job_in(JobState.IN_PROGRESS, remaining), ack, NOW_MS)
+    assert change is not None
+    assert (change.after.state, change.after.attempts_remaining) == (state, left)
+
+    job = MemoryJob.of(KEY.queue, NewJob(KEY.id, b"", KEY.priority, 1, remaining), 1)
+    events.claim(job, Holder("worker", "source", "token"), 10, 10)
+    events.fail(job, ack, NOW_MS)
+    assert (job.state, job.attempts_remaining) == (state, left)
 
 
 def test_a_delayed_heartbeat_never_shortens_a_claim() -> None:

@@ -49,7 +49,7 @@ CLAIMS = [Claim(DESCRIPTOR, "token")]
 ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "createQueue": ("create_queue", ("emails",), {}),
     "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
-    "enqueueJobs": ("enqueue", (ME, "emails", [FULL_JOB]), {"request_key": "key", "repeat": True, "arrived_s": ANY}),
+    "enqueueJobs": ("enqueue", ("emails", [FULL_JOB]), {"request_key": "key", "repeat": True, "arrived_s": ANY}),
     "dequeueJobs": ("dequeue", (ME, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
     "ackDequeuedJobs": ("acknowledge", (ME, ACKS._replace(per_item_errors=False)), {}),
     "checkpointJobs": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
@@ -62,9 +62,9 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getServerInfo": ("server_info", (), {}),
     "ackJobs": ("acknowledge", (ME, ACKS), {}),
     "checkpointJobsFenced": ("checkpoint", (ME, "emails", CHECKPOINTS), {"per_item_errors": True}),
-    "heartbeatClaims": ("heartbeat", (ME, "emails", CLAIMS), {"per_item_errors": True}),
-    "releaseJobs": ("release", (ME, "emails", CLAIMS, 500), {"per_item_errors": True}),
-    "cancelJobs": ("cancel", (ME, "emails", [DESCRIPTOR]), {}),
+    "heartbeatClaims": ("heartbeat", ("emails", CLAIMS), {"per_item_errors": True}),
+    "releaseJobs": ("release", ("emails", CLAIMS, 500), {"per_item_errors": True}),
+    "cancelJobs": ("cancel", ("emails", [DESCRIPTOR]), {}),
     "configureQueue": ("configure_queue", ("emails", QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5)), {}),
     "getQueueConfig": ("queue_config", ("emails",), {}),
     "pauseQueue": ("set_paused", ("emails", True, ME.source), {}),
@@ -358,7 +358,7 @@ async def test_an_old_client_s_job_leaves_everything_to_the_defaults(desk: Thrif
     job = types.PinLaterJob(b"x", None, None, None, None, uniqueScope=None)
     client = await desk.connect()
     await client.call("enqueueJobs", request=types.PinLaterEnqueueRequest("q", [job]))
-    _, (_, queue, jobs), named = desk.operations.asked[0]
+    _, (queue, jobs), named = desk.operations.asked[0]
     assert (queue, jobs, named) == ("q", [Job(b"x")], {"request_key": None, "repeat": False, "arrived_s": ANY})
 
 

@@ -39,9 +39,9 @@ class Refusals:
         self.request_keys: dict[str, set[str]] = defaultdict(set)
         self._enqueue = core.service.enqueuing.enqueue
 
-    async def enqueue(self, caller: Any, queue: str, jobs: Sequence[Job], **options: Any) -> Enqueued:
+    async def enqueue(self, queue: str, jobs: Sequence[Job], **options: Any) -> Enqueued:
         try:
-            return await self._enqueue(caller, queue, jobs, **options)
+            return await self._enqueue(queue, jobs, **options)
         except ShardConnectionFailed:
             if jobs[0].unique is not None:
                 self.request_keys[jobs[0].unique.key].add(options["request_key"])

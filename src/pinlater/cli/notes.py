@@ -27,7 +27,7 @@ def write(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """As `write`, after `note: `."""
+    """Writes as `write` does, after `note: `."""
     say(f"note: {text}", note=text)
 
 

@@ -63,14 +63,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, without_rows: st
 def print_narrow_table(
     columns: Sequence[str], rows: Sequence[Row], *, shorter: Mapping[str, str], without_rows: str = tables.NONE
 ) -> None:
-    """As `print_table`; a table too wide for the terminal gets the `shorter` names of columns and loses columns that say nothing."""
+    """Prints as `print_table` does; a table too wide for the terminal gets the `shorter` names of columns and loses columns that say
+    nothing."""
     print_lines(tables.narrow_table(columns, _cells(rows), tables.screen(), shorter=shorter, without_rows=without_rows))
 
 
 def print_blocks(
     columns: Sequence[str], rows: Sequence[Row], head: str = "", *, without_rows: str = tables.NONE
 ) -> None:
-    """As `print_table`; a table too wide for the terminal becomes one block a row, headed by `head` and the row's first cell."""
+    """Prints as `print_table` does; a table too wide for the terminal becomes one block a row, headed by `head` and the row's first
+    cell."""
     print_lines(tables.blocks_or_table(columns, _cells(rows), tables.screen(), head, without_rows=without_rows))
 
 

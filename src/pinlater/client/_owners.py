@@ -32,7 +32,7 @@ _TURN = 8
 
 
 class _Failures:
-    """Of one address."""
+    """Counts the failures of one address."""
 
     __slots__ = ("at_s", "count", "until_s")
 

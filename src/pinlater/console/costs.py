@@ -22,7 +22,7 @@ BODY_BYTES = 1024 * 1024
 
 
 def lookup(call: ApiCall[Any, LookupRequest]) -> int:
-    """Of jobs by descriptor."""
+    """Estimates a look-up of jobs by descriptor."""
     return _shown(len(call.body.descriptors), bodies=call.body.bodies)
 
 

@@ -20,7 +20,12 @@ class JobDescriptor(NamedTuple):
     local_id: int
 
     def __str__(self) -> str:
-        return f"{self.queue}:s{self.shard}:p{self.priority}:{self.local_id}"
+        return f"{descriptor_prefix(self.queue, self.shard)}{self.priority}:{self.local_id}"
+
+
+def descriptor_prefix(queue: str, shard: str) -> str:
+    """The part of a descriptor before `<priority>:<local id>`: the same for all jobs of a queue on a shard."""
+    return f"{queue}:s{shard}:p"
 
 
 def shard_of(text: str) -> str:

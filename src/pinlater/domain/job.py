@@ -42,6 +42,7 @@ class Outcome(IntEnum):
 PROGRESS_MARK = "[progress] "
 # Of jobs that a worker has a function for: the name of the task.
 TASK_HEADER = "pinlater-task"
+ATTEMPTS_ALLOWED_MAX = 2**31 - 1
 UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
 
 

@@ -29,7 +29,9 @@ def is_queue_name(name: str) -> bool:
 
 
 class QueueConfig(NamedTuple):
-    """What `configureQueue` sets; None means the server's default holds. Lives in the store, with the queue."""
+    """What `configureQueue` sets; None means the server's default. The store keeps it with the queue."""
+
+    # The defaults are in `server/operations/job_settings.py`.
 
     max_jobs_per_second: float | None = None
     claim_timeout_ms: int | None = None
@@ -239,7 +241,7 @@ class CountsByKind:
             merged[kind] = row if before is None else QueueCounts(row.queue, _sum(before.counts, row.counts))
 
     def rows(self) -> list[QueueCounts]:
-        """By queue and priority."""
+        """The added counts, by queue and priority."""
         return [self._merged[key] for key in sorted(self._merged)]
 
 

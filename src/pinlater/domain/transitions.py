@@ -1,7 +1,7 @@
 """The life of a job, as one table: `storage/decide.py`, the tests and the docs read it.
 
 A row says which event takes a job from which state to which, and how many attempts that costs. An event that has no row for the state
-of a job changes nothing.
+of a job changes nothing. `event_of` in `storage/decide.py` decides whether a failure or a time-out was that of the last attempt.
 """
 
 from __future__ import annotations
@@ -85,17 +85,6 @@ _ROWS = {
 def transition_of(event: Event, before: JobState) -> Transition | None:
     """The row for this event and state; None if the event changes nothing."""
     return _ROWS[event][before]
-
-
-def after_failure(attempts_remaining: int, *, final: bool) -> tuple[JobState, int]:
-    """The state and the attempts remaining after an attempt that failed or timed out.
-
-    A job whose attempts are used up, however that came about, is FAILED with 0 remaining; it never stays IN_PROGRESS.
-    """
-    left = attempts_remaining - 1
-    if final or left <= 0:
-        return FAILED, 0
-    return PENDING, left
 
 
 def append_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS_CHARS_MAX) -> str:

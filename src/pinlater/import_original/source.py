@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from pinlater.client import JobState
+from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.import_original.connection import OldConnection, connect
 from pinlater.import_original.old_server import OldServer, OriginalTls, SourceFailed
 
@@ -40,7 +41,7 @@ class Table(NamedTuple):
 
     def descriptor(self, local_id: int) -> str:
         """What the original calls that job."""
-        return f"{self.queue}:s{self.shard}:p{self.priority}:{local_id}"
+        return f"{descriptor_prefix(self.queue, self.shard)}{self.priority}:{local_id}"
 
 
 class OldJob(NamedTuple):

@@ -24,7 +24,7 @@ _ENQUEUE_DEADLINE_S = 90.0
 
 
 class ClientClock:
-    """As `domain.clock.Clock`."""
+    """A `domain.clock.Clock` of a simulated client."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.monotonic = timeline.monotonic
@@ -169,17 +169,17 @@ class ClientProcess:
         return SimulatedClient(servers, **more)
 
     def kill(self) -> None:
-        """As SIGKILL."""
+        """Stops its processes as SIGKILL does."""
         for loop in self.loops:
             loop.kill()
 
     def pause(self) -> None:
-        """As SIGSTOP."""
+        """Suspends its processes as SIGSTOP does."""
         for loop in self.loops:
             loop.pause()
 
     def resume(self) -> None:
-        """As SIGCONT."""
+        """Continues its processes as SIGCONT does."""
         for loop in self.loops:
             loop.resume()
 

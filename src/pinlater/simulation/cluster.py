@@ -193,7 +193,7 @@ class SimulatedServer:
             self.start()
 
     def stop(self, grace_s: float) -> None:
-        """As SIGTERM; then its process is gone."""
+        """Stops the server as SIGTERM does; then its process is gone."""
         if self.loop is None or self.app is None or self.loop.state is not ProcessState.RUNNING:
             return
         if self.app.readiness().reasons in (("starting",), ("draining",), ("stopped",)):

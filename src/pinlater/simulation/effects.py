@@ -25,7 +25,8 @@ class Effect(NamedTuple):
 
 
 def server_killed(server: SimulatedServer, *, told: bool) -> Effect:
-    """As SIGKILL; if its peers are not told, as a machine that loses power. It starts again at the end, or within half a second."""
+    """Kills a server as SIGKILL does; if its peers are not told, as a machine that loses power. It starts again at the end, or within half
+    a second."""
     return Effect(lambda: server.kill(told=told), lambda: server.restart_after(0.0))
 
 
@@ -40,7 +41,7 @@ def server_down(server: SimulatedServer, *, told: bool) -> Effect:
 
 
 def server_stopped(server: SimulatedServer, grace_s: float) -> Effect:
-    """As SIGTERM. It starts again at the end."""
+    """Stops a server as SIGTERM does. It starts again at the end."""
 
     def begin() -> None:
         server.stays_down = True
@@ -55,7 +56,7 @@ def _start_again(server: SimulatedServer) -> None:
 
 
 def server_suspended(server: SimulatedServer) -> Effect:
-    """As SIGSTOP, then SIGCONT."""
+    """Suspends a server as SIGSTOP does, and continues it at the end."""
     suspended: list[ProcessLoop] = []
 
     def begin() -> None:

@@ -229,7 +229,8 @@ def _check_success_stays(history: History, final: Mapping[str, int]) -> Iterable
 
 
 def _given_back(history: History) -> dict[tuple[str, str], int]:
-    """By (descriptor, token): when its holder first asked for the job to go back, answered or not. A success never gives it back."""
+    """Returns by (descriptor, token): when its holder first asked for the job to go back, answered or not. A success never gives it
+    back."""
     ends: dict[tuple[str, str], int] = {}
     for ack in history.acks:
         if not ack.succeeded:
@@ -239,7 +240,7 @@ def _given_back(history: History) -> dict[tuple[str, str], int]:
 
 
 def _renewed(history: History) -> dict[tuple[str, str], int]:
-    """By (descriptor, token): when the latest heartbeat left that surely renewed the claim."""
+    """Returns by (descriptor, token): when the latest heartbeat left that surely renewed the claim."""
     latest: dict[tuple[str, str], int] = {}
     for heartbeat in history.heartbeats:
         if heartbeat.outcome == APPLIED:

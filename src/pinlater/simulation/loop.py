@@ -54,11 +54,11 @@ class Timeline:
         self._current: ProcessLoop | None = None
 
     def now_ns(self) -> int:
-        """For the history."""
+        """The time in nanoseconds, for the history."""
         return round(self.now_s * 1_000_000_000)
 
     def monotonic(self) -> float:
-        """For clocks."""
+        """The time in seconds, for clocks."""
         return self.now_s
 
     def serial(self) -> int:
@@ -189,12 +189,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # --- the process --------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """As SIGSTOP: nothing runs, and what comes meanwhile waits."""
+        """Suspends the process as SIGSTOP does: nothing runs, and what comes meanwhile waits."""
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        """As SIGCONT."""
+        """Continues the process as SIGCONT does."""
         if self.state is ProcessState.PAUSED:
             self.state = ProcessState.RUNNING
             held, self.held = self.held, []
@@ -202,7 +202,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 self.timeline.soon(handle, self)
 
     def kill(self) -> None:
-        """As SIGKILL: nothing of it ever runs again, no `finally` either."""
+        """Ends the process as SIGKILL does: nothing of it ever runs again, no `finally` either."""
         self.state = ProcessState.DEAD
         self.held.clear()
         self.timeline.keep(asyncio.all_tasks(self))

@@ -73,7 +73,7 @@ class Network:
     async def connect(
         self, loop: ProcessLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """As `loop.create_connection`. There is no answer from beyond a cut, and a host without a listener refuses."""
+        """Connects as `loop.create_connection` does. There is no answer from beyond a cut, and a host without a listener refuses."""
         await asyncio.sleep(self.delay_s())
         while self.is_cut(loop.host, host):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)
@@ -128,7 +128,7 @@ class Network:
     def open_datagrams(
         self, loop: ProcessLoop, factory: Callable[[], asyncio.DatagramProtocol], local: Address
     ) -> tuple[DatagramEndpoint, asyncio.DatagramProtocol]:
-        """As `loop.create_datagram_endpoint`."""
+        """Opens a socket as `loop.create_datagram_endpoint` does."""
         protocol = factory()
         endpoint = DatagramEndpoint(self, loop, protocol, (local[0], local[1] or self._port()))
         self._datagrams[endpoint.local] = endpoint
@@ -157,7 +157,7 @@ class Network:
         self._cut.setdefault(frozenset((one, other)), [])
 
     def heal(self, one: str, other: str) -> None:
-        """It does again; what kernels have kept sending arrives."""
+        """Connects the two hosts again; what kernels have kept sending arrives."""
         for end, what in self._cut.pop(frozenset((one, other)), ()):
             end.say(what)
 

@@ -218,7 +218,7 @@ class SimulatedStore:
         return [job for job in jobs if job.unique is not None and job.unique.key == key]
 
     def snapshot(self) -> StoreSnapshot:
-        """Of now. Goes through no jobs: there may be a million."""
+        """Returns the snapshot of now. Goes through no jobs: there may be a million."""
         queues = self.data._queues.values()
         keys = any(queue.unique_keys or queue.requests for queue in queues)
         return StoreSnapshot(

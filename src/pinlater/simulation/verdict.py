@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.simulation.cluster import SimulatedCluster
 from pinlater.simulation.enqueue_tries import StoredCopy, was_overtaken
 from pinlater.simulation.history import History, PromiseKind, check
@@ -20,7 +21,7 @@ class RunVerdict(NamedTuple):
 def judge(cluster: SimulatedCluster, history: History, *, failures_allowed: bool = False) -> RunVerdict:
     """Call it once every job has ended. `failures_allowed`: whether a job may be FAILED."""
     jobs = [(store.name, job) for store in cluster.stores for job in store.jobs()]
-    names = [f"{job.queue}:s{shard}:p{job.priority}:{job.id}" for shard, job in jobs]
+    names = [f"{descriptor_prefix(job.queue, shard)}{job.priority}:{job.id}" for shard, job in jobs]
     final = {name: int(job.state) for name, (_, job) in zip(names, jobs, strict=True)}
     slack_ms = 2 * max(server.clock_error_ms() for server in cluster.servers)
     found = check(history, final, failures_allowed=failures_allowed, slack_ns=slack_ms * 1_000_000)

@@ -81,7 +81,7 @@ class SupervisedWorker:
             self._work = process.start(process.worker.run(self._queues, self._settings, self._handle))
 
     def kill(self) -> None:
-        """As SIGKILL."""
+        """Ends the worker as SIGKILL does."""
         if self._process is not None:
             self._process.kill()
             for loop in self._process.loops:
@@ -89,17 +89,17 @@ class SupervisedWorker:
                     loop.network.process_died(loop, told=True)
 
     def suspend(self) -> None:
-        """As SIGSTOP."""
+        """Suspends the worker as SIGSTOP does."""
         if self._process is not None:
             self._process.pause()
 
     def resume(self) -> None:
-        """As SIGCONT."""
+        """Continues the worker as SIGCONT does."""
         if self._process is not None:
             self._process.resume()
 
     def stop(self) -> None:
-        """As SIGTERM."""
+        """Stops the worker as SIGTERM does."""
         if self._process is not None:
             self._process.worker.stop()
 

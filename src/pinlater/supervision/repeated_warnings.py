@@ -25,8 +25,8 @@ class _Kind:
 
 
 class RepeatedWarnings(logging.Filter):
-    """For a handler. Of equal warnings of `library` it passes the first one, then one a minute at most, with the number that it left out
-    before as the field `repeated`. Warnings are equal if they have the same logger and `content`.
+    """Filters the lines of a handler. Of equal warnings of `library` it passes the first one, then one a minute at most, with the number
+    that it left out before as the field `repeated`. Warnings are equal if they have the same logger and `content`.
 
     It passes all warnings that name a job, and all lines of other levels. After such a line at info or above, it passes the next warning
     of that logger: the line may have said that the state is over.

@@ -92,7 +92,7 @@ class InProcessLink:
         self._usable = False
 
     def hang_up(self) -> None:
-        """As `abort`: an answer that is there already is had, and the service takes back what it hasn't answered."""
+        """Does what `abort` does: an answer that is there already is had, and the service takes back what it hasn't answered."""
         self.abort()
 
     def abort(self) -> None:
@@ -102,7 +102,7 @@ class InProcessLink:
             answering.cancel()
 
     async def close(self) -> None:
-        """As `abort`."""
+        """Does what `abort` does."""
         self.abort()
 
 

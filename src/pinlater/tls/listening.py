@@ -26,8 +26,8 @@ def listening_side(
     lenient: bool = False,
     plain_answer: Callable[[bytes], bytes | None] = lambda _: None,
 ) -> ListeningSide:
-    """For a listener. `port`: which one, for the log; `count` is called with a name for each handshake that failed. `lenient`: clients
-    without a certificate are let in, whatever the settings say. `plain_answer`: as of `ListeningSide`."""
+    """Makes the side of a listener. `port`: which one, for the log; `count` is called with a name for each handshake that failed.
+    `lenient`: clients without a certificate are let in, whatever the settings say. `plain_answer`: as of `ListeningSide`."""
 
     def failed(error: Exception, peer: object) -> None:
         host = peer[0] if isinstance(peer, tuple) else peer

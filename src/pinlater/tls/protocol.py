@@ -355,7 +355,7 @@ class TlsProtocol(asyncio.Protocol):
         return self._backlog_bytes + (0 if self._below is None else self._below.get_write_buffer_size())
 
     def set_write_buffer_limits(self, high: int | None, low: int | None) -> None:
-        """As of every transport."""
+        """Sets the limits as every transport does."""
         high = (64 * 1024 if low is None else 4 * low) if high is None else high
         self.limits = (high, high // 4 if low is None else low)
 
@@ -414,7 +414,7 @@ class TlsProtocol(asyncio.Protocol):
         self._loop.call_soon(self._read)
 
     def extra_info(self, name: str, default: Any) -> Any:
-        """Of the transport."""
+        """Returns what the transport says under this name."""
         if name == "ssl_object":
             return self._tls or default
         if name == "sslcontext":

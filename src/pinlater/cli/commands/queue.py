@@ -99,7 +99,7 @@ def delete(
         await client.delete_queue(queue, password)
         return "deleted" if exists else "absent"
 
-    _for_each([name], server, timeout, json, remove, tell_away=False, words=("deleted", "absent"))
+    _for_each([name], server, timeout, json, remove, tell_unreachable=False, words=("deleted", "absent"))
 
 
 async def _can_delete(client: AsyncClient, name: str) -> bool:
@@ -255,11 +255,11 @@ def _for_each(
     as_json: bool,
     act: Callable[[AsyncClient, str], Awaitable[str]],
     *,
-    tell_away: bool = True,
+    tell_unreachable: bool = True,
     words: Sequence[str] = (),
 ) -> None:
     """Calls `act` for one queue after the other and prints the word that it returns for each. The queues that were done before a
-    refusal are printed too. `tell_away`: says if an unreachable shard gets the change later. The JSON has `words` even without queues."""
+    refusal are printed too. `tell_unreachable`: says if an unreachable shard gets the change later. The JSON always has `words`."""
     done: dict[str, list[str]] = {word: [] for word in words}
 
     async def act_on_all(client: AsyncClient) -> None:
@@ -269,8 +269,8 @@ def _for_each(
             if not as_json:
                 output.print_lines([f"{word} {name}"])
 
-        if tell_away:
-            await _tell_if_a_shard_is_away(client, names)
+        if tell_unreachable:
+            await _tell_if_a_shard_is_unreachable(client, names)
 
     try:
         options.ask(server, timeout, act_on_all)
@@ -279,13 +279,13 @@ def _for_each(
             output.print_json(done)
 
 
-async def _tell_if_a_shard_is_away(client: AsyncClient, names: Sequence[str]) -> None:
+async def _tell_if_a_shard_is_unreachable(client: AsyncClient, names: Sequence[str]) -> None:
     """On standard error. The change itself is made, so no error here is one of the command."""
     try:
-        away = any(queue.incomplete for queue in await client.queue_stats(*names))
+        unreachable = any(queue.incomplete for queue in await client.queue_stats(*names))
     except (CallerError, WorldError):
         return
-    if away:
+    if unreachable:
         notes.note("a shard is unreachable (/readyz of the server names it); it gets the change when it is back")
 
 
@@ -328,7 +328,7 @@ def config(
         now = await client.queue_config(name)
         if changes:
             await client.configure_queue(name, QueueConfig(**{**now.config._asdict(), **changes}))
-            await _tell_if_a_shard_is_away(client, [name])
+            await _tell_if_a_shard_is_unreachable(client, [name])
             now = await client.queue_config(name)
         return now, await client.settings_in_force(name)
 

@@ -118,7 +118,7 @@ class StatsItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class StatsQuery(RequestShape, frozen=True, kw_only=True):
-    """Of which queues."""
+    """Says which queues are asked about."""
 
     queue: Annotated[Sequence[str], Meta(description="A queue; may be repeated. Without it: all queues.")] = ()
 

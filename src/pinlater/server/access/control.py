@@ -46,7 +46,7 @@ class Grant:
 
     @property
     def rights(self) -> CallerRights:
-        """For the caller."""
+        """Returns what the caller is told of its rights."""
         return CallerRights(self.name, [role.value for role in self.roles], self._patterns, self.expires_at_ms)
 
     def has_queue(self, queue: str) -> bool:
@@ -79,7 +79,7 @@ class Grant:
 
 
 class AccessControl:
-    """Of one server. `monotonic` gives seconds, `now_ms` the time of day."""
+    """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class AccessControl:
 
     @property
     def digests(self) -> frozenset[str]:
-        """Of all tokens."""
+        """The digests of all tokens."""
         return frozenset(self._grants)
 
     def take_used(self) -> Mapping[str, int]:

@@ -86,7 +86,7 @@ def named_socket(options: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _login(parts: SplitResult) -> tuple[str | None, str | None]:
-    """As written; `None` for a part that is absent, an empty password for one that is there and empty."""
+    """Returns user and password as written; `None` for a part that is absent, an empty password for one that is there and empty."""
     before, at, _ = parts.netloc.rpartition("@")
     if not at:
         return None, None
@@ -95,7 +95,7 @@ def _login(parts: SplitResult) -> tuple[str | None, str | None]:
 
 
 def _options(query: str, kind: UrlKind) -> Mapping[str, Sequence[str]]:
-    """By name. A value isn't shown: the value of a misspelt option may be a password."""
+    """Returns the options by name. A value isn't shown: the value of a misspelt option may be a password."""
     given: dict[str, list[str]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in kind.options:

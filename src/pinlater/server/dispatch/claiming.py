@@ -47,11 +47,11 @@ class Claiming:
         self._deadlines: dict[str, ShardDeadlines] = {}  # by shard
 
     async def claim(
-        self, request: ClaimRequest, waiters: Waiters | None = None, attempt: int = 0
+        self, request: ClaimRequest, waiters: Waiters | None = None, look: int = 0
     ) -> tuple[list[FromShard], int | None]:
         """Jobs from the covered shards in the order of `Shards.for_claim`, and when the next becomes due if they gave too few.
 
-        `waiters`: those of the queue, for a dequeue that waits. `attempt`: how often it has asked before. A shard that fails, or does
+        `waiters`: those of the queue, for a dequeue that waits. `look`: how often it has asked before. A shard that fails, or does
         not answer for a while, is passed over; raises its error if no shard answered. Raises `JobsCame` if the dequeue is to ask anew.
         """
         claimed: list[FromShard] = []
@@ -67,8 +67,8 @@ class Claiming:
         try:
             for place, shard in enumerate(shards):
                 here = request
-                if attempt or place:
-                    here = request._replace(call=ClaimCall(left, _holder_of(holder, attempt, place), bytes_left))
+                if look or place:
+                    here = request._replace(call=ClaimCall(left, _holder_of(holder, look, place), bytes_left))
                 try:
                     if len(shards) == 1 or shard.trusted:
                         answer = shard.lanes_of(here.queue).claim.submit(here)
@@ -158,13 +158,13 @@ def _newest_first(shards: Sequence[ShardLanes], waiters: Waiters) -> list[ShardL
     return sorted(shards, key=lambda shard: (shard.slow, shard.name != newest_on))
 
 
-def _holder_of(holder: Holder, attempt: int, place: int) -> Holder:
-    """Whose claim it is that attempt `attempt` sends to the shard at `place` in its order, both counted from 0 and not both 0.
+def _holder_of(holder: Holder, look: int, place: int) -> Holder:
+    """The holder of a claim by look number `look`, on the shard at `place` in its order; both count from 0 and are not both 0.
 
     A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
     token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
     """
-    return Holder(holder.descriptor, holder.source, f"{holder.token}.{attempt:x}.{place:x}")
+    return Holder(holder.descriptor, holder.source, f"{holder.token}.{look:x}.{place:x}")
 
 
 def _earliest(known_ms: int | None, ms: int) -> int:

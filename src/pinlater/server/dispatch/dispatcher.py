@@ -1,4 +1,6 @@
-"""Claims jobs for dequeues, within rate limits, and lets dequeues wait. `claiming` asks the shards, `returns` releases undelivered claims.
+"""Claims jobs for dequeues, within rate limits, and lets dequeues wait.
+
+`claiming` asks the shards, `claim_returns` releases claims that reached no caller.
 
 A dequeue that waits costs no store query until something happens to its queue: an enqueue, a release, a retry that becomes due, a
 change of its settings. Everything that makes a job ready tells `wakeups`.
@@ -71,13 +73,13 @@ class Dispatcher:
 
     async def _claim_or_wait(self, request: ClaimRequest) -> list[FromShard]:
         deadline = self._clock.monotonic() + request.wait_ms / 1000
-        for attempt in count():
+        for look in count():
             if self._is_to_end():
                 break
             waiters = self.wakeups.waiters_of(request.queue)
             try:
                 version = waiters.version
-                claimed, next_due_ms, block = await self._claim_if_allowed(request, waiters, attempt)
+                claimed, next_due_ms, block = await self._claim_if_allowed(request, waiters, look)
             except JobsCame:
                 if self._clock.monotonic() >= deadline:
                     waiters.wake(1)
@@ -131,19 +133,19 @@ class Dispatcher:
             self.last_dequeues.note(request.queue)
 
     async def _claim_if_allowed(
-        self, request: ClaimRequest, waiters: Waiters | None = None, attempt: int = 0
+        self, request: ClaimRequest, waiters: Waiters | None = None, look: int = 0
     ) -> tuple[list[FromShard], int | None, Block | None]:
         if self.limits.is_open(request.queue):
-            return *await self._claiming.claim(request, waiters, attempt), None
+            return *await self._claiming.claim(request, waiters, look), None
         permit = await self.limits.admit(request.queue, request.call.limit, may_overdraw=waiters is None)
         if permit is None:
-            return *await self._claiming.claim(request, waiters, attempt), None
+            return *await self._claiming.claim(request, waiters, look), None
         if isinstance(permit, Block):
             return [], None, permit
         handed_out = 0
         request = request._replace(call=request.call._replace(limit=permit.wanted))
         try:
-            claimed, next_due_ms = await self._claiming.claim(request, waiters, attempt)
+            claimed, next_due_ms = await self._claiming.claim(request, waiters, look)
             handed_out = sum([len(part.jobs) for part in claimed])
         finally:
             permit.settle(handed_out)

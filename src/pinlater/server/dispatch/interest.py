@@ -22,7 +22,8 @@ def bit_of(queue: str) -> int:
 
 
 class Interest:
-    """Of this server. `waiting()`: the queues for which dequeues wait; `changed()` is called when `bits` has changed."""
+    """The interest of this server in queues. `waiting()`: the queues for which dequeues wait; `changed()` is called when `bits` has
+    changed."""
 
     def __init__(self, waiting: Callable[[], Iterable[str]], changed: Callable[[], None]) -> None:
         self.bits = 0

@@ -70,12 +70,12 @@ def messages_of(frame: bytes) -> list[Message]:
 
 
 def state_of(value: msgspec.Raw) -> StoreState:
-    """Of a `STATE`. Raises `BadMessage`."""
+    """Decodes a `STATE`. Raises `BadMessage`."""
     return decoded(_state, value)
 
 
 def undelivered_of(value: msgspec.Raw) -> Undelivered:
-    """Of an `UNDELIVERED`. Raises `BadMessage`."""
+    """Decodes an `UNDELIVERED`. Raises `BadMessage`."""
     return decoded(_undelivered, value)
 
 
@@ -90,12 +90,12 @@ def began(now_s: float) -> Message:
 
 
 def seconds_of(value: msgspec.Raw) -> float:
-    """Of a `BEGAN`. Raises `BadMessage`."""
+    """Decodes the seconds of a `BEGAN`. Raises `BadMessage`."""
     return decoded(_seconds, value)
 
 
 def error_in(value: msgspec.Raw) -> PinLaterError:
-    """Of a `FAILURE`. Raises `BadMessage`."""
+    """Decodes a `FAILURE`. Raises `BadMessage`."""
     return error_of(decoded(_failure, value))
 
 

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClockWatch:
-    """Of one server. Jumps are logged and counted; none moves a claim."""
+    """Watches the clock of one server. Jumps are logged and counted; none moves a claim."""
 
     def __init__(self, clock: SystemClock, metrics: Metrics) -> None:
         self._clock = clock

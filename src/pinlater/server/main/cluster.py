@@ -198,8 +198,8 @@ class Cluster:
         return {shard for shard, owner in first_owners.items() if owner not in {self.ownership.address, NO_OWNER}}
 
     async def look_if_due(self, interval_s: float) -> None:
-        """As `look`; does nothing if the cluster is calm and the last look was less than `interval_s` ago. All other servers tell what they
-        change where they say so: then a look is for what they don't know of."""
+        """Does what `look` does, but nothing if the cluster is calm and the last look was less than `interval_s` ago. All other servers
+        tell what they change where they say so: then a look is for what they don't know of."""
         if self.is_told:
             interval_s = max(interval_s, _TOLD_LOOK_S)
         if not self.is_calm or self._clock.monotonic() - self._looked_s >= interval_s:

@@ -33,7 +33,7 @@ _PRUNE_MS = 60_000
 
 
 class PeriodicWork:
-    """Of one server. `table` is what the runner runs. `tell_readiness()` is called after each look at the store."""
+    """The periodic work of one server. `table` is what the runner runs. `tell_readiness()` is called after each look at the store."""
 
     def __init__(
         self,

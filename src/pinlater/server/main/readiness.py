@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReadinessWatch:
-    """Of one server. `state`: starting, ready, draining or stopped."""
+    """Watches the readiness of one server. `state`: starting, ready, draining or stopped."""
 
     def __init__(self) -> None:
         self.state = "starting"

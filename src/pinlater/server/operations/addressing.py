@@ -55,7 +55,7 @@ def address(shards: Shards, queue: str | None, descriptors: Sequence[str], most:
 
 
 def _address_one(shards: Shards, queue: str | None, descriptor: str) -> list[OnShard]:
-    """As `address`: most requests name one job."""
+    """Does what `address` does, for one job: most requests name one job."""
     name, shard_name, priority, local_id = parse_descriptor(descriptor)
     shard = shards.get(shard_name)
     if shard is None or (queue is not None and name != queue):
@@ -66,7 +66,7 @@ def _address_one(shards: Shards, queue: str | None, descriptor: str) -> list[OnS
 async def address_in_turns(
     shards: Shards, queue: str | None, descriptors: Sequence[str], most: int
 ) -> Sequence[OnShard]:
-    """As `address`; of very many descriptors a slice in each turn of the loop."""
+    """Does what `address` does; of very many descriptors a slice in each turn of the loop."""
     if len(descriptors) <= ITEMS_A_TURN:
         return address(shards, queue, descriptors, most)
     addressed = _Addressed(shards, queue, len(descriptors), most)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
-from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, JobState, Outcome
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
     OnShard,
@@ -185,8 +185,8 @@ class Bulk:
 
 def check_attempts(attempts: int) -> None:
     """Raises `InvalidArgument` if a job that goes back to the queue would get none."""
-    if not 1 <= attempts <= 2**31 - 1:
-        raise InvalidArgument(f"attemptsToAllow must be at least 1, not {attempts}")
+    if not 1 <= attempts <= ATTEMPTS_ALLOWED_MAX:
+        raise InvalidArgument(f"attemptsToAllow must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts}")
 
 
 def _check_limit(limit: int) -> None:

@@ -238,10 +238,9 @@ class ClaimedJobs:
     # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
 
     async def heartbeat(
-        self, caller: Caller, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False
+        self, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Renews claims: deadline = now + the job's claim timeout. Never revives one."""
-        del caller
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
         answers = await self._tell(
@@ -251,10 +250,9 @@ class ClaimedJobs:
         return await ack_results(descriptors, answers)
 
     async def release(
-        self, caller: Caller, queue: str, claims: Sequence[Claim], delay_ms: int, *, per_item_errors: bool = False
+        self, queue: str, claims: Sequence[Claim], delay_ms: int, *, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Gives claims back unspent, due after `delay_ms`."""
-        del caller
         delay_ms = min(max(0, delay_ms), I64_MAX - self._clock.now_ms())
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
@@ -277,9 +275,8 @@ class ClaimedJobs:
                 self._ready_again(queue, acked, now_ms)
         return ()
 
-    async def cancel(self, caller: Caller, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
+    async def cancel(self, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
         """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
-        del caller
 
         async def act(part: OnShard) -> Sequence[Acked]:
             return await part.shard.store.cancel_jobs(part.keys, self._clock.now_ms())

@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 from pinlater.domain.calls import Enqueued, Job
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import (
     BodyTooLarge,
     EnqueueRejected,
@@ -20,7 +21,7 @@ from pinlater.domain.errors import (
     PriorityNotSupported,
     RequestTooOld,
 )
-from pinlater.domain.job import UNIQUE_FOR_MS_MAX, NewJob, UniqueScope
+from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, UNIQUE_FOR_MS_MAX, NewJob, UniqueScope
 from pinlater.domain.queue import Queue
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.operations.body_limit import BodyLimit
@@ -30,7 +31,6 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queues import YEAR_MS
 from pinlater.server.operations.shard_router import KeyedRequest, ShardRouter
 from pinlater.server.operations.standstill import Standstill
-from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_END_MS, Inserted, InsertRequest
 from pinlater.server.telemetry.metrics import Metrics
@@ -64,7 +64,6 @@ class Enqueue:
 
     async def enqueue(
         self,
-        caller: Caller,
         queue: str,
         jobs: Sequence[Job],
         *,
@@ -80,7 +79,6 @@ class Enqueue:
         All or nothing on one shard. Jobs with a unique key live on their key's home, so with several shards a request with such
         jobs may be stored in part when a shard fails; the error says which indices were stored.
         """
-        del caller
         standstill = self._standstill
         if (now_s := standstill.monotonic()) > standstill.until_s:
             standstill.found(now_s)
@@ -138,8 +136,10 @@ class Enqueue:
                 raise PriorityNotSupported.of(priority, levels)
             if len(body) > body_max:
                 raise BodyTooLarge.of(index, len(body), body_max, limit.bound_by)
-            if attempts_allowed is not None and not 1 <= attempts_allowed <= 2**31 - 1:
-                raise InvalidArgument(f"Job {index}: attempts allowed must be at least 1, not {attempts_allowed}")
+            if attempts_allowed is not None and not 1 <= attempts_allowed <= ATTEMPTS_ALLOWED_MAX:
+                raise InvalidArgument(
+                    f"Job {index}: attempts allowed must be from 1 to {ATTEMPTS_ALLOWED_MAX}, not {attempts_allowed}"
+                )
             if headers and headers != checked:
                 self._check_headers(index, headers)
                 checked = headers
@@ -222,7 +222,7 @@ class Enqueue:
         name = queue.name
         ids, existing, repeated = inserted
         metrics = self._metrics.queue(name)
-        prefix = f"{name}:s{shard}:p"
+        prefix = descriptor_prefix(name, shard)
         descriptors = [f"{prefix}{job.priority}:{job_id}" for job_id, job in zip(ids, jobs, strict=True)]
         if repeated:
             metrics.repeated_requests += 1

@@ -156,7 +156,7 @@ class QueueCache:
         self._states, self._read_s = states, began_s
 
     async def _read_states(self) -> Mapping[str, Hashable]:
-        """By shard; empty if one of them is not known."""
+        """Returns the states by shard; empty if one of them is not known."""
         stores = {shard.name: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
         states = await asyncio.gather(*(store.state() for store in stores.values()), return_exceptions=True)
         if any(state is None or isinstance(state, BaseException) for state in states):

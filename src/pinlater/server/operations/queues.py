@@ -21,6 +21,7 @@ from pinlater.domain.errors import (
     TooManyQueues,
     adding,
 )
+from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX
 from pinlater.domain.queue import (
     Life,
     PriorityCounts,
@@ -291,7 +292,7 @@ def check_config(config: QueueConfig) -> None:
         ("succeeded_ttl_ms", 0, 10 * YEAR_MS),
         ("failed_ttl_ms", 0, 10 * YEAR_MS),
         ("max_backlog", 0, 2**53),
-        ("default_attempts", 1, 2**31 - 1),
+        ("default_attempts", 1, ATTEMPTS_ALLOWED_MAX),
         ("default_expiry_ms", 1, 10 * YEAR_MS),
     ):
         value = getattr(config, field)

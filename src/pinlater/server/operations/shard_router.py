@@ -8,7 +8,7 @@
 
 A request whose outcome can't be known is refused as retryable; nothing is stored twice. Weakness, named on the guarantees page, too: a
 repeat that comes to another server while the first try is still under way on this one does not find it yet. If both servers store it
-on the same shard the store recognises it; if this server has passed that shard by (full, stalled, away) and the other one does not,
+on the same shard the store recognises it; if this server has passed that shard by (full, stalled, unreachable) and the other one does not,
 both store it.
 """
 
@@ -402,7 +402,7 @@ def _held(index: int, place: tuple[str, KeyHolder]) -> StoredPart:
 
 
 def _by_home(jobs: Sequence[Job], shards: Shards) -> list[RequestPart]:
-    """Without a request key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
+    """Parts of a request without a key: the plain jobs together, and those with unique keys by home, each a part that is stored whole."""
     plain = [index for index, job in enumerate(jobs) if job.unique is None]
     parts = [RequestPart(plain)] if plain else []
     homes: dict[str, tuple[str, list[int]]] = {}

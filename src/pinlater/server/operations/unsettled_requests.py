@@ -16,7 +16,7 @@ _REQUESTS_MAX = 200_000
 
 
 class UnsettledRequests:
-    """Of one server. `monotonic`: in seconds."""
+    """The unsettled requests of one server. `monotonic`: in seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

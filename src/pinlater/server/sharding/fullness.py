@@ -17,7 +17,7 @@ _NO_LONGER_FULL_AFTER_S = 10.0
 
 
 class Fullness:
-    """Of one shard. `monotonic`: seconds."""
+    """Notes whether one shard is full. `monotonic`: seconds."""
 
     def __init__(self, shard: str, monotonic: Callable[[], float]) -> None:
         self.reason = ""  # why the shard refuses enqueues as full; empty while it does not

@@ -52,7 +52,7 @@ def _show_use(shards: Shards, metrics: Metrics) -> None:
 
 
 def _show_jobs(shards: Shards, metrics: Metrics, counted: Counted) -> None:
-    """Of shards in reach: of the others only old numbers are known."""
+    """Shows the jobs of reachable shards: of the others only old numbers are known."""
 
     def rows(read: Callable[[PriorityCounts], int]) -> Callable[[], Mapping[str, float]]:
         def sums() -> Mapping[str, float]:

@@ -78,7 +78,7 @@ class ShardHealth:
             return
         past = now - self._settings.window_ms / 1000
         if self._probation or sum(at >= past for at in self._newest) >= self._settings.failures_to_open:
-            self._open(reason)
+            self._put_out_of_use(reason)
         else:
             self.suspect()
 
@@ -108,13 +108,13 @@ class ShardHealth:
     def probe_failed(self, reason: str) -> None:
         """Notes a failed probe."""
         if self.healthy:
-            self._open(reason)
+            self._put_out_of_use(reason)
             return
         self.reason = reason
         self._pause_ms = min(self._pause_ms * 2, self._settings.probe_interval_max_ms)
         self._plan_probe()
 
-    def _open(self, reason: str) -> None:
+    def _put_out_of_use(self, reason: str) -> None:
         if self._probation:
             self._pause_ms = min(self._pause_ms * 2, self._settings.probe_interval_max_ms)
         self.healthy = False

@@ -19,7 +19,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, TooManyWaiting
 
@@ -36,6 +36,9 @@ class NotBegun(Enum):
 
 
 NOT_BEGUN: Final = NotBegun.NOT_BEGUN
+
+# An item, the future of its result, and its weight.
+_Entry: TypeAlias = tuple[Item, asyncio.Future[Result], int]
 
 
 class Lane(Generic[Item, Result]):
@@ -75,8 +78,8 @@ class Lane(Generic[Item, Result]):
         self._observe = observe
         self._monotonic = monotonic
         self._reads_on = reads_on
-        self._waiting: deque[tuple[Item, asyncio.Future[Result], int]] = deque()
-        self._under_way: list[tuple[Item, asyncio.Future[Result], int]] | None = None
+        self._waiting: deque[_Entry[Item, Result]] = deque()
+        self._under_way: list[_Entry[Item, Result]] | None = None
         self._began_at = 0.0
         self._weight = 0
         self._task: asyncio.Task[None] | None = None
@@ -208,8 +211,8 @@ class Lane(Generic[Item, Result]):
             if self._task is me:
                 self._task = None
 
-    def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result], int]]:
-        batch: list[tuple[Item, asyncio.Future[Result], int]] = []
+    def _next_batch(self) -> list[_Entry[Item, Result]]:
+        batch: list[_Entry[Item, Result]] = []
         left = self._batch_max
         waiting = self._waiting
         most = max(self._whole_up_to, (len(waiting) + 1) // 2)
@@ -226,7 +229,7 @@ class Lane(Generic[Item, Result]):
             batch.append(entry)
         return batch
 
-    async def _execute_batch(self, batch: list[tuple[Item, asyncio.Future[Result], int]]) -> None:
+    async def _execute_batch(self, batch: list[_Entry[Item, Result]]) -> None:
         self.calls += 1
         self.items += len(batch)
         self._under_way = batch
@@ -255,7 +258,7 @@ class Lane(Generic[Item, Result]):
                 else:
                     self._orphan(batch, results)
 
-    def _ended(self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: PinLaterError | None) -> bool:
+    def _ended(self, batch: list[_Entry[Item, Result]], error: PinLaterError | None) -> bool:
         """Whether the call's callers still wait for it: False if it was given up."""
         if self._under_way is not batch:
             return False
@@ -265,9 +268,7 @@ class Lane(Generic[Item, Result]):
             self._observe(error)
         return True
 
-    async def _execute_one_by_one(
-        self, batch: list[tuple[Item, asyncio.Future[Result], int]], error: Exception
-    ) -> None:
+    async def _execute_one_by_one(self, batch: list[_Entry[Item, Result]], error: Exception) -> None:
         """A batch that fails by a bug is run item by item, so that a poisonous one harms only itself."""
         logger.error("lane %s: a call failed unexpectedly", self.name, exc_info=error)
         if len(batch) == 1:
@@ -283,7 +284,7 @@ class Lane(Generic[Item, Result]):
 
     def _answer(
         self,
-        batch: list[tuple[Item, asyncio.Future[Result], int]],
+        batch: list[_Entry[Item, Result]],
         results: Sequence[Result | PinLaterError | NotBegun],
     ) -> None:
         not_begun = []
@@ -303,7 +304,7 @@ class Lane(Generic[Item, Result]):
         if not_begun:
             self._put_back(not_begun)
 
-    def _put_back(self, entries: list[tuple[Item, asyncio.Future[Result], int]]) -> None:
+    def _put_back(self, entries: list[_Entry[Item, Result]]) -> None:
         """They go first into the next call."""
         self._waiting.extendleft(reversed(entries))
         if self._successor is not None:
@@ -311,7 +312,7 @@ class Lane(Generic[Item, Result]):
 
     def _orphan(
         self,
-        batch: list[tuple[Item, asyncio.Future[Result], int]],
+        batch: list[_Entry[Item, Result]],
         results: Sequence[Result | PinLaterError | NotBegun],
     ) -> None:
         """The answer of a call that was given up: no caller waits for it any more."""
@@ -320,7 +321,7 @@ class Lane(Generic[Item, Result]):
                 if not isinstance(result, PinLaterError | NotBegun):
                     self._orphaned(item, result)
 
-    def _fail(self, batch: Sequence[tuple[Item, asyncio.Future[Result], int]], error: Exception) -> None:
+    def _fail(self, batch: Sequence[_Entry[Item, Result]], error: Exception) -> None:
         for _, future, weight in batch:
             self._weight -= weight
             if not future.done():

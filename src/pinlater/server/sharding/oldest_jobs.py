@@ -21,7 +21,7 @@ _EMPTY = 1 << 62  # in the place of a priority
 
 
 class OldestJobs:
-    """By queue and shard: priority and due time of the last job that a claim gave; the next one there is at least as late."""
+    """Remembers by queue and shard: priority and due time of the last job that a claim gave; the next one there is at least as late."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -205,7 +205,7 @@ class ShardLanes:
 
     def _wake_waiters(self, requests: list[InsertRequest], now_ms: int) -> bool:
         """Wakes the dequeues that wait for these jobs. Returns whether there are any."""
-        inserting, any_wait = self.hooks.inserting, False
+        inserting, any_wait = self.hooks.inserting, False  # `Wakeups.inserting` of the dispatcher
         if inserting is not None:
             past_owner = {queue: not self.owns(queue) for queue in {request.queue for request in requests}}
             for request in requests:

@@ -57,8 +57,7 @@ class ShardMonitor:
         await self.probes_done()
 
     async def bring_all_up_to_date(self) -> None:
-        """At the start: a queue that was made while a shard was away is made on it, whichever server noticed, and the newest settings
-        are given to all.
+        """Makes, at the start, the queues on each shard that were made while it was unreachable, and gives all shards the newest settings.
 
         Settings without versions stay as they are on each: which are newer is unknown.
         """
@@ -98,16 +97,16 @@ class ShardMonitor:
             health.probe_failed(repr(error))
         else:
             health.probe_succeeded()
-        was_away = not shard.healthy
+        was_unreachable = not shard.healthy
         shard.follow_health()
         if shard.healthy:
-            await self._catch_up(shard, was_away=was_away)
+            await self._catch_up(shard, was_unreachable=was_unreachable)
 
-    async def _catch_up(self, shard: ShardLanes, *, was_away: bool) -> None:
-        """Shards that came back when there was no other to ask get what this one has. One that was away until now gets what was made
-        without it after the look that brought it up to date."""
+    async def _catch_up(self, shard: ShardLanes, *, was_unreachable: bool) -> None:
+        """Shards that came back when there was no other to ask get what this one has. One that was unreachable until now gets what
+        was made without it after the look that brought it up to date."""
         for other in self._shards.in_reach():
-            if was_away if other is shard else other.is_behind:
+            if was_unreachable if other is shard else other.is_behind:
                 try:
                     await bring_up_to_date(self._shards, other, settings=False)
                 except PinLaterError as error:
@@ -129,10 +128,11 @@ async def open_shard(shard: ShardLanes) -> None:
 
 
 async def bring_up_to_date(shards: Shards, shard: ShardLanes, *, settings: bool = True) -> None:
-    """A shard that is new or was away gets the queues that the others have now, with their settings if those are newer. It loses none.
+    """Gives a shard that is new or was unreachable the queues that the others have now, with their settings if those are newer.
 
+    The shard loses no queue.
     With `settings` False queues that it has keep theirs if it is not known which are newer (earlier servers kept no versions).
-    If no other shard can be asked, a shard that was away stays as it is: what this server remembers is older, and would bring back
+    If no other shard can be asked, a shard that was unreachable stays as it is: what this server remembers is older, and would bring back
     deleted queues and undo changes of settings. Only a new shard gets that.
     The shard takes no queue that it has deleted since it was made, so however old what was read here is, it brings none back.
 

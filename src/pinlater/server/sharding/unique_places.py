@@ -184,7 +184,7 @@ class UniquePlaces:
         return epoch
 
     def end(self, epoch: Epoch) -> None:
-        """It is through."""
+        """Ends one enqueue of that epoch."""
         epoch.under_way -= 1
         if not epoch.under_way:
             epoch.over.set()

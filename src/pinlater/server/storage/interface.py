@@ -279,8 +279,8 @@ class InOrderStore(Protocol):
     async def insert_jobs(
         self, requests: Sequence[InsertRequest], now_ms: int, *, claim_follows: bool = False
     ) -> Sequence[Inserted | PinLaterError]:
-        """As `JobStore.insert_jobs`. `claim_follows`: a dequeue waits for these jobs and claims them within the next few turns of the
-        loop; a transaction that holds both is worth waiting for."""
+        """Does what `JobStore.insert_jobs` does. `claim_follows`: a dequeue waits for these jobs and claims them within the next few turns
+        of the loop; a transaction that holds both is worth waiting for."""
         ...
 
 

@@ -68,7 +68,8 @@ class Snapshots(Generic[Snapshot]):
         return own == latest.own and now_s - latest.asked_s < (KEPT_UNCHANGED_S if is_same else KEPT_S)
 
     async def state(self) -> Hashable | None:
-        """Of the shard: as long as it is the same, nothing has changed. None where the other servers don't say what they change."""
+        """The state of the shard: as long as it is the same, nothing has changed. None where the other servers don't say what they
+        change."""
         own, others = self._own(), self.others()
         return None if others is None else (own, others, (await self.latest()).changes)
 

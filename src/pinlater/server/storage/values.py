@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
+from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, JobInfo, JobState, NewJob, Outcome
 from pinlater.domain.slices import SLICES
@@ -55,7 +56,7 @@ class JobKey(NamedTuple):
 
     def on(self, shard: str) -> str:
         """The descriptor of the job on the shard of that name."""
-        return f"{self.queue}:s{shard}:p{self.priority}:{self.id}"
+        return f"{descriptor_prefix(self.queue, shard)}{self.priority}:{self.id}"
 
 
 NO_END_MS = 2**63

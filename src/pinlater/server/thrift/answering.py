@@ -86,7 +86,7 @@ class MethodRoute:
     cost: Cost | None
     audited: audit.Audited | None
     searches: bool
-    needs_care: bool  # may wait, search, or need much memory
+    may_wait_or_cost: bool  # its calls may wait, search, or need much memory
     tells_arrival: bool
     caller: audit.AuditCaller = audit.AuditCaller()  # noqa: RUF009 - a value; only of administrative calls
 
@@ -167,15 +167,12 @@ class Answering:
                 route = replace(route, handle=handle, caller=self._guard.caller(call))
             elif handle is not route.handle:
                 route = replace(route, handle=handle)
-        if (
-            recipient.over_limit
-            or self.running >= self._requests_max
-            or (
-                route.needs_care
-                and (not route.hands_out or (asked := call.arguments.request).waitMillis or asked.dryRun)
-            )
-        ):
-            reply = await self._answer_with_care(call, route, recipient)
+        bounded: object = route.may_wait_or_cost
+        if bounded and route.hands_out:  # of dequeues only long polls and dry runs
+            asked = call.arguments.request
+            bounded = asked.waitMillis or asked.dryRun
+        if bounded or recipient.over_limit or self.running >= self._requests_max:
+            reply = await self._answer_bounded(call, route, recipient)
         else:
             self.running += 1
             try:
@@ -188,9 +185,9 @@ class Answering:
             self._log(call, frame, reply, ended_s - arrived_s)
         return NO_ANSWER if call.oneway else reply
 
-    async def _answer_with_care(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
-        """A call that waits, searches or needs much memory, or that comes if there are too many."""
-        request: Any = call.arguments.request if route.needs_care else None
+    async def _answer_bounded(self, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> bytes:
+        """Answers a call that waits, searches or needs much memory, or that comes if there are too many."""
+        request: Any = call.arguments.request if route.may_wait_or_cost else None
         waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
             return self._failed(call, route, recipient, self._refusal(recipient))

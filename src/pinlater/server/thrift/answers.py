@@ -19,6 +19,7 @@ from pinlater.domain.calls import (
     SettingsInForce,
     WaitingDequeues,
 )
+from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import Attempt, JobInfo, Outcome
 from pinlater.domain.queue import Queue
@@ -43,7 +44,7 @@ class DequeueAnswer(types.PinLaterDequeueResponse):
         bodies: dict[str, bytes] = {}
         metadata: dict[str, types.PinLaterDequeueMetadata] = {}
         for shard, jobs, token in dequeued.claimed:
-            prefix = f"{queue}:s{shard}:p"
+            prefix = descriptor_prefix(queue, shard)
             for job in jobs:
                 descriptor = f"{prefix}{job.priority}:{job.id}"
                 bodies[descriptor] = job.body

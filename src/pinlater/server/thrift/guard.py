@@ -119,7 +119,7 @@ _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
 
 
 class Guard:
-    """Of one listener."""
+    """Guards the calls of one listener."""
 
     def __init__(self, access: AccessControl) -> None:
         self.access = access

@@ -30,7 +30,6 @@ async def delete_queue(service: Service, call: received.deleteQueue_args) -> Non
 async def enqueue_jobs(service: Service, call: received.enqueueJobs_args) -> Any:
     request = call.request
     stored = await service.enqueuing.enqueue(
-        caller(call.context),
         request.queueName,
         requests.jobs_to_enqueue(request.jobs),
         request_key=request.requestKey or None,
@@ -87,7 +86,7 @@ async def heartbeat_claims(service: Service, call: received.heartbeatClaims_args
     request = call.request
     claims = await requests.claims(request)
     results = await service.claimed_jobs.heartbeat(
-        caller(call.context), request.queueName, claims, per_item_errors=bool(request.perItemErrors)
+        request.queueName, claims, per_item_errors=bool(request.perItemErrors)
     )
     return await in_turns(results, answers.ack_outcomes)
 
@@ -96,7 +95,6 @@ async def release_jobs(service: Service, call: received.releaseJobs_args) -> Any
     request = call.request
     claims = await requests.claims(request)
     results = await service.claimed_jobs.release(
-        caller(call.context),
         request.queueName,
         claims,
         request.delayMillis,
@@ -106,7 +104,7 @@ async def release_jobs(service: Service, call: received.releaseJobs_args) -> Any
 
 
 async def cancel_jobs(service: Service, call: received.cancelJobs_args) -> Any:
-    results = await service.claimed_jobs.cancel(caller(call.context), call.queueName, call.jobDescriptors)
+    results = await service.claimed_jobs.cancel(call.queueName, call.jobDescriptors)
     return await in_turns(results, answers.ack_outcomes)
 
 

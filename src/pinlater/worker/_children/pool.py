@@ -85,7 +85,7 @@ class ChildPool:
 
     @property
     def process_ids(self) -> list[int]:
-        """Of living children."""
+        """The process ids of living children."""
         return [child.process_id for child in self._all]
 
     def close(self) -> None:

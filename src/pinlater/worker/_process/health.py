@@ -29,7 +29,7 @@ class HealthReport(msgspec.Struct, frozen=True):
 
 
 class WorkerHealth:
-    """Of one worker run. All its metrics get `labels`."""
+    """The health of one worker run. All its metrics get `labels`."""
 
     def __init__(self, run: WorkerRun, clock: Clock, labels: Mapping[str, str] | None = None) -> None:
         self._run = run

@@ -130,7 +130,7 @@ class ForwardLane(Generic[Item, Result]):
 
     @property
     def rank(self) -> int:
-        """As of a `Lane`: an item rides at once, with others or alone."""
+        """Ranks as `Lane.rank` does: an item rides at once, with others or alone."""
         return 1 if self._gathering is None else 0
 
     def submit(self, item: Item) -> asyncio.Future[Result]:

@@ -48,7 +48,7 @@ class Proof(NamedTuple):
 
 
 def encoded(message: Hello | Welcome | Proof) -> bytes:
-    """As a frame."""
+    """Returns the message as a frame."""
     text = msgspec.msgpack.encode(message)
     return len(text).to_bytes(LENGTH_BYTES, "big") + text
 

@@ -188,7 +188,7 @@ class IncomingConnection(asyncio.Protocol):
 
     @property
     def nonce(self) -> bytes:
-        """Of its hello."""
+        """The nonce of its hello; empty before that."""
         return b"" if self._hello is None else self._hello.nonce
 
     @property

@@ -118,7 +118,7 @@ class PeerConnection(asyncio.Protocol):
 
     @property
     def nonce(self) -> bytes:
-        """Of this connection: no other one has the same."""
+        """The nonce of this connection; no other one has the same."""
         return self._hello.nonce
 
     def says_what_it_changes(self, within_s: float) -> bool:

@@ -56,5 +56,5 @@ class TrafficByServer:
         return 0 if found is None else sum(found.items)
 
     def items_by_kind(self) -> Mapping[str, float]:
-        """Of all servers."""
+        """The items of all servers, by the kind of call."""
         return {kind.name.lower(): float(self.whole.items[kind]) for kind in CallKind}

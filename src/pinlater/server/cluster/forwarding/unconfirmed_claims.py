@@ -44,7 +44,7 @@ def _without_bodies(answer: object) -> object:
 
 
 class UnconfirmedClaims:
-    """Of one connection."""
+    """The unconfirmed claims of one connection."""
 
     def __init__(self) -> None:
         self._answered: deque[AnsweredClaims] = deque()

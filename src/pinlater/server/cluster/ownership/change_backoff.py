@@ -26,7 +26,7 @@ class _Own:
 
 
 class ChangeBackoff:
-    """Of one server. `monotonic`: in seconds."""
+    """The backoff of one server. `monotonic`: in seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -14,7 +14,6 @@ from pinlater.domain.transitions import (
     ERROR_TYPE_CHARS_MAX,
     STATUS_CANCELLED,
     STATUS_EXPIRED,
-    after_failure,
     status_when_requeued,
 )
 from pinlater.server.storage.memory.record import HeldClaim, MemoryJob
@@ -122,11 +121,22 @@ def _last_attempt(job: MemoryJob) -> Attempt | None:
 
 
 def _spend(job: MemoryJob, now_ms: int, *, final: bool) -> None:
-    state, job.attempts_remaining = after_failure(job.attempts_remaining, final=final)
+    state, job.attempts_remaining = _after_failure(job.attempts_remaining, final=final)
     if state is JobState.PENDING:
         _to_pending(job, now_ms)
     else:
         _finish(job, state, now_ms)
+
+
+def _after_failure(attempts_remaining: int, *, final: bool) -> tuple[JobState, int]:
+    """The state and the attempts remaining after an attempt that failed or timed out.
+
+    On purpose a second statement of the rule in `storage/decide.py`, which all other stores use: tests compare the two.
+    """
+    left = attempts_remaining - 1
+    if final or left <= 0:
+        return JobState.FAILED, 0
+    return JobState.PENDING, left
 
 
 def _to_pending(job: MemoryJob, now_ms: int) -> None:

@@ -38,7 +38,7 @@ from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.options import Options, has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
-from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
+from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder
 
 SPECIAL = CHANGED | OPTIONS

@@ -28,7 +28,7 @@ from pinlater.server.storage.mysql.statements import (
 )
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.options import Options, options_text
-from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
+from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS, InsertAge, KeyedAnswer
 from pinlater.server.storage.values import Inserted, InsertRequest, KeyHolder
 

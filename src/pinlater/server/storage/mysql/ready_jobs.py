@@ -78,7 +78,7 @@ class ReadyBytes:
 
 
 class ReadyJobs:
-    """Of one queue. Times in milliseconds of the shard's clock but for `now_s`, which is monotonic."""
+    """Remembers the next due jobs of one queue. Times in milliseconds of the shard's clock but for `now_s`, which is monotonic."""
 
     __slots__ = (
         "_before",

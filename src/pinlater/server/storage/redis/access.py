@@ -27,7 +27,7 @@ _TRIES = 10
 
 
 class Access(NamedTuple):
-    """For one call."""
+    """Holds what one call of the store uses."""
 
     writer: Writer
     readers: Readers

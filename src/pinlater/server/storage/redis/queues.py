@@ -24,7 +24,7 @@ _FIRST_NUMBER_MAX = 2**31
 
 
 async def merge(writer: Writer, readers: Readers, cache: RedisQueueCache, queues: Sequence[Queue]) -> list[Queue]:
-    """As `QueueStore.merge_queues`."""
+    """Does what `QueueStore.merge_queues` says."""
     merged: list[Queue] = []
     for start in range(0, len(queues), _QUEUES_A_CALL):
         some = queues[start : start + _QUEUES_A_CALL]
@@ -61,7 +61,7 @@ def _merged(given: Queue, state: Sequence[bytes]) -> tuple[Queue, tuple[bytes | 
 
 
 async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
-    """As `QueueStore.delete_queues`."""
+    """Does what `QueueStore.delete_queues` says."""
     newest_ms = 0
     for start in range(0, len(names), _QUEUES_A_CALL):
         part = encode(list(names[start : start + _QUEUES_A_CALL]))
@@ -73,7 +73,7 @@ async def delete(writer: Writer, names: Sequence[str], deleted_ms: int, now_ms: 
 async def configure(
     writer: Writer, readers: Readers, name: str, config: QueueConfig | None, paused: bool | None, version: str, by: str
 ) -> None:
-    """As `QueueStore.configure_queue`."""
+    """Does what `QueueStore.configure_queue` says."""
     for _ in range(_TRIES):
         answer = await readers.run("find_settings", name)
         if not answer:

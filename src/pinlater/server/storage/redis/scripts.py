@@ -26,7 +26,7 @@ def script(name: str) -> Script:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Of all scripts."""
+    """Returns the names of all scripts."""
     folder = files(__package__) / "scripts"
     found = (entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))
     return tuple(sorted(name for name in found if name != "shared"))

@@ -78,5 +78,5 @@ class Memory:
 
     @property
     def _is_over(self) -> bool:
-        """By the last look."""
+        """Whether the last look found too much memory in use."""
         return self._max > 0 and self._used * 100 >= self._max * self._percent_max

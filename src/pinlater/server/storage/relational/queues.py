@@ -30,7 +30,7 @@ class QueueTable(Protocol):
     """The rows of queues and of their deletions, in one transaction."""
 
     async def look(self, name: str) -> QueueLook:
-        """Without a lock."""
+        """Reads a queue without a lock."""
         ...
 
     async def write_merged(self, given: Queue, looked: QueueLook, now_ms: int) -> Queue:
@@ -68,7 +68,7 @@ def merged(given: Queue, looked: QueueLook) -> Queue:
 
 
 async def merge(table: QueueTable, queues: Sequence[Queue], now_ms: int) -> list[Queue]:
-    """As `Shard.merge_queues`. Nothing is locked or written if there is nothing to do."""
+    """Does what `Shard.merge_queues` says. Nothing is locked or written if there is nothing to do."""
     return [await _merge(table, queue, now_ms) for queue in queues]
 
 
@@ -81,7 +81,7 @@ async def _merge(table: QueueTable, given: Queue, now_ms: int) -> Queue:
 
 
 async def delete(table: QueueTable, names: Sequence[str], deleted_ms: int, now_ms: int) -> int:
-    """As `Shard.delete_queues`. Forgets some old deletions."""
+    """Does what `Shard.delete_queues` says. Forgets some old deletions."""
     gone: list[int] = []
     newest_ms = 0
     for name in sorted(set(names)):

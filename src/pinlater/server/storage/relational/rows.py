@@ -163,7 +163,7 @@ def record_of(row: Row) -> JobRecord:
 
 
 def progress_row(job: JobRecord) -> tuple[object, ...]:
-    """For `save_progress`."""
+    """Returns the parameters of `save_progress`."""
     return (
         job.id,
         job.attempts_allowed,
@@ -179,7 +179,7 @@ def progress_row(job: JobRecord) -> tuple[object, ...]:
 
 
 def done_row(job: JobRecord) -> tuple[object, ...]:
-    """For `insert_done`."""
+    """Returns the parameters of `insert_done`."""
     return (job.id, job.queue_id, int(job.state), job.priority, job.finished_at_ms, job.holder)
 
 

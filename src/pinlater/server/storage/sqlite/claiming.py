@@ -15,7 +15,7 @@ from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.record import later
 from pinlater.server.storage.relational import sweeping
-from pinlater.server.storage.relational.claiming import claim_flags, claim_timeout_ms, freed_by_claim
+from pinlater.server.storage.relational.claim_options import claim_flags, claim_timeout_ms, freed_by_claim
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, at_once
 from pinlater.server.storage.sqlite.queue_cache import NEVER_MS, Counter, QueueEntry
 from pinlater.server.storage.sqlite.statements import Execute, Rows, sql

@@ -1,7 +1,7 @@
 """Storing new jobs: all of a request or none of it, all requests of a call in a few multi-row statements.
 
-The rows of `ready` are copied from `jobs` within SQLite: new ids lie behind the highest one known, so a range finds exactly the new
-rows. Ids that don't (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
+The rows of `ready` are copied from `jobs` within SQLite: new ids are above the highest known id, so a range finds exactly the new
+rows. Ids that are not (another lane's smaller ones came later, or the same insert comes again) take a slower way that looks first.
 
 A call of very many jobs, or of very many bytes, does the same in steps of the writer (`insert_in_steps`), each of a bounded part.
 """
@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import NewJob
 from pinlater.server.storage.options import options_text
-from pinlater.server.storage.relational.inserting import answer_of, new_jobs, queue_full, unique_until_ms
+from pinlater.server.storage.relational.insert_answers import answer_of, new_jobs, queue_full, unique_until_ms
 from pinlater.server.storage.request_keys import KeyedAnswer
 from pinlater.server.storage.sqlite.queue_cache import QueueEntry, SqliteQueueCache
 from pinlater.server.storage.sqlite.statements import PairSelect, Rows, sql
@@ -57,7 +57,7 @@ def is_long(requests: Sequence[InsertRequest]) -> bool:
 def insert_in_steps(
     transaction: Transaction, requests: Sequence[InsertRequest], now_ms: int
 ) -> Generator[None, None, list[Inserted | PinLaterError]]:
-    """As `insert`; yields between two steps. The transaction must let nothing else in meanwhile."""
+    """Does what `insert` does; yields between two steps. The transaction must let nothing else in meanwhile."""
     batch = _Batch(transaction, now_ms)
     if any([request.request_key is not None for request in requests]):  # noqa: C419 a list is quicker than a generator here
         batch.recall(requests)
@@ -94,7 +94,7 @@ class _Batch:
         self._said: tuple[object, ...] = ()
         self._options: str | None = None
         self._expiries: list[int] = []
-        self._behind: list[int] = []  # ids that don't lie behind the highest known one
+        self._below_floor: list[int] = []  # new ids below the highest known id
         self._known: set[int] = set()
         self._answers: dict[tuple[int, str], KeyedAnswer] = {}  # of request keys, from the file and from this call
         self._new_keys: list[object] = []
@@ -227,8 +227,8 @@ class _Batch:
             _INSERT_EXPIRIES.run(execute, self._expiries)
         if self._new_keys:
             _SAVE_REQUEST_KEYS.run(execute, self._new_keys)
-        if self._behind:
-            execute(_INSERT_READY_OF, (str(self._behind),))
+        if self._below_floor:
+            execute(_INSERT_READY_OF, (str(self._below_floor),))
         if self._highest > self._floor:
             if len(self._plain) == _INSERT_JOBS.width and not self._with_options:
                 # One row costs less without a look at `jobs`.
@@ -239,17 +239,17 @@ class _Batch:
             self._queue_cache.highest_id = self._highest
 
     def _store_part(self) -> None:
-        """What there is so far. Ids of what follows that don't lie behind these are looked for, as any other lane's would be."""
+        """Stores the rows so far. A later id that is not above these is looked up first, as an id of another lane is."""
         self.store()
         self._floor = self._highest
-        self._plain, self._with_options, self._expiries, self._behind, self._new_keys = [], [], [], [], []
+        self._plain, self._with_options, self._expiries, self._below_floor, self._new_keys = [], [], [], [], []
 
     def _is_new(self, job_id: int) -> bool:
-        """For an id below the highest known one: not in the file, nor in this call."""
+        """Whether an id that is not above the highest known one is in neither the file nor this call."""
         if job_id in self._known or self._transaction.execute(_SELECT_KNOWN_IDS, (f"[{job_id}]",)).fetchone():
             return False
         self._known.add(job_id)
-        self._behind.append(job_id)
+        self._below_floor.append(job_id)
         return True
 
     # --- unique keys and request keys -----------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class _Call:
 
 
 class Writer:
-    """The one writer. `commits` counts transactions that changed something; `failed`: the last one that should have did not."""
+    """The one writer. `commits` counts transactions with changes; `failed`: the last transaction with changes was not committed."""
 
     def __init__(
         self,

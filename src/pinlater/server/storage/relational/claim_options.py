@@ -8,7 +8,7 @@ from pinlater.server.storage.record import HAS_KEY, HAS_PROGRESS
 
 
 def claim_timeout_ms(options: Options, default_ms: int) -> int:
-    """The job's own claim timeout, or the queue's."""
+    """The job's own claim timeout, or the one that the operation passed (the queue's or the server's)."""
     return default_ms if options.timeout_ms is None else options.timeout_ms
 
 
