@@ -44,6 +44,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "heartbeatClaims": types.ClaimsRequest(queue, [types.ClaimRef(job, "token")]),
         "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
         "runJobs": types.RunJobsRequest(queue, [job]),
+        "getAudit": types.AuditRequest(queue),
     }
     others: dict[str, dict[str, Any]] = {
         "createQueue": {"name": queue},

@@ -7,6 +7,7 @@ import json
 import stat
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,22 @@ async def test_a_running_server_takes_over_a_changed_file_and_keeps_the_last_goo
         change_tokens_of_a_broken_file(served.path)
         await until_refused(client)
         assert not served.app._files.broken["access.tokens_file"]
+
+
+async def test_changes_of_the_file_are_in_the_audit_of_a_running_server(served: ServedTokens) -> None:
+    ops = new_secret()
+    change_tokens(served.path, lambda known: [*known, Token("ops", digest_of(ops), (Role.OPERATE,))])
+    change_tokens(served.path, lambda known: known[1:])
+    async with AsyncClient(f"127.0.0.1:{served.app.thrift.port}", token=ops) as client, asyncio.timeout(30):
+        while True:
+            with suppress(TokenInvalid):
+                if len(found := (await client.audit(who="tokens file")).entries) == 2:
+                    break
+            await asyncio.sleep(0.05)
+    assert sorted((entry.operation, entry.shown_arguments()["token"]) for entry in found) == [
+        ("tokenAdded", '"ops"'),
+        ("tokenRemoved", '"reader"'),
+    ]
 
 
 def change_tokens_of_a_broken_file(path: Path) -> None:

@@ -14,6 +14,7 @@ from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
 from pinlater.server.storage.interface import Shard, SharedShard
 from pinlater.server.storage.values import (
     NO_OWNERS,
+    AuditRecord,
     ClaimCall,
     ClaimOrder,
     ClaimRef,
@@ -50,6 +51,7 @@ ARGUMENTS: dict[Any, object] = {
     Place: Place(QUEUE, 1, 0, 1, due_by_ms=0, limit=10),
     Purge: Purge(QUEUE, JobState.FAILED, 1, 10),
     Requeue: Requeue(QUEUE, 1, 1, 0, 10),
+    Sequence[AuditRecord]: [AuditRecord("1", b"{}")],
     Sequence[JobAck]: [JobAck(KEY, succeeded=True)],
     Sequence[JobCheckpoint]: [JobCheckpoint(KEY, "worker")],
     Sequence[ClaimOrder]: [ClaimOrder(QUEUE, [ClaimCall(1, Holder("job", "worker", "token"))], 1_000)],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+from random import Random
 from typing import Any
 
 import pytest
 
+from pinlater.domain.audit import AuditEntry, AuditFilter
 from pinlater.domain.calls import Ack, AckBatch, FrontProcess, Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import Draining, OutcomeUnknown, RequestTooOld, ShardConnectionFailed
@@ -17,8 +19,10 @@ from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
 from pinlater.server.front.operations import OPERATIONS
 from pinlater.server.front.store_connection import StoreProcessFailed
+from pinlater.server.operations.audit_buffer import AuditBuffer
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift import handlers
 from tests.front.conftest import FrontAndStore, until
 
@@ -45,7 +49,21 @@ async def pending(pair: FrontAndStore) -> int:
 
 def test_every_operation_that_a_handler_calls_is_forwarded() -> None:
     called = set(re.findall(r"await service\.((?:\w+\.)?\w+)\(", inspect.getsource(handlers)))
-    assert called == {operation.path for operation in OPERATIONS}
+    assert called | {"audit.keep"} == {operation.path for operation in OPERATIONS}
+
+
+async def test_entries_of_the_audit_reach_the_store_process_and_wait_while_it_is_gone(pair: FrontAndStore) -> None:
+    buffer = AuditBuffer(lambda entries: pair.service.audit.keep(entries), Metrics(), ManualClock(), Random(1))
+    buffer.add(AuditEntry("", 0, "ops", ("admin",), "cli", "::1", "pauseQueue", "q", "{}", 3, "ok", ""))
+    await buffer.flush()
+    [found] = (await pair.service.audit.read(AuditFilter(queue="q"))).entries
+    assert (found.who, tuple(found.roles), found.jobs) == ("ops", ("admin",), 3)
+    assert found.server == pair.core.service.identity.address
+    pair.fronts.close()
+    await until(lambda: not pair.store.connected.is_set())
+    buffer.add(AuditEntry("", 0, "ops", (), "cli", "::1", "resumeQueue", "q", "{}", None, "ok", ""))
+    assert await buffer.flush() is not None
+    assert [entry.operation for entry in buffer.waiting] == ["resumeQueue"]
 
 
 async def test_a_job_enqueued_at_one_process_wakes_a_dequeue_that_waits_at_another(pair: FrontAndStore) -> None:

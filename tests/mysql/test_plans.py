@@ -42,6 +42,7 @@ LARGE = {
     "expiries",
     "unique_keys",
     "request_keys",
+    "audit",
 }
 
 # What may be read from end to end, and why.
@@ -85,6 +86,7 @@ FILL = [
     "INSERT INTO expiries SELECT run_after_ms, id FROM jobs",
     "INSERT INTO unique_keys SELECT queue_id, CONCAT('key', id), 2, id, priority, id FROM jobs",
     "INSERT INTO request_keys SELECT queue_id, CONCAT('key', id), id, 'f', 'a', NULL FROM jobs",
+    "INSERT INTO audit SELECT n + 1, CONCAT('00000', 10000 + n), 'entry' FROM numbers",
     "INSERT INTO counters SELECT 1 + n % 2, 1 + n % 3, n DIV 6, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 FROM numbers WHERE n < 120",
     "INSERT INTO writers SELECT n, n FROM numbers WHERE n BETWEEN 10 AND 100",
 ]
@@ -109,6 +111,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "after": f"key{BASE + 2_000}",
         "after_id": BASE + 2_000,
         "after_ms": 2_000,
+        "before": "0000010100",
         "before_id": BASE + 2_000,
         "before_ms": BASE + 5,
         "deleted_ms": BASE + 5,
@@ -161,9 +164,11 @@ def values(ids: list[int]) -> dict[str, Any]:
         "paused": 0,
         "priority": 1,
         "queue_id": 1,
+        "records_max": 5_000,
         "ranges": Sql(b" OR ".join([b"(priority=%d AND run_after_ms BETWEEN -9 AND 2000)" % p for p in (1, 2, 3)])),
         "run_after_ms": 3,
         "seen_at_ms": 5,
+        "since": "0000010050",
         "slot": 0,
         "state": 2,
         "tokens": ["t"],

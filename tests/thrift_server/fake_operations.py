@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.calls import (
     AckResult,
     CallerRights,
@@ -111,6 +112,27 @@ ANSWERS: dict[str, Any] = {
         True,
         [FrontProcess(1, 2**46, 3, 2, 2**47)],
     ),
+    "read": AuditPage(
+        [
+            AuditEntry(
+                "i-1",
+                2**40,
+                "ops",
+                ("operate",),
+                "cli",
+                "10.0.0.1",
+                "pauseQueue",
+                "emails",
+                "{}",
+                2**40,
+                "ok",
+                "none",
+                "host:9010",
+            )
+        ],
+        "i-1",
+        incomplete=True,
+    ),
     "set_paused": None,
     "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
     "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3", RIGHTS),
@@ -124,12 +146,16 @@ class FakeOperations:
         self.answers = dict(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
-        ) = self.explaining = self
+        ) = self.explaining = self.audit = self
+        self.noted: list[AuditEntry] = []
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []
         self.undelivered_event = asyncio.Event()
         self.cancelled: list[str] = []
         self.before: Callable[..., Awaitable[None]] | None = None
+
+    def note(self, entry: AuditEntry) -> None:
+        self.noted.append(entry)
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         self.undelivered_calls.append((queue, claimed))

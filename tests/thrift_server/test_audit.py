@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.domain.errors import PasswordInvalid, QueueNotFound
+from pinlater.domain.errors import OutcomeUnknown, PasswordInvalid, QueueNotFound, ShardConnectionFailed
 from pinlater.server.thrift.audit import AUDITED, logger
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
@@ -26,7 +26,7 @@ HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
-    "countJobs", "getSettingsInForce", "getWaitingDequeues", "getCluster", "explainJob", "getQueueOwners",
+    "countJobs", "getSettingsInForce", "getWaitingDequeues", "getCluster", "explainJob", "getQueueOwners", "getAudit",
 }  # fmt: skip
 
 
@@ -96,6 +96,62 @@ async def test_an_administrative_call_is_one_line_with_caller_method_and_outcome
     assert line["peer"] == str(client.writer.get_extra_info("sockname"))
     affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1, "runJobs": 1}
     assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
+
+
+@pytest.mark.parametrize("method", AUDITED)
+async def test_an_administrative_call_is_noted_with_what_the_log_shows(
+    desk: ThriftServerUnderTest, lines: Lines, method: str
+) -> None:
+    client = await desk.connect()
+    await client.call(method, **calls()[method])
+    [entry] = desk.operations.noted
+    line = lines.only
+    assert (entry.operation, entry.queue, entry.outcome, entry.jobs) == (method, "emails", "ok", line.get("jobs"))
+    assert (entry.source, entry.address, entry.roles) == ("worker-1", "127.0.0.1", ())
+    assert entry.who == ("admin password" if method == "deleteQueue" else "no token")
+    shown = {name: value for name, value in json.loads(entry.arguments).items() if name != "admin_password"}
+    assert shown == {name: line[name] for name in shown}
+    assert SECRET not in repr(entry)
+
+
+@pytest.mark.parametrize("method", AUDITED)
+async def test_texts_of_a_caller_in_an_entry_are_bounded(desk: ThriftServerUnderTest, method: str) -> None:
+    client = await desk.connect()
+    client.writer.write(
+        encode_call(method, 1, context=types.RequestContext(HOSTILE, HOSTILE), **calls(HOSTILE)[method])
+    )
+    await client.receive()
+    [entry] = desk.operations.noted
+    assert (entry.source, entry.queue) == (HOSTILE[:200], HOSTILE[:200])
+    assert len(entry.arguments) < 500
+
+
+async def test_a_limit_that_json_has_no_number_for_is_noted_as_text(desk: ThriftServerUnderTest) -> None:
+    client = await desk.connect()
+    await client.call("configureQueue", queueName="emails", config=types.QueueConfig(maxJobsPerSecond=float("inf")))
+    [entry] = desk.operations.noted
+    assert json.loads(entry.arguments) == {"maxJobsPerSecond": "inf"}
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "detail"),
+    [
+        (QueueNotFound.of("emails"), "refused", "QUEUE_NOT_FOUND"),
+        (ShardConnectionFailed("away"), "failed", "SHARD_CONNECTION_FAILED SHARD_UNREACHABLE"),
+        (OutcomeUnknown("lost"), "unknown", "SHARD_CONNECTION_FAILED OUTCOME_UNKNOWN"),
+        (RuntimeError("a bug"), "unknown", "UNKNOWN INTERNAL"),
+    ],
+)
+async def test_an_entry_says_whether_a_call_was_refused_failed_or_is_unknown(
+    desk: ThriftServerUnderTest, error: Exception, outcome: str, detail: str
+) -> None:
+    async def fail(name: str, *arguments: Any, **named: Any) -> None:
+        raise error
+
+    desk.operations.before = fail
+    await (await desk.connect()).call("pauseQueue", queueName="emails")
+    [entry] = desk.operations.noted
+    assert (entry.outcome, entry.detail, entry.jobs) == (outcome, detail, None)
 
 
 async def test_other_calls_leave_no_line(desk: ThriftServerUnderTest, lines: Lines) -> None:

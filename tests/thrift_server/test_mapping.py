@@ -9,6 +9,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from pinlater.domain.audit import AuditFilter
 from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job, Scanned
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
@@ -76,6 +77,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getCluster": ("cluster", (), {}),
     "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
     "getQueueOwners": ("owners", (), {}),
+    "getAudit": ("read", (AuditFilter("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor"),), {}),
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
 
@@ -306,6 +308,27 @@ ANSWERED: dict[str, Any] = {
     "getQueueOwners": {
         "servers": [{"id": "1-2-3", "address": "a:9010"}, {"id": "2-2-3", "address": None}],
         "shards": [{"name": "1", "takesEnqueues": False, "owners": [0, 1, -1]}],
+    },
+    "getAudit": {
+        "entries": [
+            {
+                "id": "i-1",
+                "atMillis": 2**40,
+                "who": "ops",
+                "roles": ["operate"],
+                "source": "cli",
+                "address": "10.0.0.1",
+                "operation": "pauseQueue",
+                "queueName": "emails",
+                "arguments": "{}",
+                "jobs": 2**40,
+                "outcome": "ok",
+                "detail": "none",
+                "server": "host:9010",
+            }
+        ],
+        "continuation": "i-1",
+        "incomplete": True,
     },
     "deleteJobsByDescriptor": 6,
 }

@@ -96,6 +96,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getCluster": {},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
         "getQueueOwners": {},
+        "getAudit": {"request": types.AuditRequest("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor")},
         "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
     }
 

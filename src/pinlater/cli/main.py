@@ -57,6 +57,7 @@ COMMANDS: dict[str, str] = {
     "migrate": RUNNING,
     "shards": RUNNING,
     "cluster": RUNNING,
+    "audit": RUNNING,
     "backup": RUNNING,
     "import-original": RUNNING,
     "version": TRYING,

@@ -372,6 +372,19 @@ def queue_owners() -> ClientCall[types.QueueOwners]:
     return ClientCall("getQueueOwners", (), _same, Resend.SAFE)
 
 
+def audit(wanted: values.AuditFilter) -> ClientCall[values.AuditPage]:
+    request = types.AuditRequest(
+        wanted.queue or None,
+        wanted.who or None,
+        wanted.operation or None,
+        wanted.since_ms,
+        wanted.until_ms,
+        wanted.limit,
+        wanted.continuation or None,
+    )
+    return ClientCall("getAudit", (request,), _parsing.audit_page, Resend.SAFE)
+
+
 def pause_queue(queue: str) -> ClientCall[None]:
     return ClientCall("pauseQueue", (queue,), _nothing, Resend.SAFE)
 

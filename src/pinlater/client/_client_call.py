@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 # What the client calls a method, where that is more than another spelling of the protocol's name.
 _CLIENT_NAMES = {
+    "getAudit": "audit",
     "getCluster": "cluster",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",

@@ -165,6 +165,29 @@ def job_explanation(found: types.JobExplanation) -> values.JobExplanation:
     )
 
 
+def audit_page(page: types.AuditPage) -> values.AuditPage:
+    """Entries of the audit."""
+    entries = [
+        values.AuditEntry(
+            each.id,
+            each.atMillis,
+            each.who,
+            tuple(each.roles),
+            each.source,
+            each.address,
+            each.operation,
+            each.queueName,
+            each.arguments,
+            each.jobs,
+            each.outcome,
+            each.detail,
+            each.server,
+        )
+        for each in page.entries
+    ]
+    return values.AuditPage(entries, page.continuation or "", bool(page.incomplete))
+
+
 def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.WaitingDequeues]:
     """The dequeues that wait, by queue and source."""
     return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]

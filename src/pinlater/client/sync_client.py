@@ -77,6 +77,23 @@ class Client(SyncClientBase):
         """Which servers share the shards, and which of them owns what, as the server that answers knows it."""
         return self._run(_calls.cluster())
 
+    def audit(
+        self,
+        *,
+        queue: str = "",
+        who: str = "",
+        operation: str = "",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        limit: int = 100,
+        continuation: str = "",
+    ) -> values.AuditPage:
+        """Changes and their callers, newest first, as far as the servers still keep them. `who`: the name of a token.
+
+        A page may have few entries although more follow: its `continuation` gives the next one until it is empty."""
+        wanted = values.AuditFilter(queue, who, operation, since_ms, until_ms, limit, continuation)
+        return self._run(_calls.audit(wanted))
+
     def pause_queue(self, queue: str) -> None:
         """Stops dequeues; enqueues and acks go on."""
         self._run(_calls.pause_queue(queue))

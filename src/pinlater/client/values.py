@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.domain.audit import AuditEntry as AuditEntry
+from pinlater.domain.audit import AuditFilter as AuditFilter
+from pinlater.domain.audit import AuditPage as AuditPage
 from pinlater.domain.calls import Ack as Ack
 from pinlater.domain.calls import AckBatch as AckBatch
 from pinlater.domain.calls import AckResult as AckResult

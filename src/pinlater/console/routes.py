@@ -9,7 +9,8 @@ from typing import Any
 
 from pinlater.console import costs
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
-from pinlater.console.endpoints import claims, jobs, queues, servers
+from pinlater.console.endpoints import audit, claims, jobs, queues, servers
+from pinlater.console.shapes.audit import AuditAnswer, AuditQuery
 from pinlater.console.shapes.claims import (
     AckRequest,
     CheckpointRequest,
@@ -97,6 +98,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", "/v1/stats", queues.get_stats, StatsQuery, Nothing, StatsAnswer, "queue_stats"),
     Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),
     Endpoint("GET", "/v1/cluster", servers.get_cluster, Nothing, Nothing, ClusterAnswer, "cluster"),
+    Endpoint("GET", "/v1/audit", audit.get_audit, AuditQuery, Nothing, AuditAnswer, "audit"),
     Endpoint("GET", "/v1/waiting-dequeues", servers.get_waiting_dequeues, Nothing, Nothing, WaitingAnswer, "waiting_dequeues"),
 )
 # fmt: on

@@ -33,7 +33,7 @@ MEANINGS: Mapping[Role, str] = {
     Role.READ: "Look at queues, jobs with their bodies, statistics and the cluster.",
     Role.PRODUCE: "Enqueue, and look up jobs by descriptor, without bodies. Creates queues that are missing.",
     Role.WORK: "Claim jobs and report on them; look up jobs by descriptor. Creates queues that are missing.",
-    Role.OPERATE: "Everything of `read`, and change queues and jobs: settings, pause, cancel, retry, run now, delete jobs.",
+    Role.OPERATE: "Everything of `read`, the audit, and change queues and jobs: settings, pause, cancel, retry, run now, delete jobs.",
     Role.ADMIN: "Everything, and delete queues without the admin password.",
 }
 
@@ -63,6 +63,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getWaitingDequeues": _READ,
     "getCluster": _READ,
     "explainJob": _READ,
+    "getAudit": _OPERATE,  # its entries name people and addresses, which who only looks at jobs need not see
     "getQueueOwners": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "lookupJobs": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "enqueueJobs": frozenset({Role.PRODUCE}),

@@ -19,6 +19,7 @@ READS = frozenset(
         "list_unique_queues",
         "list_unique_keys",
         "timed_keys",
+        "list_audit",
         "changed_queues",
         "snapshot",
         "peek_jobs",

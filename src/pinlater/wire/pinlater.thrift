@@ -426,6 +426,55 @@ struct WaitingDequeues {
   3: required i32 number
 }
 
+// Which entries of the audit to read, the newest first. What is not set leaves nothing out.
+struct AuditRequest {
+  1: optional string queueName
+  // The name of a token, `no token` or `admin password`.
+  2: optional string who
+  // A method of this contract, or an event such as `tokenAdded`.
+  3: optional string operation
+  // From this time on, and before that one.
+  4: optional i64 sinceTimestampMillis
+  5: optional i64 untilTimestampMillis
+  // At most 500.
+  6: optional i32 limit = 100
+  // Of the answer before.
+  7: optional string continuation
+}
+
+// A change that a caller asked for, or that a server took over from one of its files.
+struct AuditEntry {
+  1: required string id
+  2: required i64 atMillis
+  // The name of the caller's token, `no token`, `admin password`, or the file.
+  3: required string who
+  4: required list<string> roles
+  // What the caller calls itself, and the address of its connection.
+  5: required string source
+  6: required string address
+  7: required string operation
+  // Empty for a change of no queue.
+  8: required string queueName
+  // A JSON object. Never bodies or secrets.
+  9: required string arguments
+  // How many jobs were changed, for operations that count them.
+  10: optional i64 jobs
+  // `ok`, `refused`, `failed` (a shard could not be reached) or `unknown`.
+  11: required string outcome
+  // The code and detail of an error.
+  12: required string detail
+  // The server that carried it out.
+  13: required string server
+}
+
+struct AuditPage {
+  1: required list<AuditEntry> entries
+  // Continues behind these entries; not set at the end. A page may have few entries, or none, although more follow.
+  2: optional string continuation
+  // A shard could not be asked, so that entries may be missing.
+  3: optional bool incomplete
+}
+
 // A server of the shards, as the server that answers knows it.
 struct ClusterServer {
   // As it announced itself to the other servers.
@@ -697,6 +746,9 @@ service PinLater {
 
   // Which servers own queues, as the server that answers knows it: a hint. Every server takes every call.
   QueueOwners getQueueOwners(1: RequestContext context) throws (1: PinLaterException e)
+
+  // Changes of queues, jobs, tokens and shards with their callers, as the shards keep them for a time.
+  AuditPage getAudit(1: RequestContext context, 2: AuditRequest request) throws (1: PinLaterException e)
 
   // How many were deleted, in whatever state they were.
   i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)

@@ -65,6 +65,7 @@ class BrowsedConsole:
             "/failed",
             "/workers",
             "/servers",
+            "/audit",
             "/queues/none",
         )
 

@@ -30,6 +30,7 @@ NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/failed": {"getQueueStats", "scanJobs"},
     "/workers": {"getWaitingDequeues", "getQueueStats", "scanJobs"},
     "/servers": {"getCluster"},
+    "/audit": {"getAudit"},
 }
 NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/pause": {"pauseQueue"},

@@ -17,13 +17,16 @@ Fields = TypeVar("Fields", bound=RequestShape)
 
 @dataclass(frozen=True, slots=True)
 class PageCall:
-    """A request for a page, or of a form. `fields`: of the query or the form, without empty ones. `queue` and `descriptor`: of the path."""
+    """A request for a page, or of a form. `fields`: of the query or the form, without empty ones. `queue` and `descriptor`: of the path.
+
+    `may(method)`: whether the servers answer the visitor's calls of a method of the protocol, as far as it is known."""
 
     api: Api
     now_ms: int
     queue: str
     descriptor: str
     fields: Mapping[str, str]
+    may: Callable[[str], bool] = lambda _: True
 
     def read(self, shape: type[Fields]) -> Fields:
         """The fields as the shape says. Raises RequestRefused."""

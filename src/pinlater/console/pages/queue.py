@@ -8,10 +8,12 @@ from typing import Literal, NamedTuple
 
 from pinlater.console.endpoints.jobs import scan_jobs
 from pinlater.console.endpoints.queues import get_queue_stats, get_settings
+from pinlater.console.pages.audit import pause_of
 from pinlater.console.pages.listed_job import ListedJob, age_column, rows_of
 from pinlater.console.pages.page import PageCall, PageView, queue_path
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.pages.setting_fields import SettingField, fields_shown
+from pinlater.console.shapes.audit import AuditItem
 from pinlater.console.shapes.fields import OfPriority, RequestShape, State
 from pinlater.console.shapes.jobs import ScanQuery
 from pinlater.console.shapes.queues import CountsItem
@@ -58,10 +60,11 @@ class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView(PageView):
-    """`numbers`: jobs by tab. `next_page`: the continuation; empty at the end."""
+    """`numbers`: jobs by tab. `next_page`: the continuation; empty at the end. `pause`: the audit's entry of the pause, if it is known."""
 
     query: QueuePageQuery
     queue: QueueFigures
+    pause: AuditItem | None
     priorities: Sequence[CountsItem]
     settings: Sequence[SettingField]
     max_jobs_per_second: float | None
@@ -85,7 +88,9 @@ class QueueView(PageView):
 
 
 async def show(call: PageCall) -> QueueView:
-    """Four calls: counters, two for the settings, and one page of jobs. A page that searches does not ask again by itself."""
+    """Four calls: counters, two for the settings, and one page of jobs; a fifth for a paused queue.
+
+    A page that searches does not ask again by itself."""
     query = call.read(QueuePageQuery)
     jobs = _TABS[query.tab]
     stats = await call.api.ask(get_queue_stats, queue=call.queue)
@@ -102,11 +107,13 @@ async def show(call: PageCall) -> QueueView:
     )
     page = await call.api.ask(scan_jobs, queue=call.queue, query=wanted)
     queue = figures_of(stats)
+    pause = await pause_of(call) if queue.paused else None
     return QueueView(
         title=call.queue,
         polls=not query.is_slow and not query.after,
         query=query,
         queue=queue,
+        pause=pause,
         priorities=[one for one in stats.priorities if one.enqueued_total or one.pending],
         settings=fields_shown(settings),
         max_jobs_per_second=settings.in_force.max_jobs_per_second,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pinlater.console.pages import actions, failed, job, overview, queue, servers, workers
+from pinlater.console.pages import actions, audit, failed, job, overview, queue, servers, workers
 from pinlater.console.pages.page import Action, SitePage
 
 # Path by name, in the order of the navigation.
-SECTIONS: Mapping[str, str] = {"Overview": "/", "Failed": "/failed", "Workers": "/workers", "Servers": "/servers"}
+SECTIONS: Mapping[str, str] = {
+    "Overview": "/",
+    "Failed": "/failed",
+    "Workers": "/workers",
+    "Servers": "/servers",
+    "Audit": "/audit",
+}
 
 PAGES: Sequence[SitePage] = (
     SitePage("/", "overview.html", "Overview", overview.show),
@@ -19,6 +25,7 @@ PAGES: Sequence[SitePage] = (
     SitePage("/failed", "failed.html", "Failed", failed.show),
     SitePage("/workers", "workers.html", "Workers", workers.show),
     SitePage("/servers", "servers.html", "Servers", servers.show),
+    SitePage("/audit", "audit.html", "Audit", audit.show),
 )
 ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/pause", actions.pause),

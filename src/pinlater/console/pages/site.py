@@ -211,7 +211,9 @@ class Site:
     def _call(self, request: Request, visitor: Visitor, given: Mapping[str, str]) -> PageCall:
         names = request.path_params
         api = self._api.with_token(visitor.token)
-        return PageCall(api, self._now_ms(), names.get("queue", ""), names.get("descriptor", ""), given)
+        return PageCall(
+            api, self._now_ms(), names.get("queue", ""), names.get("descriptor", ""), given, visitor.rights.may
+        )
 
     def _navigation(self, request: Request, section: str, visitor: Visitor) -> Navigation:
         given = [(name, value) for name, value in request.query_params.multi_items() if name != DONE]

@@ -17,6 +17,7 @@ from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
+from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.database_settings import DatabaseSettings
@@ -61,6 +62,7 @@ SHARED: Mapping[str, str] = {
 _TEN_YEARS_S = 10 * 366 * 86_400
 
 RANGES: Mapping[str, tuple[float, float]] = {
+    "audit.max_entries": (0, 10_000_000),
     "processes": (1, 256),
     "console_port": (0, 65_535),
     "jobs.priority_levels": (1, 127),  # a byte on the wire
@@ -129,6 +131,7 @@ class Settings:
     sharding: ShardingSettings = field(default_factory=ShardingSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @property

@@ -15,6 +15,7 @@ import msgspec
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.forwarding.messages import Failure, error_of, failure_of
+from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.bulk import Bulk
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
@@ -96,6 +97,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ),
     ("queue_settings", QueueSettings, ("in_force",)),
     ("explaining", Explain, ("explain",)),
+    ("audit", AuditTrail, ("keep", "read")),
     ("", Service, ("waiting_dequeues", "cluster", "owners", "server_info")),
 )
 _ONLY_LOOK = frozenset(
@@ -109,6 +111,7 @@ _ONLY_LOOK = frozenset(
         "queue_stats",
         "in_force",
         "explain",
+        "read",
         "waiting_dequeues",
         "cluster",
         "owners",

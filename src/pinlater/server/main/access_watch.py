@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from pinlater.domain.clock import Clock
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.last_use import note_last_uses
+from pinlater.server.access.tokens import Token
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.file_watch import FileWatch
 
@@ -20,7 +21,7 @@ _NOTE_EVERY_S = 60.0
 
 
 class AccessWatch:
-    """Of a server with a file of tokens. `control` is what decides about calls."""
+    """Of a server with a file of tokens. `control` is what decides about calls. `changed(before, after)`: called after a change."""
 
     def __init__(self, path: Path, control: AccessControl, files: FileWatch, monotonic: Callable[[], float]) -> None:
         self.control = control
@@ -28,24 +29,29 @@ class AccessWatch:
         self._files = files
         self._monotonic = monotonic
         self._tokens = files.tokens
+        self.changed: Callable[[Sequence[Token], Sequence[Token]], Awaitable[None]] = _nothing
         self._next_note_s = monotonic() + _NOTE_EVERY_S
         self._can_note = True
 
     async def look(self) -> None:
         """Reads the file, and once a minute notes the last uses."""
+        before = self._tokens or ()
         await self._files.look_at_tokens()
-        self.take_over()
+        if self.take_over():
+            await self.changed(before, self._tokens or ())
         if self._monotonic() >= self._next_note_s:
             self._next_note_s = self._monotonic() + _NOTE_EVERY_S
             await self.note()
 
-    def take_over(self) -> None:
-        """Applies the tokens that the file holds, if they have changed."""
+    def take_over(self) -> bool:
+        """Applies the tokens that the file holds, if they have changed; whether they have."""
         tokens = self._files.tokens
-        if tokens is not None and tokens is not self._tokens:
-            self._tokens = tokens
-            self.control.replace(tokens)
-            logger.info("tokens reloaded", extra={"tokens": len(tokens)})
+        if tokens is None or tokens is self._tokens:
+            return False
+        self._tokens = tokens
+        self.control.replace(tokens)
+        logger.info("tokens reloaded", extra={"tokens": len(tokens)})
+        return True
 
     async def note(self) -> None:
         """Writes when tokens were last used. A folder that can't be written is logged once; then the times are missing."""
@@ -58,6 +64,10 @@ class AccessWatch:
             if self._can_note:
                 logger.warning("the last use of tokens can't be noted: %s", error)
             self._can_note = False
+
+
+async def _nothing(before: Sequence[Token], after: Sequence[Token]) -> None:
+    """Until a server says what to do."""
 
 
 def access_watch(settings: Settings, files: FileWatch, clock: Clock) -> AccessWatch | None:

@@ -12,12 +12,14 @@ import errno
 import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from random import Random
 
 from pinlater.domain.calls import OwningServer
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.access.control import AccessControl
+from pinlater.server.access.tokens import Token
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.config.checks import access_of
 from pinlater.server.config.schema import keys
@@ -31,6 +33,7 @@ from pinlater.server.main.certificate_watch import CERTIFICATE, certificate_watc
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
+from pinlater.server.main.file_changes import changed_ms, shard_entries, token_entries
 from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.periodic_work import PeriodicWork
 from pinlater.server.main.readiness import ReadinessWatch
@@ -202,6 +205,8 @@ class App:
         self.loop_lag.start()
         self._readiness.state = "ready"
         self._files.begin(self._limits_reloaded, self._shards_reloaded)
+        if self._access_watch is not None:
+            self._access_watch.changed = self._tokens_changed
         logger.info(
             "ready",
             extra={
@@ -423,7 +428,17 @@ class App:
         logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._files.limits)})
 
     async def _shards_reloaded(self) -> None:
-        await self.core.change_shards(self._desired())
+        change = await self.core.change_shards(self._desired())
+        for entry in shard_entries(change, await self._changed_ms(self.settings.store.shard_file)):
+            self.core.service.audit.note(entry)
+
+    async def _tokens_changed(self, before: Sequence[Token], after: Sequence[Token]) -> None:
+        at_ms = await self._changed_ms(self.settings.access.tokens_file)
+        for entry in token_entries(before, after, at_ms):
+            self.core.service.audit.note(entry)
+
+    async def _changed_ms(self, path: Path | None) -> int:
+        return await asyncio.to_thread(changed_ms, path, self.clock.now_ms())
 
     def _desired(self) -> Sequence[DesiredShard]:
         return self._files.desired()

@@ -99,8 +99,11 @@ class Core:
             settings.jobs,
             self.rates.per_second,
             self.standstill,
+            settings.audit,
         )
-        self.sweeps = Sweeps(shards, self.dispatcher, self._times_to_live, metrics, clock, settings.maintenance)
+        self.sweeps = Sweeps(
+            shards, self.dispatcher, self._times_to_live, metrics, clock, settings.maintenance, settings.audit.ttl_ms
+        )
         self._connect_shards()
         metrics.labels["store"] = first.capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)
@@ -133,6 +136,7 @@ class Core:
     async def close(self) -> None:
         """Answers waiting dequeues, then closes the shards."""
         await self.service.close()
+        await self.service.audit.buffer.close()
         await self.shard_monitor.close()
         await self.dispatcher.close()
         await self.shards.close()

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from pinlater.domain.audit import AuditEntry
 from pinlater.domain.clock import SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.config.checks import access_of
@@ -22,6 +23,7 @@ from pinlater.server.main.app import listening, thrift_listener
 from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, certificate_watch
 from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.maintenance.runner import MaintenanceRunner, Periodic
+from pinlater.server.operations.audit_buffer import FLUSH_MS, AuditBuffer
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.loop_lag import LoopLag
 from pinlater.server.telemetry.metrics import TICK_S, Metrics
@@ -49,8 +51,10 @@ class FrontApp:
         self._cut_off = asyncio.Event()
         self.standstill = Standstill(self.clock.monotonic, settings.thrift.standstill_s)
         self.store = StoreConnection(store_path, number, self.standstill)
+        self.audit = AuditBuffer(self._keep, self.metrics, self.clock, Random())  # noqa: S311 - tells entries apart, guards nothing
+        self.service = front_service(self.store, self.audit.add if settings.audit.stores else lambda _: None)
         self.thrift = thrift_listener(
-            front_service(self.store),
+            self.service,
             settings,
             self.metrics,
             self.clock,
@@ -101,6 +105,7 @@ class FrontApp:
         await self.runner.stop()
         if self._access_watch is not None:
             await self._access_watch.note()
+        await self.audit.close()
         await self.store.close()
         self._state = "stopped"
         logger.info("stopped")
@@ -115,12 +120,19 @@ class FrontApp:
         self._reloading = asyncio.gather(*(watch.look() for watch in watches))
 
     def _periodic(self) -> Sequence[Periodic]:
-        work = [Periodic("metrics", round(TICK_S * 1000), self._tick)]
+        work = [
+            Periodic("metrics", round(TICK_S * 1000), self._tick),
+            Periodic("audit", FLUSH_MS, self.audit.flush),
+        ]
         if self._access_watch is not None:
             work.append(Periodic("tokens", TOKENS_LOOK_MS, self._access_watch.look))
         if self._certificate_watch is not None:
             work.append(Periodic("certificate", CERTIFICATE_LOOK_MS, self._certificate_watch.look))
         return work
+
+    async def _keep(self, entries: Sequence[AuditEntry]) -> None:
+        """The store process stores them."""
+        await self.service.audit.keep(entries)
 
     async def _tick(self) -> None:
         await self.metrics.tick_in_turns(self.clock.monotonic())

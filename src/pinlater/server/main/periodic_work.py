@@ -11,9 +11,12 @@ from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, Certific
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
+from pinlater.server.main.file_changes import shard_entries
 from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.readiness import ReadinessWatch
 from pinlater.server.maintenance.runner import Periodic
+from pinlater.server.operations.audit_buffer import FLUSH_MS
+from pinlater.server.sharding.reload import MapChange
 from pinlater.server.telemetry.metrics import TICK_S
 
 logger = logging.getLogger(__name__)
@@ -25,6 +28,8 @@ _HEARTBEAT_MS = 1_000
 # How often the queues are looked at while all other servers tell when they change some; and how often that is decided.
 _TOLD_LOOK_S = 30.0
 _LOOK_MS = 500
+# How often entries of the audit past their time are looked for.
+_PRUNE_MS = 60_000
 
 
 class PeriodicWork:
@@ -64,6 +69,8 @@ class PeriodicWork:
             Periodic("expiry", every.expiry_interval_ms, sweeps.expire_jobs),
             Periodic("due", every.due_interval_ms, sweeps.advance_due),
             Periodic("garbage", every.garbage_interval_ms, sweeps.collect_garbage),
+            Periodic("audit", FLUSH_MS, core.service.audit.buffer.flush),
+            Periodic("audit-garbage", _PRUNE_MS, sweeps.prune_audit),
             Periodic("samples", every.sample_interval_ms, core.rates.sample),
             Periodic("metrics", round(TICK_S * 1000), self._tick),
             Periodic("others", every.others_interval_ms, ChangePoller(core.shards, core.dispatcher).look),
@@ -97,7 +104,9 @@ class PeriodicWork:
         finally:
             self._tell_readiness()
         if not all(shard.trusted for shard in core.shards):
-            await core.shard_map.tidy()
+            removed = await core.shard_map.tidy()
+            for entry in shard_entries(MapChange(removed=removed), core.clock.now_ms()):
+                core.service.audit.note(entry)
             core.service.body_limit.look()
             await core.shards.unique.learn(list(core.shards))
 

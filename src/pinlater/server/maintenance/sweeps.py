@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence, Set
 
+from pinlater.domain.audit import first_id_at
 from pinlater.domain.clock import Clock
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.maintenance.settings import MaintenanceSettings
@@ -43,6 +44,7 @@ class Sweeps:
         metrics: Metrics,
         clock: Clock,
         settings: MaintenanceSettings,
+        audit_ttl_ms: int,
     ) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
@@ -50,6 +52,7 @@ class Sweeps:
         self._metrics = metrics
         self._clock = clock
         self._settings = settings
+        self._audit_ttl_ms = audit_ttl_ms
         self._batch = settings.sweep_batch
         self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
         self.swept_by_others: Callable[[], Set[str]] = frozenset
@@ -113,6 +116,14 @@ class Sweeps:
             return sum(row.deleted_succeeded + row.deleted_failed + row.freed for row in swept)
 
         return await self._pause_after("garbage", sweep, self._settings.batch_max)
+
+    async def prune_audit(self) -> float | None:
+        """Deletes entries of the audit past their time to live."""
+
+        async def sweep(shard: Maintenance, limit: int) -> int:
+            return await shard.prune_audit(first_id_at(self._clock.now_ms() - self._audit_ttl_ms), limit)
+
+        return await self._pause_after("audit", sweep, self._settings.batch_max)
 
     async def _pause_after(self, work: str, sweep: Sweep, limit: int) -> float | None:
         """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""

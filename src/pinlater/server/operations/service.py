@@ -8,6 +8,8 @@ from pinlater.domain.calls import DELETES_QUEUES, ClusterStatus, FrontProcess, Q
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
+from pinlater.server.operations.audit_settings import AuditSettings
+from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.bulk import Bulk
@@ -51,6 +53,7 @@ FEATURES = (
     "cluster",
     "explain",
     "queue-owners",
+    "audit",
 )
 
 
@@ -72,6 +75,7 @@ class Service:
         settings: JobSettings,
         rates: Callable[[str], Rates],
         standstill: Standstill,
+        audit: AuditSettings,
     ) -> None:
         self.shards = shards
         self.dispatcher = dispatcher
@@ -97,6 +101,7 @@ class Service:
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
         self.queue_owners: Callable[[], QueueOwners] = QueueOwners
         self.front_processes: Callable[[], Sequence[FrontProcess]] = tuple
+        self.audit = AuditTrail(shards, metrics, clock, audit, lambda: identity.address)
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
 
     async def close(self) -> None:

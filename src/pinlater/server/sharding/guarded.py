@@ -14,7 +14,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import JobStore, KeyLookup, Maintenance, QueueStore, Shard, SharedStore
+from pinlater.server.storage.interface import (
+    AuditStore,
+    JobStore,
+    KeyLookup,
+    Maintenance,
+    QueueStore,
+    Shard,
+    SharedStore,
+)
 from pinlater.server.storage.values import Capabilities
 
 P = ParamSpec("P")
@@ -158,10 +166,14 @@ class GuardedShard:
     timed_keys = _guarded(_Limit.WORK, KeyLookup.timed_keys)
     note_map = _guarded(_Limit.WORK, KeyLookup.note_map)
 
+    add_audit = _guarded(_Limit.CHANGE, AuditStore.add_audit)
+    list_audit = _guarded(_Limit.WORK, AuditStore.list_audit)
+
     advance_due = _guarded(_Limit.WORK, Maintenance.advance_due)
     time_out_claims = _guarded(_Limit.WORK, Maintenance.time_out_claims)
     expire_jobs = _guarded(_Limit.WORK, Maintenance.expire_jobs)
     collect_garbage = _guarded(_Limit.WORK, Maintenance.collect_garbage)
+    prune_audit = _guarded(_Limit.WORK, Maintenance.prune_audit)
 
     time_ms = _guarded(_Limit.LOOK, SharedStore.time_ms)
     announce = _guarded(_Limit.WORK, SharedStore.announce)

@@ -132,13 +132,15 @@ class Reload:
         self._say(change)
         return change
 
-    async def tidy(self) -> None:
-        """Removes shards that are empty now. Call it every few seconds."""
+    async def tidy(self) -> Sequence[str]:
+        """Removes shards that are empty now; their names. Call it every few seconds."""
+        removed: Sequence[str] = ()
         if any(shard.leaving for shard in self._shards):
             async with self._changing:
                 removed, _ = await self._let_go()
             if removed:
                 logger.info("shards removed", extra={"shards": removed})
+        return removed
 
     async def _prepare(self, shard: ShardLanes, unopened: dict[str, str]) -> None:
         try:

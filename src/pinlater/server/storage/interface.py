@@ -23,6 +23,7 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.server.storage.values import (
     Acked,
+    AuditRecord,
     Capabilities,
     Claimed,
     ClaimOrder,
@@ -231,6 +232,18 @@ class KeyLookup(Protocol):
         ...
 
 
+class AuditStore(Protocol):
+    """Entries of the audit, on any shard: no queue and no job has to do with them."""
+
+    async def add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+        """Stores those whose id is not there yet, and deletes the oldest of the shard so that at most `records_max` stay."""
+        ...
+
+    async def list_audit(self, since: str, before: str, limit: int) -> Sequence[AuditRecord]:
+        """The newest with `since` <= id < `before`, highest id first. '' is no bound."""
+        ...
+
+
 class Maintenance(Protocol):
     """Periodic work. Each call is bounded by `limit` rows; one that can know there is nothing to do costs no I/O.
 
@@ -253,6 +266,10 @@ class Maintenance(Protocol):
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         """Finished jobs past their time to live, what deleted queues left, old request keys and unique keys: at most `limit` rows."""
+        ...
+
+    async def prune_audit(self, before: str, limit: int) -> int:
+        """Deletes the oldest with an id below `before`, at most `limit` of them; how many."""
         ...
 
 
@@ -320,7 +337,7 @@ class SharedStore(Protocol):
         ...
 
 
-class Shard(JobStore, QueueStore, KeyLookup, Maintenance, Protocol):
+class Shard(JobStore, QueueStore, KeyLookup, AuditStore, Maintenance, Protocol):
     """One shard. Every method may be called concurrently; every method is one transaction."""
 
     name: str

@@ -125,6 +125,17 @@ class UniqueKeyPage(NamedTuple):
     after: str | None
 
 
+class AuditRecord(NamedTuple):
+    """An entry of the audit as a store keeps it. Ids begin with the time (`domain.audit`), and have no `|`."""
+
+    id: str
+    content: bytes
+
+
+AUDIT_END = "~"
+"""Higher than every id of an entry of the audit."""
+
+
 class TimedKeys(NamedTuple):
     """Unique keys that time alone will free (scope TIME) and that still count: how many, at most `TIMED_KEYS_COUNTED`, and when the
     last of them ends."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pinlater.domain.audit import AuditEntry
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import AccessDenied, PinLaterError
@@ -87,6 +88,7 @@ class MethodRoute:
     searches: bool
     may_wait_or_cost: bool  # its calls may wait, search, or need much memory
     tells_arrival: bool
+    caller: audit.AuditCaller = audit.AuditCaller()  # noqa: RUF009 - a value; only of administrative calls
 
 
 class Answering:
@@ -156,10 +158,14 @@ class Answering:
             try:
                 handle = self._guard.admit(call, route.handle)
             except AccessDenied as error:
+                if route.audited is not None:
+                    route = replace(route, caller=self._guard.caller(call))
                 reply = await self._deny(self._guard, call, route, recipient, error)
                 recipient.active_at_s = self._monotonic()
                 return NO_ANSWER if call.oneway else reply
-            if handle is not route.handle:
+            if route.audited is not None:
+                route = replace(route, handle=handle, caller=self._guard.caller(call))
+            elif handle is not route.handle:
                 route = replace(route, handle=handle)
         bounded: object = route.may_wait_or_cost
         if bounded and route.hands_out:  # of dequeues only long polls and dry runs
@@ -260,7 +266,7 @@ class Answering:
             undelivered = True
         except asyncio.CancelledError:
             if route.audited is not None:
-                audit.interrupted(route.audited, method.name, arguments, recipient.peer)
+                self._note(audit.interrupted(_audit_call(route.audited, call, route, recipient)))
             raise
         except Exception:
             logger.exception("request failed", extra={"method": method.name})
@@ -269,7 +275,7 @@ class Answering:
             undelivered = True
         else:
             if route.audited is not None:
-                audit.succeeded(route.audited, method.name, arguments, recipient.peer, answer)
+                self._note(audit.succeeded(_audit_call(route.audited, call, route, recipient), answer))
             if not route.hands_out:
                 return reply
             undelivered = recipient.gone or oneway
@@ -281,6 +287,10 @@ class Answering:
                 recipient.handed_out = answer
         return reply
 
+    def _note(self, entry: AuditEntry | None) -> None:
+        if entry is not None:
+            self._service.audit.note(entry)
+
     def undelivered(self, answer: DequeueAnswer) -> None:
         """The kernel did not get all of this answer: its jobs go back, unspent."""
         self._service.dequeuing.undelivered(answer.queue, answer.claimed)
@@ -288,7 +298,7 @@ class Answering:
     def _failed(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: PinLaterError) -> bytes:
         route.metrics.error(error.detail if isinstance(error, AccessDenied) else code_of(error).name)
         if route.audited is not None:
-            audit.refused(route.audited, call.method.name, call.arguments, recipient.peer, error)
+            self._note(audit.refused(_audit_call(route.audited, call, route, recipient), error))
         try:
             return encode_exception(call.method, call.seqid, declared_exception(error))
         except WireError:
@@ -344,3 +354,7 @@ class Answering:
                 "msec": round(seconds * 1000, 3),
             },
         )
+
+
+def _audit_call(audited: audit.Audited, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> audit.AuditCall:
+    return audit.AuditCall(audited, call.method.name, call.arguments, recipient.peer, recipient.host, route.caller)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from pinlater.domain.audit import AuditPage
 from pinlater.domain.calls import (
     AckResult,
     CallerRights,
@@ -167,6 +168,12 @@ def settings_in_force(settings: SettingsInForce) -> types.SettingsInForce:
     """What holds for a queue, and where it comes from."""
     origins = {WIRE_NAMES[field]: origin for field, origin in settings.origins.items()}
     return types.SettingsInForce(types.QueueConfig(**fields_of(settings.values)), origins)
+
+
+def audit_page(page: AuditPage) -> types.AuditPage:
+    """Entries of the audit."""
+    entries = [types.AuditEntry(*entry._replace(roles=list(entry.roles))) for entry in page.entries]
+    return types.AuditPage(entries, page.continuation or None, page.incomplete)
 
 
 def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:

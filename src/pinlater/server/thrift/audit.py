@@ -1,4 +1,5 @@
-"""Administrative calls leave a line each in the log, whether they took effect or were refused: who asked, for what, what became of it.
+"""Administrative calls leave a line each in the log, and an entry in the audit, whether they took effect or were refused: who asked, for
+what, what became of it.
 
 An allow-list says which arguments are shown, so that a new argument is not logged by accident: never a password, never what a body or
 a pattern for bodies holds. Values are fields of the line, which the formatters of `supervision.logs` escape and cut, so no caller's
@@ -7,11 +8,14 @@ text can forge a line.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pinlater.domain.errors import PinLaterError
+from pinlater.domain.access import Role
+from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditEntry, AuditOutcome
+from pinlater.domain.errors import CallerError, OutcomeUnknown, PinLaterError, TokenInvalid, TokenRequired, Unavailable
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.thrift.failures import code_of
 from pinlater.wire.queue_settings import WIRE_NAMES
@@ -20,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 Fields = Mapping[str, object]
 OK, INTERRUPTED = "ok", "interrupted"
+_TEXT_MAX = 200  # characters of a caller's text in an entry
+_DELETE_QUEUE = "deleteQueue"
 _STATES = {int(state): state.name for state in JobState}
 
 
@@ -99,23 +105,92 @@ AUDITED: dict[str, Audited] = {
 }
 
 
-def succeeded(audited: Audited, method: str, call: Any, peer: str, answer: object) -> None:
+class AuditCaller(NamedTuple):
+    """A caller: the name of its token, or a word for callers without a good one; and its roles."""
+
+    who: str = NO_TOKEN
+    roles: tuple[str, ...] = ()
+
+
+class AuditCall(NamedTuple):
+    """One administrative call. `arguments` are those of the wire; `peer` and `host`: where its connection came from."""
+
+    audited: Audited
+    method: str
+    arguments: Any
+    peer: str
+    host: str
+    caller: AuditCaller
+
+
+def succeeded(call: AuditCall, answer: object) -> AuditEntry:
     """The call took effect, as its answer says."""
-    affected: Fields = {} if audited.affected is None else {"jobs": audited.affected(answer)}
-    _log(audited, method, call, peer, {"outcome": OK, **affected})
+    affected = None if call.audited.affected is None else call.audited.affected(answer)
+    _log(call, {"outcome": OK} if affected is None else {"outcome": OK, "jobs": affected})
+    return _entry(call, AuditOutcome.OK, jobs=affected)
 
 
-def refused(audited: Audited, method: str, call: Any, peer: str, error: PinLaterError) -> None:
-    """The call was answered with an error."""
-    _log(audited, method, call, peer, {"outcome": code_of(error).name, "detail": error.detail})
+def refused(call: AuditCall, error: PinLaterError) -> AuditEntry | None:
+    """The call was answered with an error. No entry for a caller without rights, who could push others' entries out: the log has it."""
+    code = code_of(error).name
+    _log(call, {"outcome": code, "detail": error.detail})
+    if isinstance(error, TokenInvalid | TokenRequired):
+        return None
+    return _entry(call, _outcome_of(error), code if error.detail in ("", code) else f"{code} {error.detail}")
 
 
-def interrupted(audited: Audited, method: str, call: Any, peer: str) -> None:
+def interrupted(call: AuditCall) -> AuditEntry:
     """The call was cut off by the end of the server or of its connection, and may or may not have taken effect."""
-    _log(audited, method, call, peer, {"outcome": INTERRUPTED})
+    _log(call, {"outcome": INTERRUPTED})
+    return _entry(call, AuditOutcome.UNKNOWN, INTERRUPTED)
 
 
-def _log(audited: Audited, method: str, call: Any, peer: str, became: Fields) -> None:
-    context = call.context
-    who = {"method": method, "source": context.source, "request_id": context.requestId, "peer": peer}
-    logger.info("administrative call", extra=who | dict(audited.asked(call)) | dict(became))
+def _outcome_of(error: PinLaterError) -> AuditOutcome:
+    if isinstance(error, CallerError):
+        return AuditOutcome.REFUSED
+    if isinstance(error, Unavailable) and not isinstance(error, OutcomeUnknown):
+        return AuditOutcome.FAILED
+    return AuditOutcome.UNKNOWN
+
+
+def _entry(call: AuditCall, outcome: AuditOutcome, detail: str = "", jobs: int | None = None) -> AuditEntry:
+    fields = dict(call.audited.asked(call.arguments))
+    queue = str(fields.pop("queue"))
+    who, roles = call.caller
+    if call.method == _DELETE_QUEUE and Role.ADMIN.value not in roles and outcome is not AuditOutcome.REFUSED:
+        fields["admin_password"] = True  # which was the right one
+        who = ADMIN_PASSWORD if who == NO_TOKEN else who
+    return AuditEntry(
+        "",
+        0,
+        who,
+        roles,
+        call.arguments.context.source[:_TEXT_MAX],
+        call.host[:_TEXT_MAX],
+        call.method,
+        queue[:_TEXT_MAX],
+        _as_json(fields),
+        jobs,
+        outcome.value,
+        (detail or "")[:_TEXT_MAX],
+    )
+
+
+def _as_json(fields: Fields) -> str:
+    """Numbers, words and flags of our own: short. JSON has no infinite numbers, so these are texts."""
+    try:
+        return json.dumps(fields, allow_nan=False)
+    except ValueError:
+        return json.dumps({name: str(value) for name, value in fields.items()})
+
+
+def _log(call: AuditCall, became: Fields) -> None:
+    context = call.arguments.context
+    who = {
+        "method": call.method,
+        "source": context.source,
+        "request_id": context.requestId,
+        "peer": call.peer,
+        "who": call.caller.who,
+    }
+    logger.info("administrative call", extra=who | dict(call.audited.asked(call.arguments)) | dict(became))

@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pinlater.domain.access import BODIES, DRY_RUN
+from pinlater.domain.audit import NO_TOKEN, UNKNOWN_TOKEN
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.answers import caller_rights
+from pinlater.server.thrift.audit import AuditCaller
 from pinlater.server.thrift.handlers import Handler
 from pinlater.wire.codec import DecodedCall
 
@@ -48,6 +50,10 @@ def _dequeue(call: Any) -> Collection[str]:
 
 def _descriptors(call: Any) -> Collection[str]:
     return {descriptor.partition(":")[0] for descriptor in call.request.jobDescriptors}
+
+
+def _queue_of_audit(call: Any) -> Collection[str]:
+    return () if call.request.queueName is None else (call.request.queueName,)
 
 
 def _named_queues(call: Any) -> Collection[str]:
@@ -85,6 +91,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getCluster": _no_queue,
     "explainJob": _queue,
     "getQueueOwners": _no_queue,
+    "getAudit": _queue_of_audit,
     "deleteJobsByDescriptor": _queue,
 }
 """The queues that a call of each method names, all of which the token must allow."""
@@ -98,10 +105,16 @@ def _allowed_rows(grant: Grant, answer: Iterable[Any]) -> Any:
     return [row for row in answer if grant.has_queue(row.queueName)]
 
 
+def _allowed_entries(grant: Grant, page: Any) -> Any:
+    page.entries = [entry for entry in page.entries if entry.queueName and grant.has_queue(entry.queueName)]
+    return page
+
+
 _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
     "getQueueNames": _allowed_names,
     "getQueueStats": _allowed_rows,
     "getWaitingDequeues": _allowed_rows,
+    "getAudit": _allowed_entries,
 }
 
 
@@ -132,6 +145,14 @@ class Guard:
         grant.check_queues(name, QUEUES[name](arguments))
         only_allowed = _LISTS.get(name)
         return handle if only_allowed is None else _filtered(handle, only_allowed, grant)
+
+    def caller(self, call: DecodedCall) -> AuditCaller:
+        """The caller, for the audit."""
+        try:
+            grant = self.access.grant_of(call.arguments.context.authToken)
+        except AccessDenied:
+            return AuditCaller(UNKNOWN_TOKEN)
+        return AuditCaller(grant.name or NO_TOKEN, tuple(role.value for role in grant.roles))
 
     def refused(self, call: DecodedCall, host: str, error: AccessDenied) -> float:
         """Notes a refusal; after how many seconds it is to be answered."""

@@ -190,6 +190,10 @@ async def get_queue_owners(service: Service, call: received.getQueueOwners_args)
     return answers.queue_owners(await service.owners())
 
 
+async def get_audit(service: Service, call: received.getAudit_args) -> Any:
+    return answers.audit_page(await service.audit.read(requests.audit_filter(call.request)))
+
+
 async def pause_queue(service: Service, call: received.pauseQueue_args) -> None:
     await service.queues.set_paused(call.queueName, True, call.context.source)
 
@@ -242,5 +246,6 @@ HANDLERS: dict[str, Handler] = {
     "getCluster": get_cluster,
     "explainJob": explain_job,
     "getQueueOwners": get_queue_owners,
+    "getAudit": get_audit,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,
 }

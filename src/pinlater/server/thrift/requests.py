@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pinlater.domain.audit import AuditFilter
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
@@ -157,3 +158,16 @@ def scan_command(request: received.PinLaterScanJobsRequest) -> ScanCommand:
 def delete_filter(request: received.PinLaterDeleteJobsRequest) -> JobFilter:
     """Which jobs to delete."""
     return JobFilter(request.queueName, _state(request.jobState), request.priority, False, request.bodyRegexToMatch)
+
+
+def audit_filter(request: received.AuditRequest) -> AuditFilter:
+    """Which entries of the audit are wanted."""
+    return AuditFilter(
+        request.queueName or "",
+        request.who or "",
+        request.operation or "",
+        request.sinceTimestampMillis,
+        request.untilTimestampMillis,
+        AuditFilter().limit if request.limit is None else request.limit,
+        request.continuation or "",
+    )

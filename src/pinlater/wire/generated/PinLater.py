@@ -1467,6 +1467,55 @@ getQueueOwners_result.thrift_spec = (
 )
 
 
+class getAudit_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(getAudit_args)
+getAudit_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [AuditRequest, None], None, ),  # 2
+)
+
+
+class getAudit_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getAudit_result)
+getAudit_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [AuditPage, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class deleteJobsByDescriptor_args(TBase):
     """
     Attributes:

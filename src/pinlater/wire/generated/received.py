@@ -286,6 +286,38 @@ class WaitingDequeues:
     number: int = _NOT_SENT
 
 
+class AuditRequest:
+    queueName: str | None = None
+    who: str | None = None
+    operation: str | None = None
+    sinceTimestampMillis: int | None = None
+    untilTimestampMillis: int | None = None
+    limit: int = 100
+    continuation: str | None = None
+
+
+class AuditEntry:
+    id: str = _NOT_SENT
+    atMillis: int = _NOT_SENT
+    who: str = _NOT_SENT
+    roles: list[str] = _NOT_SENT
+    source: str = _NOT_SENT
+    address: str = _NOT_SENT
+    operation: str = _NOT_SENT
+    queueName: str = _NOT_SENT
+    arguments: str = _NOT_SENT
+    jobs: int | None = None
+    outcome: str = _NOT_SENT
+    detail: str = _NOT_SENT
+    server: str = _NOT_SENT
+
+
+class AuditPage:
+    entries: list[AuditEntry] = _NOT_SENT
+    continuation: str | None = None
+    incomplete: bool | None = None
+
+
 class ClusterServer:
     address: str = _NOT_SENT
     name: str | None = None
@@ -698,6 +730,16 @@ class getQueueOwners_args:
 
 class getQueueOwners_result:
     success: QueueOwners | None = None
+    e: PinLaterException | None = None
+
+
+class getAudit_args:
+    context: RequestContext = _NOT_SENT
+    request: AuditRequest = _NOT_SENT
+
+
+class getAudit_result:
+    success: AuditPage | None = None
     e: PinLaterException | None = None
 
 

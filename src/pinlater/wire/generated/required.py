@@ -3,6 +3,8 @@
 REQUIRED: dict[str, tuple[str, ...]] = {
     "AckOutcome": ('descriptor', 'outcome'),
     "Attempt": ('number',),
+    "AuditEntry": ('id', 'atMillis', 'who', 'roles', 'source', 'address', 'operation', 'queueName', 'arguments', 'outcome', 'detail', 'server'),
+    "AuditPage": ('entries',),
     "CallerRights": ('roles', 'queues'),
     "ClaimRef": ('jobDescriptor', 'claimToken'),
     "ClaimsRequest": ('queueName', 'claims'),

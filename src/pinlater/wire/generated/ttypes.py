@@ -1090,6 +1090,114 @@ class WaitingDequeues(TBase):
         self.number = number
 
 
+class AuditRequest(TBase):
+    """
+    Attributes:
+     - queueName
+     - who
+     - operation
+     - sinceTimestampMillis
+     - untilTimestampMillis
+     - limit
+     - continuation
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'who',
+        'operation',
+        'sinceTimestampMillis',
+        'untilTimestampMillis',
+        'limit',
+        'continuation',
+    )
+
+
+    def __init__(self, queueName=None, who=None, operation=None, sinceTimestampMillis=None, untilTimestampMillis=None, limit=100, continuation=None,):
+        self.queueName = queueName
+        self.who = who
+        self.operation = operation
+        self.sinceTimestampMillis = sinceTimestampMillis
+        self.untilTimestampMillis = untilTimestampMillis
+        self.limit = limit
+        self.continuation = continuation
+
+
+class AuditEntry(TBase):
+    """
+    Attributes:
+     - id
+     - atMillis
+     - who
+     - roles
+     - source
+     - address
+     - operation
+     - queueName
+     - arguments
+     - jobs
+     - outcome
+     - detail
+     - server
+
+    """
+
+    __slots__ = (
+        'id',
+        'atMillis',
+        'who',
+        'roles',
+        'source',
+        'address',
+        'operation',
+        'queueName',
+        'arguments',
+        'jobs',
+        'outcome',
+        'detail',
+        'server',
+    )
+
+
+    def __init__(self, id=None, atMillis=None, who=None, roles=None, source=None, address=None, operation=None, queueName=None, arguments=None, jobs=None, outcome=None, detail=None, server=None,):
+        self.id = id
+        self.atMillis = atMillis
+        self.who = who
+        self.roles = roles
+        self.source = source
+        self.address = address
+        self.operation = operation
+        self.queueName = queueName
+        self.arguments = arguments
+        self.jobs = jobs
+        self.outcome = outcome
+        self.detail = detail
+        self.server = server
+
+
+class AuditPage(TBase):
+    """
+    Attributes:
+     - entries
+     - continuation
+     - incomplete
+
+    """
+
+    __slots__ = (
+        'entries',
+        'continuation',
+        'incomplete',
+    )
+
+
+    def __init__(self, entries=None, continuation=None, incomplete=None,):
+        self.entries = entries
+        self.continuation = continuation
+        self.incomplete = incomplete
+
+
 class ClusterServer(TBase):
     """
     Attributes:
@@ -3345,6 +3453,41 @@ WaitingDequeues.thrift_spec = (
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'source', 'UTF8', None, ),  # 2
     (3, TType.I32, 'number', None, None, ),  # 3
+)
+all_structs.append(AuditRequest)
+AuditRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'who', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'operation', 'UTF8', None, ),  # 3
+    (4, TType.I64, 'sinceTimestampMillis', None, None, ),  # 4
+    (5, TType.I64, 'untilTimestampMillis', None, None, ),  # 5
+    (6, TType.I32, 'limit', None, 100, ),  # 6
+    (7, TType.STRING, 'continuation', 'UTF8', None, ),  # 7
+)
+all_structs.append(AuditEntry)
+AuditEntry.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'id', 'UTF8', None, ),  # 1
+    (2, TType.I64, 'atMillis', None, None, ),  # 2
+    (3, TType.STRING, 'who', 'UTF8', None, ),  # 3
+    (4, TType.LIST, 'roles', (TType.STRING, 'UTF8', False), None, ),  # 4
+    (5, TType.STRING, 'source', 'UTF8', None, ),  # 5
+    (6, TType.STRING, 'address', 'UTF8', None, ),  # 6
+    (7, TType.STRING, 'operation', 'UTF8', None, ),  # 7
+    (8, TType.STRING, 'queueName', 'UTF8', None, ),  # 8
+    (9, TType.STRING, 'arguments', 'UTF8', None, ),  # 9
+    (10, TType.I64, 'jobs', None, None, ),  # 10
+    (11, TType.STRING, 'outcome', 'UTF8', None, ),  # 11
+    (12, TType.STRING, 'detail', 'UTF8', None, ),  # 12
+    (13, TType.STRING, 'server', 'UTF8', None, ),  # 13
+)
+all_structs.append(AuditPage)
+AuditPage.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'entries', (TType.STRUCT, [AuditEntry, None], False), None, ),  # 1
+    (2, TType.STRING, 'continuation', 'UTF8', None, ),  # 2
+    (3, TType.BOOL, 'incomplete', None, None, ),  # 3
 )
 all_structs.append(ClusterServer)
 ClusterServer.thrift_spec = (

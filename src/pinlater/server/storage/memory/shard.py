@@ -15,6 +15,7 @@ from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueC
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.server.storage.memory.audit import Audit
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.values import (
@@ -22,6 +23,7 @@ from pinlater.server.storage.values import (
     NOT_FOUND,
     TIMED_KEYS_COUNTED,
     Acked,
+    AuditRecord,
     Capabilities,
     Claimed,
     ClaimOrder,
@@ -72,6 +74,7 @@ class MemoryShard:
         self._deleted: dict[str, int] = {}
         self._highest_id = 0
         self._map: tuple[str, int] | None = None
+        self._audit = Audit()
 
     # --- life -----------------------------------------------------------------------------------------------------------
 
@@ -279,6 +282,17 @@ class MemoryShard:
             for queue in [self._queues[name]]
             for priority in queue.priorities()
         ]
+
+    # --- audit ----------------------------------------------------------------------------------------------------------
+
+    async def add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+        self._audit.add(records, records_max)
+
+    async def list_audit(self, since: str, before: str, limit: int) -> Sequence[AuditRecord]:
+        return self._audit.newest(since, before, limit)
+
+    async def prune_audit(self, before: str, limit: int) -> int:
+        return self._audit.prune(before, limit)
 
     # --- maintenance ----------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ job's id (13 bytes, big-endian, so that refs and ids sort as the numbers do; as 
     n<line>  HASH   totals: e(nqueued) c(laimed) s(ucceeded) f(ailed) r(etried) l(ost) d(eleted while waiting)
     a        ZSET   changes that made jobs ready, by their number: queue and writer, the newest of each
     an       STRING the number of the newest of these
+    au       ZSET   entries of the audit, all with score 0: id, '|' and content
     fb       STRING bytes of finished jobs
     top      STRING the highest id that was stored (8 bytes)
     servers  HASH   slot -> who has it

@@ -18,7 +18,7 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.connections import WRITERS, Connections
-from pinlater.server.storage.redis import bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.server.storage.redis import audit, bulk, claiming, finishing, inserting, reading, sweeping
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.arguments import encode
@@ -43,6 +43,7 @@ from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 from pinlater.server.storage.values import (
     Acked,
+    AuditRecord,
     Capabilities,
     Claimed,
     ClaimOrder,
@@ -378,6 +379,17 @@ class RedisShard:
     async def note_map(self, shard_map: str, now_ms: int) -> int:
         [since] = await self._opened.other.run("note_map", now_ms, shard_map)
         return int(since)
+
+    # --- audit --------------------------------------------------------------------------------------------------------------
+
+    async def add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+        await audit.add(self._opened.other, records, records_max)
+
+    async def list_audit(self, since: str, before: str, limit: int) -> Sequence[AuditRecord]:
+        return await audit.read(self._opened.readers, since, before, limit)
+
+    async def prune_audit(self, before: str, limit: int) -> int:
+        return await audit.prune(self._opened.other, self._opened.readers, before, limit) if limit > 0 else 0
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 

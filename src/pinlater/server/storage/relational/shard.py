@@ -9,7 +9,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
-from pinlater.server.storage.relational import bulk, in_hand, reading
+from pinlater.server.storage.relational import audit, bulk, in_hand, reading
 from pinlater.server.storage.relational import queues as queue_rules
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.queues import QueueTable
@@ -17,6 +17,7 @@ from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.relational.shard_map import note_map
 from pinlater.server.storage.values import (
     Acked,
+    AuditRecord,
     ClaimRef,
     Inserted,
     JobCheckpoint,
@@ -136,3 +137,17 @@ class RelationalShard(ABC):
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return await self._change(bulk.delete_named, keys, state)
+
+    # --- audit --------------------------------------------------------------------------------------------------------------
+
+    async def add_audit(self, records: Sequence[AuditRecord], records_max: int) -> None:
+        await self._change(audit.add, records, records_max)
+
+    async def list_audit(self, since: str, before: str, limit: int) -> Sequence[AuditRecord]:
+        return await self._walk(audit.read, since, before, limit)
+
+    async def prune_audit(self, before: str, limit: int) -> int:
+        """Looks first: a change makes other servers look at the shard anew."""
+        if limit <= 0 or not await self._look_up(audit.any_before, before):
+            return 0
+        return await self._change(audit.prune, before, limit)

@@ -53,7 +53,7 @@ UPDATE progress SET body = :body WHERE id = :id;
 DELETE FROM ready WHERE queue_id = :queue_id AND priority = :priority AND run_after_ms = :run_after_ms AND id = :id;
 
 -- name: delete_rows(ids)
--- {table}: a table whose key is the job's id.
+-- {table}: a table whose key is an id.
 DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: renew_claims(id, deadline_ms, flags)

@@ -1,0 +1,112 @@
+"""`pinlater audit`: who changed what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import notes, options, output
+from pinlater.client import AsyncClient, AuditEntry, AuditPage
+from pinlater.domain.audit import ENTRIES_A_PAGE_MAX
+from pinlater.domain.clock import SystemClock
+
+_PAGES_MAX = 100
+
+
+def audit(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
+    ] = None,
+    who: Annotated[
+        str | None, typer.Option("--who", metavar="NAME", help="Only by this token, or 'no token' or 'admin password'.")
+    ] = None,
+    operation: Annotated[
+        str | None,
+        typer.Option("--operation", metavar="NAME", help="Only this one: pauseQueue, deleteJobs, tokenAdded, ..."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="From this time on: 2h, 7d ago, or a time as for --at."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Before this time, as for --since.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most entries to show.")] = 50,
+    after: Annotated[str, typer.Option("--after", help="The continuation of an earlier list.")] = "",
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Show who changed queues, jobs, tokens and shards, newest first: everything, or the changes of one queue.
+
+    Example: pinlater audit emails --operation pauseQueue --since 7d
+    """
+    if len(queues or ()) > 1:
+        raise typer.BadParameter("name one queue, or none for all changes", param_hint="QUEUE")
+    [queue] = queues or [""]
+    since_ms, until_ms = _moment_ms(since, "--since"), _moment_ms(until, "--until")
+
+    async def ask(client: AsyncClient) -> AuditPage:
+        found: list[AuditEntry] = []
+        continuation, incomplete = after, False
+        for _ in range(_PAGES_MAX):  # a page may be empty although more follow
+            page = await client.audit(
+                queue=queue,
+                who=who or "",
+                operation=operation or "",
+                since_ms=since_ms,
+                until_ms=until_ms,
+                limit=min(limit - len(found), ENTRIES_A_PAGE_MAX),
+                continuation=continuation,
+            )
+            found += page.entries
+            continuation, incomplete = page.continuation, incomplete or page.incomplete
+            if not continuation or len(found) >= limit:
+                break
+        return AuditPage(found, continuation, incomplete)
+
+    _print(options.ask(server, timeout, ask), json)
+
+
+def _moment_ms(text: str | None, option: str) -> int | None:
+    """A time, or a span before now."""
+    if text is None or not text[-1:].isalpha() or text == "now" or "T" in text:
+        return options.moment_ms(text, option)
+    return SystemClock().now_ms() - (options.span_ms(text, option) or 0)
+
+
+def _print(found: AuditPage, as_json: bool) -> None:
+    if as_json:
+        entries = [{**entry._asdict(), "arguments": entry.shown_arguments()} for entry in found.entries]
+        output.print_json(
+            {"entries": entries, "continuation": found.continuation or None, "incomplete": found.incomplete}
+        )
+        return
+    output.print_blocks(
+        ["time", "who", "operation", "queue", "jobs", "outcome", "arguments", "from", "source", "server"],
+        [_row(entry) for entry in found.entries],
+        without_rows="no entry of the audit",
+    )
+    if found.continuation:
+        notes.write(f"more: --after {found.continuation}")
+    if found.incomplete:
+        output.warn_incomplete("a shard is unreachable, and its entries are not shown")
+
+
+def _row(entry: AuditEntry) -> Sequence[object]:
+    roles = f" ({', '.join(entry.roles)})" if entry.roles else ""
+    return (
+        output.iso(entry.at_ms),
+        entry.who + roles,
+        entry.operation,
+        entry.queue or None,
+        entry.jobs,
+        f"{entry.outcome}: {entry.detail}" if entry.detail else entry.outcome,
+        " ".join(f"{name}={value}" for name, value in entry.shown_arguments().items()) or None,
+        entry.address or None,
+        entry.source or None,
+        entry.server or None,
+    )

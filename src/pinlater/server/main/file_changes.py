@@ -1,0 +1,79 @@
+"""Entries of the audit for what a server takes over from its files: tokens and shards.
+
+Several processes and servers may read one file. Their entries of one change have the same id, made of the time of the file and of the
+change, so that the change is kept once. Weakness: a change that comes while no server runs leaves no entry, and a change and its undoing
+within a second leave none either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+from pinlater.domain.audit import AuditEntry, AuditOutcome, entry_id
+from pinlater.server.access.tokens import Token
+from pinlater.server.sharding.reload import MapChange
+
+TOKENS_FILE, SHARD_FILE = "tokens file", "shard file"
+TOKEN_ADDED, TOKEN_CHANGED, TOKEN_REMOVED = "tokenAdded", "tokenChanged", "tokenRemoved"
+# Of the map of shards, by the field of `MapChange`.
+SHARD_CHANGES: Mapping[str, str] = {
+    "added": "shardAdded",
+    "moved": "shardMoved",
+    "draining": "shardDraining",
+    "taking_enqueues": "shardTakesEnqueues",
+    "removed": "shardRemoved",
+}
+_TEXTS_MAX, _TEXT_MAX = 20, 200
+# A file that is older was copied with its time, and one of the future has a wrong one: then the time of the server counts.
+_AGE_MS_MAX = 60_000
+
+
+def changed_ms(path: Path | None, now_ms: int) -> int:
+    """When the file was changed, or now if its time can't be that. Blocks for a look at the file."""
+    try:
+        at_ms = now_ms if path is None else path.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return now_ms
+    return at_ms if now_ms - _AGE_MS_MAX <= at_ms <= now_ms else now_ms
+
+
+def token_entries(before: Sequence[Token], after: Sequence[Token], at_ms: int) -> list[AuditEntry]:
+    """What is different, in the order of the names. A token never comes with its secret or its digest."""
+    old, new = {token.name: token for token in before}, {token.name: token for token in after}
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old:
+            found.append(_entry(TOKENS_FILE, TOKEN_ADDED, at_ms, _shown(new[name])))
+        elif name not in new:
+            found.append(_entry(TOKENS_FILE, TOKEN_REMOVED, at_ms, _shown(old[name])))
+        elif old[name] != new[name]:
+            renewed = {"new_secret": True} if old[name].digest != new[name].digest else {}
+            found.append(_entry(TOKENS_FILE, TOKEN_CHANGED, at_ms, {**_shown(new[name]), **renewed}))
+    return found
+
+
+def shard_entries(change: MapChange, at_ms: int) -> list[AuditEntry]:
+    """What a server did to its map of shards. Shards are told by their names: addresses have users in them."""
+    return [
+        _entry(SHARD_FILE, operation, at_ms, {"shard": shard})
+        for field, operation in SHARD_CHANGES.items()
+        for shard in getattr(change, field)
+    ]
+
+
+def _shown(token: Token) -> Mapping[str, object]:
+    shown: dict[str, object] = {"token": token.name, "roles": [role.value for role in token.roles]}
+    shown["queues"] = [pattern[:_TEXT_MAX] for pattern in token.queues[:_TEXTS_MAX]]
+    if token.expires_at_ms is not None:
+        shown["expires_at_ms"] = token.expires_at_ms
+    return shown
+
+
+def _entry(file: str, operation: str, at_ms: int, fields: Mapping[str, object]) -> AuditEntry:
+    arguments = json.dumps(fields)
+    digest = int.from_bytes(blake2b(f"{operation} {arguments}".encode(), digest_size=7).digest())
+    name = entry_id(at_ms, digest >> 32, digest)
+    return AuditEntry(name, at_ms, file, (), "", "", operation, "", arguments, None, AuditOutcome.OK.value, "")

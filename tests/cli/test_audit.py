@@ -1,0 +1,72 @@
+"""`pinlater audit` against a real server."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.cli.conftest import Pinlater, on_terminal
+
+
+def test_changes_of_a_queue_are_listed_newest_first(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("queue", "pause", queue)
+    pinlater.ok("queue", "resume", queue)
+    found = pinlater.ok("audit", queue, "--json").json
+    assert [entry["operation"] for entry in found["entries"]][:2] == ["resumeQueue", "pauseQueue"]
+    entry = found["entries"][0]
+    assert (entry["who"], entry["queue"], entry["outcome"], entry["jobs"]) == ("no token", queue, "ok", None)
+    assert (found["continuation"], found["incomplete"]) == (None, False)
+
+
+def test_entries_are_filtered_by_operation_caller_and_time(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("queue", "pause", queue)
+    pinlater.ok("retry-failed", queue, "--limit", "7")
+
+    def operations(*options: str) -> list[str]:
+        return [entry["operation"] for entry in pinlater.ok("audit", queue, *options, "--json").json["entries"]]
+
+    assert operations("--operation", "pauseQueue") == ["pauseQueue"]
+    assert operations("--who", "bob") == []
+    assert "pauseQueue" in operations("--since", "1h", "--until", "now")
+    assert operations("--until", "1h") == []
+    assert operations("--since", "2099-01-01") == []
+
+
+def test_a_list_that_is_cut_says_how_to_go_on(pinlater: Pinlater, queue: str) -> None:
+    for _ in range(2):
+        pinlater.ok("queue", "pause", queue)
+    done = pinlater("audit", queue, "--operation", "pauseQueue", "--limit", "1")
+    [after] = re.findall("more: --after (\\S+)", done.err)
+    later = pinlater.ok("audit", queue, "--operation", "pauseQueue", "--after", after, "--json").json
+    assert len(later["entries"]) == 1
+
+
+def test_a_table_for_programs_has_tabs_and_arguments(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("retry-failed", queue, "--priority", "1", "--limit", "7")
+    head, line = pinlater.ok("audit", queue, "--operation", "retryFailedJobs").out.splitlines()
+    assert head == "time\twho\toperation\tqueue\tjobs\toutcome\targuments\tfrom\tsource\tserver"
+    assert "\tno token\tretryFailedJobs\t" in line
+    assert "limit=" in line
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_terminal_gets_blocks_that_fit(pinlater: Pinlater, queue: str, columns: int) -> None:
+    pinlater.ok("queue", "pause", queue)
+    text = on_terminal(pinlater.address, columns, False, "audit", queue, "--operation", "pauseQueue")
+    lines = text.splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert re.fullmatch("\\d{4}-.*Z", lines[0])
+    assert re.search("^  operation +pauseQueue$", text, re.MULTILINE)
+    assert re.search("^  who +no token$", text, re.MULTILINE)
+
+
+def test_a_queue_without_changes_is_said_to_have_none(pinlater: Pinlater) -> None:
+    assert on_terminal(pinlater.address, 80, False, "audit", "no_such_queue") == "no entry of the audit\n"
+
+
+@pytest.mark.parametrize(
+    "wrong", [("a", "b"), ("--since", "yesterday"), ("--until", "3"), ("--limit", "0"), ("--since", "5x")]
+)
+def test_wrong_options_are_usage_errors(pinlater: Pinlater, wrong: tuple[str, ...]) -> None:
+    assert pinlater("audit", *wrong).code == 2
