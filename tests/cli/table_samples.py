@@ -16,6 +16,7 @@ from pinlater.cli import options, output, tables
 from pinlater.cli.cluster_answers import ServerAnswer
 from pinlater.cli.commands import (
     ack,
+    audit,
     cancel,
     cluster,
     count,
@@ -43,6 +44,7 @@ from pinlater.cli.shard_queries import Seen, ServerView
 from pinlater.client import AckResult, AsyncClient, ClaimedJob, Dequeued, JobExplanation, JobInfo, JobState, Scanned
 from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
 from pinlater.domain.access import Role
+from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, JobCount, ServerInfo, SettingsInForce
 from pinlater.domain.job import Attempt, Outcome
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
@@ -91,6 +93,21 @@ JOB = JobInfo(
 CLAIMED = ClaimedJob(DESCRIPTOR, QUEUE, JOB.body or b"", TOKEN, 1, 3, 2)
 STATS = QueueStats(
     QUEUE, False, [PriorityCounts(1, 120_000, 30, 4_000, 40_021_000, 700)], 75_000, Rates(1234.5, 0, 1230.0, 3.5), 12
+)
+AUDITED = AuditEntry(
+    "1",
+    AT_MS,
+    "admin password",
+    (Role.OPERATE.value, Role.ADMIN.value),
+    "console",
+    "10.0.0.1",
+    "setQueueConfig",
+    QUEUE,
+    f'{{"max_jobs_per_second": 50.0, "reason": "{TEXT}"}}',
+    12_000,
+    "failed",
+    TEXT,
+    HOST,
 )
 RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
@@ -200,6 +217,7 @@ def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
 
 SAMPLES: Mapping[str, Print] = {
     "ack": answered(RESULTS, ack.ack, [DESCRIPTOR]),
+    "audit": answered(AuditPage([AUDITED, AUDITED._replace(who="ops", detail="")]), audit.audit, [QUEUE]),
     "cancel": answered(RESULTS, cancel.cancel, [DESCRIPTOR]),
     "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
     "count": answered(JobCount(120_000), count.count, QUEUE),

@@ -23,6 +23,7 @@ from tests.cli.conftest import COMMAND, Pinlater
 JOB = "emails:s1:p1:73"
 FAILING = {
     "ack": (JOB, "--timeout", "1200ms"),
+    "audit": (),
     "backup": ("--store", "sqlite:none.db", "copy.db"),
     "cancel": (JOB,),
     "check-dequeue": ("emails",),

@@ -253,6 +253,14 @@ class Session:
             return []
         return cast("Sequence[Any]", await self._change_data("collect_garbage", ttls, now_ms, limit))
 
+    async def prune_audit(self, before: str, limit: int) -> int:
+        def look() -> Sequence[Any]:
+            return cast("Sequence[Any]", at_once(self.store.data.list_audit("", before, 1)))
+
+        if limit <= 0 or not await self._call("list_audit", look):
+            return 0
+        return cast("int", await self._change_data("prune_audit", before, limit))
+
     async def _change_data(self, method: str, *args: Any) -> Any:
         return await self._call(method, lambda: at_once(getattr(self.store.data, method)(*args)), args)
 
