@@ -14,7 +14,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import JobStore, KeyLookup, Maintenance, QueueStore, Shard, SharedStore
+from pinlater.server.storage.interface import (
+    HistoryStore,
+    JobStore,
+    KeyLookup,
+    Maintenance,
+    QueueStore,
+    Shard,
+    SharedStore,
+)
 from pinlater.server.storage.values import Capabilities
 
 P = ParamSpec("P")
@@ -162,6 +170,10 @@ class GuardedShard:
     time_out_claims = _guarded(_Limit.WORK, Maintenance.time_out_claims)
     expire_jobs = _guarded(_Limit.WORK, Maintenance.expire_jobs)
     collect_garbage = _guarded(_Limit.WORK, Maintenance.collect_garbage)
+
+    save_samples = _guarded(_Limit.CHANGE, HistoryStore.save_samples)
+    list_samples = _guarded(_Limit.LOOK, HistoryStore.list_samples)
+    trim_samples = _guarded(_Limit.WORK, HistoryStore.trim_samples)
 
     time_ms = _guarded(_Limit.LOOK, SharedStore.time_ms)
     announce = _guarded(_Limit.WORK, SharedStore.announce)
