@@ -26,7 +26,7 @@ HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
-    "countJobs", "getSettingsInForce", "getWaitingDequeues", "getCluster", "explainJob", "getQueueOwners",
+    "countJobs", "getSettingsInForce", "getWaitingDequeues", "getCluster", "explainJob", "getQueueOwners", "getQueueHistory",
 }  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "createQueue": {"name": queue},
         "deleteQueue": {"name": queue, "password": SECRET},
         "configureQueue": {"queueName": queue, "config": types.QueueConfig(maxJobsPerSecond=2.5, maxBacklog=7)},
+        "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},
         "pauseQueue": {"queueName": queue},
         "resumeQueue": {"queueName": queue},
         "retryFailedJobs": {

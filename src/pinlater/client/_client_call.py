@@ -20,6 +20,8 @@ T = TypeVar("T")
 # What the client calls a method, where that is more than another spelling of the protocol's name.
 _CLIENT_NAMES = {
     "getCluster": "cluster",
+    "addDeployMark": "add_mark",
+    "getQueueHistory": "queue_history",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",
     "dequeueJobs": "dequeue",

@@ -21,6 +21,7 @@ from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.explain import Explain
 from pinlater.server.operations.job_queries import JobQueries
+from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings_in_force import QueueSettings
@@ -95,6 +96,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
         ),
     ),
     ("queue_settings", QueueSettings, ("in_force",)),
+    ("history", HistoryQueries, ("queue_history", "add_mark")),
     ("explaining", Explain, ("explain",)),
     ("", Service, ("waiting_dequeues", "cluster", "owners", "server_info")),
 )
@@ -109,6 +111,7 @@ _ONLY_LOOK = frozenset(
         "queue_stats",
         "in_force",
         "explain",
+        "queue_history",
         "waiting_dequeues",
         "cluster",
         "owners",

@@ -50,6 +50,14 @@ def _descriptors(call: Any) -> Collection[str]:
     return {descriptor.partition(":")[0] for descriptor in call.request.jobDescriptors}
 
 
+def _queues_of_request(call: Any) -> Collection[str]:
+    return call.request.queueNames  # type: ignore[no-any-return]
+
+
+def _marked_queue(call: Any) -> Collection[str]:
+    return (call.mark.queueName,) if call.mark.queueName else ()
+
+
 def _named_queues(call: Any) -> Collection[str]:
     return call.queueNames  # type: ignore[no-any-return]
 
@@ -84,6 +92,8 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getWaitingDequeues": _no_queue,
     "getCluster": _no_queue,
     "explainJob": _queue,
+    "getQueueHistory": _queues_of_request,
+    "addDeployMark": _marked_queue,
     "getQueueOwners": _no_queue,
     "deleteJobsByDescriptor": _queue,
 }
