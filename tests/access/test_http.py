@@ -42,7 +42,9 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "create_queue": {"name": "mail_new"},
     "replace_settings": {},
     "change_settings": {"max_backlog": 10},
+    "add_mark": {"text": "v2", "queue": "mail_new"},
 }
+QUERIES = {"delete_jobs": "?state=failed", "get_history": "?queue={queue}"}
 _PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()}
 
 
@@ -60,7 +62,7 @@ async def request(caller: Caller, endpoint: Any, token: str | None, queue: str =
     """One request to the endpoint, with a token or without one."""
     body = BODIES_OF_REQUESTS.get(endpoint.name)
     path = endpoint.path.format(queue=queue, descriptor=JOB.replace("mail_new", queue))
-    path += "?state=failed" if endpoint.name == "delete_jobs" else ""
+    path += QUERIES.get(endpoint.name, "").format(queue=queue)
     text = "" if body is None else json.dumps(body).replace("mail_new", queue)
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     return await caller.send(endpoint.method, path, text.encode(), **headers)

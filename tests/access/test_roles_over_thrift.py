@@ -45,6 +45,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
         "runJobs": types.RunJobsRequest(queue, [job]),
         "getAudit": types.AuditRequest(queue),
+        "getQueueHistory": types.QueueHistoryRequest([queue], 0),
     }
     others: dict[str, dict[str, Any]] = {
         "createQueue": {"name": queue},
@@ -57,6 +58,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "cancelJobs": of_jobs,
         "deleteJobsByDescriptor": of_jobs,
         "configureQueue": {**of_queue, "config": types.QueueConfig()},
+        "addDeployMark": {"mark": types.DeployMark(0, "v2", queue)},
         "explainJob": {**of_queue, "jobDescriptor": job},
         "getQueueConfig": of_queue,
         "getSettingsInForce": of_queue,

@@ -29,6 +29,8 @@ from pinlater.server.storage.values import (
     RequestRef,
     Requeue,
     RunOrder,
+    SampleRange,
+    StoredSample,
     TimeToLive,
     UniqueRef,
 )
@@ -60,6 +62,8 @@ ARGUMENTS: dict[Any, object] = {
     Sequence[JobKey]: [KEY],
     Sequence[Queue]: [Queue("new")],
     Sequence[RequestRef]: [RequestRef(QUEUE, "key", b"fingerprint")],
+    SampleRange: SampleRange(60, 0, 10),
+    Sequence[StoredSample]: [StoredSample(60, 0, QUEUE, "server", b"data")],
     Sequence[RunOrder]: [RunOrder(KEY, 1, 0)],
     Sequence[TimeToLive]: [TimeToLive(QUEUE, 1, 1)],
     Sequence[UniqueRef]: [UniqueRef(QUEUE, "key")],

@@ -43,6 +43,7 @@ LARGE = {
     "unique_keys",
     "request_keys",
     "audit",
+    "samples",
 }
 
 # What may be read from end to end, and why.
@@ -59,6 +60,7 @@ SORTS = {
     "count_jobs": "counters, not jobs",
     "list_queues": "queues, not jobs",
     "list_partitions": "partitions, not jobs",
+    "list_samples_of": "the samples of several queues, a few hundred short rows of each",
     "select_states_after": "the page itself, a thousand short rows",
 }
 
@@ -87,6 +89,7 @@ FILL = [
     "INSERT INTO unique_keys SELECT queue_id, CONCAT('key', id), 2, id, priority, id FROM jobs",
     "INSERT INTO request_keys SELECT queue_id, CONCAT('key', id), id, 'f', 'a', NULL FROM jobs",
     "INSERT INTO audit SELECT n + 1, CONCAT('00000', 10000 + n), 'entry' FROM numbers",
+    "INSERT INTO samples SELECT 60, n, CONCAT('emails', n % 7), 'server', 'data' FROM numbers",
     "INSERT INTO counters SELECT 1 + n % 2, 1 + n % 3, n DIV 6, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 FROM numbers WHERE n < 120",
     "INSERT INTO writers SELECT n, n FROM numbers WHERE n BETWEEN 10 AND 100",
 ]
@@ -110,8 +113,15 @@ def values(ids: list[int]) -> dict[str, Any]:
         "ahead_ms": 3,
         "after": f"key{BASE + 2_000}",
         "after_id": BASE + 2_000,
+        "after_origin": b"a",
+        "after_queue": b"emails1",
         "after_ms": 2_000,
         "before": "0000010100",
+        "before_ms delete_samples": 5,
+        "until_ms list_samples": 200,
+        "until_ms list_samples_of": 200,
+        "queues": [b"emails1", b"emails2"],
+        "step_s": 60,
         "before_id": BASE + 2_000,
         "before_ms": BASE + 5,
         "deleted_ms": BASE + 5,

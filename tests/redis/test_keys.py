@@ -10,7 +10,7 @@ from pinlater.server.storage.redis import keys
 from pinlater.server.storage.redis.scripts import names, script
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.shard import RedisShard
-from pinlater.server.storage.values import InsertRequest, JobCheckpoint
+from pinlater.server.storage.values import InsertRequest, JobCheckpoint, StoredSample
 from tests.contract.desk import ALL, QUEUE, Desk, unique
 from tests.redis.consistency import keys_of
 from tests.redis.proxied_redis import FRONT, ProxiedRedis
@@ -29,6 +29,7 @@ async def live_through_everything(desk: Desk) -> None:
     await desk.shard.delete_queues(["other"])
     await desk.shared.announce("127.0.0.1:9010")
     await desk.shard.note_map("{}", desk.now)
+    await desk.shard.save_samples([StoredSample(60, desk.now, QUEUE, "server", b"data")])
 
 
 async def test_all_keys_of_a_shard_share_its_hash_tag(database: ProxiedRedis, desk: Desk) -> None:

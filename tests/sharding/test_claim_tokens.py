@@ -61,7 +61,7 @@ async def test_no_two_claim_calls_of_a_long_poll_share_a_token(server: ShardedSe
 
 
 def test_a_token_of_a_long_lived_server_is_no_longer_than_the_contract_says() -> None:
-    token = Identity("host", 9010, 2**42, 1023, 2**32 - 1).holder("worker").token
+    token = Identity("host", 9010, 2**42, 1023, 2**32 - 1).holder("worker", 2**42).token
     assert len(f"{token}.{2**31:x}.{1000:x}") <= _TOKEN_BYTES_MAX
 
 

@@ -129,8 +129,8 @@ def test_one_token_for_several_claims_is_caught(monkeypatch: pytest.MonkeyPatch)
     """Giving one of them back by its token takes the others along. One seed in twenty of this load finds it."""
     plain = Identity.holder
 
-    def holder(self: Identity, source: str) -> Holder:
-        return plain(self, source)._replace(token="the one")
+    def holder(self: Identity, source: str, now_ms: int) -> Holder:
+        return plain(self, source, now_ms)._replace(token="the one")
 
     monkeypatch.setattr(Identity, "holder", holder)
     busy = TINY._replace(servers=(1,), busy_s=(1.0,), requests=(8,), workers=(3,))

@@ -33,8 +33,8 @@ ALLOWED_SCANS = {
 }
 # Statements that have a form for one id (`OfIds`).
 OF_IDS = ["load_jobs", "load_states", "load_claims", "select_claims", "finish_claims", "delete_rows"]
-# These sort in memory, because they go through the jobs in progress.
-ALLOWED_SORTS = {"page_of_claims", "oldest_claims"}
+# These sort in memory, because they go through the jobs in progress, or through the samples of several queues.
+ALLOWED_SORTS = {"page_of_claims", "oldest_claims", "list_samples_of"}
 
 
 @pytest.fixture

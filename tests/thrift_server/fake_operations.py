@@ -27,6 +27,7 @@ from pinlater.domain.calls import (
     WaitingDequeues,
 )
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.history import DeployMark, Histories, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import Attempt, HandedOutJob, JobInfo, JobState, Outcome
 from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
@@ -96,6 +97,37 @@ ANSWERS: dict[str, Any] = {
         QueueFacts(True, 1, "ops", 2.5, 3, 4.5, 2**40, 6, 7, 8, 10),
         JobsAhead(2**40, at_least=True, incomplete=True),
     ),
+    "queue_history": Histories(
+        60,
+        1,
+        2,
+        [
+            QueueHistory(
+                "emails",
+                [
+                    HistoryPoint(
+                        1,
+                        2,
+                        3,
+                        4,
+                        5,
+                        6,
+                        7,
+                        2**40,
+                        8,
+                        9,
+                        10,
+                        SpanPercentiles(11, 12, 13, 14),
+                        SpanPercentiles(15, 16, 17, 18),
+                    ),
+                    HistoryPoint(2),
+                ],
+            )
+        ],
+        [DeployMark(1, "v2", "emails"), DeployMark(2, "v3")],
+        True,
+    ),
+    "add_mark": None,
     "owners": QueueOwners(
         (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
     ),
@@ -146,7 +178,7 @@ class FakeOperations:
         self.answers = dict(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
-        ) = self.explaining = self.audit = self
+        ) = self.explaining = self.audit = self.history = self
         self.noted: list[AuditEntry] = []
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []

@@ -27,6 +27,7 @@ NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
     "countJobs", "getSettingsInForce", "getWaitingDequeues", "getCluster", "explainJob", "getQueueOwners", "getAudit",
+    "getQueueHistory",
 }  # fmt: skip
 
 
@@ -37,6 +38,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "createQueue": {"name": queue},
         "deleteQueue": {"name": queue, "password": SECRET},
         "configureQueue": {"queueName": queue, "config": types.QueueConfig(maxJobsPerSecond=2.5, maxBacklog=7)},
+        "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},
         "pauseQueue": {"queueName": queue},
         "resumeQueue": {"queueName": queue},
         "retryFailedJobs": {

@@ -94,6 +94,8 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getSettingsInForce": {"queueName": "emails"},
         "getWaitingDequeues": {},
         "getCluster": {},
+        "getQueueHistory": {"request": types.QueueHistoryRequest(["emails"], 1, 2, 60)},
+        "addDeployMark": {"mark": types.DeployMark(1_767_225_600_000, "v2.0 Ü", "emails")},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
         "getQueueOwners": {},
         "getAudit": {"request": types.AuditRequest("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor")},

@@ -364,6 +364,18 @@ def explain_job(queue: str, descriptor: str) -> ClientCall[values.JobExplanation
     return ClientCall("explainJob", (queue, descriptor), _parsing.job_explanation, Resend.SAFE)
 
 
+def queue_history(
+    queues: Sequence[str], from_ms: int, until_ms: int | None, step_s: int | None
+) -> ClientCall[values.Histories]:
+    request = types.QueueHistoryRequest(list(queues), from_ms, until_ms, step_s)
+    return ClientCall("getQueueHistory", (request,), _parsing.history, Resend.SAFE)
+
+
+def add_mark(text: str, at_ms: int, queue: str) -> ClientCall[None]:
+    mark = types.DeployMark(at_ms, text, queue or None)
+    return ClientCall("addDeployMark", (mark,), _nothing, Resend.SAFE)
+
+
 def cluster() -> ClientCall[values.ClusterStatus]:
     return ClientCall("getCluster", (), _parsing.cluster_status, Resend.SAFE)
 

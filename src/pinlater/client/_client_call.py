@@ -21,6 +21,8 @@ T = TypeVar("T")
 _CLIENT_NAMES = {
     "getAudit": "audit",
     "getCluster": "cluster",
+    "addDeployMark": "add_mark",
+    "getQueueHistory": "queue_history",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",
     "dequeueJobs": "dequeue",

@@ -234,6 +234,47 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
     )
 
 
+def history(found: types.QueueHistoryResponse) -> values.Histories:
+    """The points and marks of a range."""
+    return values.Histories(
+        found.stepSeconds,
+        found.fromMillis,
+        found.untilMillis,
+        tuple(
+            values.QueueHistory(each.queueName, tuple(_history_point(point) for point in each.points))
+            for each in found.queues
+        ),
+        tuple(values.DeployMark(mark.atMillis, mark.text, mark.queueName or "") for mark in found.marks),
+        bool(found.incomplete),
+    )
+
+
+def _history_point(point: types.HistoryPoint) -> values.HistoryPoint:
+    return values.HistoryPoint(
+        at_ms=point.atMillis,
+        enqueued=point.enqueued,
+        claimed=point.claimed,
+        succeeded=point.succeeded,
+        failed=point.failed,
+        timed_out=point.timedOut,
+        expired=point.expired,
+        due=point.due,
+        scheduled=point.scheduled,
+        running=point.inProgress,
+        oldest_ms=point.oldestWaitingMillis,
+        waits=_percentiles(point.waits),
+        runs=_percentiles(point.runs),
+    )
+
+
+def _percentiles(found: types.Percentiles | None) -> values.SpanPercentiles | None:
+    return (
+        None
+        if found is None
+        else values.SpanPercentiles(found.number, found.p50Millis, found.p90Millis, found.p99Millis)
+    )
+
+
 def queue_stats(stats: types.QueueStats) -> values.QueueStats:
     """A queue's counts and rates."""
     rates = stats.rates

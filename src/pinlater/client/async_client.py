@@ -106,6 +106,19 @@ class AsyncClient(AsyncClientBase):
         """Counts and rates of these queues; of all without an argument."""
         return await self._run(_calls.queue_stats(queues))
 
+    async def queue_history(
+        self, *queues: str, from_ms: int, until_ms: int | None = None, step_s: int | None = None
+    ) -> values.Histories:
+        """What happened in up to a hundred queues, for charts: points and deploy marks of a range of time.
+
+        `until_ms`: now for None. `step_s`: 60, 600 or 3600 seconds; for None the finest that is kept for the range.
+        """
+        return await self._run(_calls.queue_history(queues, from_ms, until_ms, step_s))
+
+    async def add_mark(self, text: str, *, at_ms: int | None = None, queue: str = "") -> None:
+        """Keeps a mark for 30 days, which charts show. `at_ms`: now for None. `queue`: '' for all."""
+        await self._run(_calls.add_mark(text, self._clock.now_ms() if at_ms is None else at_ms, queue))
+
     # --- the three hot paths ----------------------------------------------------------------------------------------------
     async def enqueue(
         self, queue: str, jobs: Sequence[values.Job | bytes], *, request_key: str | None = None, repeat: bool = False

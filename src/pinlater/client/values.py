@@ -31,6 +31,11 @@ from pinlater.domain.calls import Scanned as Scanned
 from pinlater.domain.calls import ServerInfo as ServerInfo
 from pinlater.domain.calls import SettingsInForce as SettingsInForce
 from pinlater.domain.calls import WaitingDequeues as WaitingDequeues
+from pinlater.domain.history import DeployMark as DeployMark
+from pinlater.domain.history import Histories as Histories
+from pinlater.domain.history import HistoryPoint as HistoryPoint
+from pinlater.domain.history import QueueHistory as QueueHistory
+from pinlater.domain.history import SpanPercentiles as SpanPercentiles
 from pinlater.domain.job import Attempt as Attempt
 from pinlater.domain.job import JobInfo as JobInfo
 from pinlater.domain.job import JobState as JobState

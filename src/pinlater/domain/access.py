@@ -64,6 +64,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getCluster": _READ,
     "explainJob": _READ,
     "getAudit": _OPERATE,  # its entries name people and addresses, which who only looks at jobs need not see
+    "getQueueHistory": _READ,
     "getQueueOwners": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "lookupJobs": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "enqueueJobs": frozenset({Role.PRODUCE}),
@@ -78,6 +79,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "configureQueue": _OPERATE,
     "pauseQueue": _OPERATE,
     "resumeQueue": _OPERATE,
+    "addDeployMark": _OPERATE,
     "cancelJobs": _OPERATE,
     "runJobs": _OPERATE,
     "retryFailedJobs": _OPERATE,

@@ -27,12 +27,16 @@ READS = frozenset(
         "scan_jobs",
         "count_ahead",
         "count_jobs",
+        "list_samples",
     )
 )
+# They change something of which the other servers need not know.
+UNTOLD = frozenset({"save_samples", "trim_samples"})
 # `release_tokens` is a part of `time_out_claims`.
 CHANGES = (
     frozenset(name for name, _ in inspect.getmembers(SharedShard, inspect.iscoroutinefunction))
     - READS
+    - UNTOLD
     - {"open", "close"}
 ) | {"release_tokens"}
 # Calls that have a connection of their own, as in MySQL's and Redis' stores; all others share one.

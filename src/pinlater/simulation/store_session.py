@@ -28,7 +28,7 @@ from pinlater.server.storage.values import (
     TimeToLive,
 )
 from pinlater.simulation.loop import ProcessLoop
-from pinlater.simulation.store_methods import CHANGES, MAKES_READY, READS
+from pinlater.simulation.store_methods import CHANGES, MAKES_READY, READS, UNTOLD
 
 if TYPE_CHECKING:
     from pinlater.simulation.store import SimulatedStore, StoreSnapshot
@@ -72,7 +72,7 @@ class Session:
     # --- calls --------------------------------------------------------------------------------------------------------------
 
     def __getattr__(self, method: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if method not in READS and method not in CHANGES:
+        if method not in READS | UNTOLD | CHANGES:
             raise AttributeError(method)
         data = self.store.data
 

@@ -404,6 +404,70 @@ struct QueueStats {
   7: optional bool incomplete
 }
 
+// Spans in milliseconds; at most a sixteenth off.
+struct Percentiles {
+  1: required i64 number
+  2: required i64 p50Millis
+  3: required i64 p90Millis
+  4: required i64 p99Millis
+}
+
+// What happened in a queue during one step, on all servers, and the highest depth in it. An absent number is not known.
+struct HistoryPoint {
+  1: required i64 atMillis
+  2: required i64 enqueued
+  3: required i64 claimed
+  4: required i64 succeeded
+  // Attempts that failed, and claims that timed out.
+  5: required i64 failed
+  6: required i64 timedOut
+  7: required i64 expired
+  8: optional i64 due
+  9: optional i64 scheduled
+  10: optional i64 inProgress
+  // How long the oldest due job had waited.
+  11: optional i64 oldestWaitingMillis
+  // From when a job was due to its hand-out; from a claim to its ack, of some of the acks with a token.
+  12: optional Percentiles waits
+  13: optional Percentiles runs
+}
+
+// Points by time. A step without a point: nothing happened, and no unfinished job was there.
+struct QueueHistory {
+  1: required string queueName
+  2: required list<HistoryPoint> points
+}
+
+// From 1 to 100 queues; at most 5,000 points together.
+struct QueueHistoryRequest {
+  1: required list<string> queueNames
+  // At most 30 days ago; an earlier time counts as that.
+  2: required i64 fromMillis
+  // Absent: now.
+  3: optional i64 untilMillis
+  // 60, 600 or 3600. Absent: the finest that is kept for the range.
+  4: optional i32 stepSeconds
+}
+
+// Something that people did at some time, such as a deployment.
+struct DeployMark {
+  1: required i64 atMillis
+  // 1 to 200 printable characters.
+  2: required string text
+  // Absent: of all queues.
+  3: optional string queueName
+}
+
+struct QueueHistoryResponse {
+  1: required list<QueueHistory> queues
+  2: required list<DeployMark> marks
+  3: required i32 stepSeconds
+  4: required i64 fromMillis
+  5: required i64 untilMillis
+  // A shard was unreachable; what it keeps is missing.
+  6: optional bool incomplete
+}
+
 // How many jobs a filter finds.
 struct JobCount {
   1: required i64 jobs
@@ -749,6 +813,12 @@ service PinLater {
 
   // Changes of queues, jobs, tokens and shards with their callers, as the shards keep them for a time.
   AuditPage getAudit(1: RequestContext context, 2: AuditRequest request) throws (1: PinLaterException e)
+  // What happened in queues over the last minutes or days, for charts. Reads no jobs. A queue that does not exist is left out, unless it is
+  // the only one.
+  QueueHistoryResponse getQueueHistory(1: RequestContext context, 2: QueueHistoryRequest request) throws (1: PinLaterException e)
+
+  // Keeps a mark for 30 days. A repeat changes nothing.
+  void addDeployMark(1: RequestContext context, 2: DeployMark mark) throws (1: PinLaterException e)
 
   // How many were deleted, in whatever state they were.
   i32 deleteJobsByDescriptor(1: RequestContext context, 2: string queueName, 3: list<string> jobDescriptors) throws (1: PinLaterException e)

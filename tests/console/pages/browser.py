@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -22,8 +23,10 @@ from pinlater.console.run import ConsoleServer, listening
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import AccessControl
+from pinlater.server.history.sample import QueueSample, pack
 from pinlater.server.main.app import thrift_server
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import StoredSample
 from tests.assembly import listen, open_core
 from tests.console.pages.guarded import Tokens
 
@@ -61,6 +64,8 @@ class BrowsedConsole:
             "/queues/mail",
             "/queues/mail?tab=failed",
             "/queues/mail?task=none&header=tenant%3Dacme",
+            "/queues/mail?range=15m",
+            "/queues/mail?range=6h&table=true",
             *jobs,
             "/failed",
             "/workers",
@@ -105,7 +110,9 @@ class BrowsedConsole:
 async def browsed_console() -> AsyncIterator[BrowsedConsole]:
     """A memory store, a server with access control and one without, a console before each, and a browser, in this event loop but for
     the browser."""
-    core = await open_core(MemoryShard(), clock=SystemClock())
+    shard = MemoryShard()
+    await fill_history(shard, SystemClock().now_ms())
+    core = await open_core(shard, clock=SystemClock())
     control = AccessControl((), (), core.clock.now_ms, core.clock.monotonic)
     passed = count(step=100)
     control.refusals = Refusals(lambda: next(passed))  # delays nothing
@@ -137,6 +144,29 @@ async def _console(server: str) -> AsyncIterator[str]:
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     console.should_exit = True
     await serving
+
+
+async def fill_history(shard: MemoryShard, now_ms: int) -> None:
+    """An hour of `mail`, with two deployments; `images` grows. The queues are as old as the store."""
+    await shard.create_queues(["mail", "images"], now_ms)
+    first_ms = now_ms // 60_000 * 60_000 - 60 * 60_000
+    samples = []
+    for minute in range(60):
+        wave = 1 + math.sin(minute / 6) + 0.2 * math.sin(2.3 * minute)
+        jobs, due = max(1, round(400 * wave)), max(0, round(900 - 15 * minute + 200 * wave))
+        spans = tuple(number for bucket in range(30, 50 + minute // 3, 3) for number in (bucket, jobs))
+        failed = min(jobs, 40 if 30 <= minute < 36 else minute % 3)
+        mail = QueueSample(
+            jobs, jobs, jobs - failed, failed, 0, 0, due, 1, 6, 50 * due, spans, spans if minute % 9 else ()
+        )
+        images = QueueSample(enqueued=5, due=5 * minute, scheduled=0, running=0, oldest_ms=60_000 * minute)
+        at_ms = first_ms + minute * 60_000
+        samples += [
+            StoredSample(60, at_ms, queue, "a", pack(one)) for queue, one in (("mail", mail), ("images", images))
+        ]
+    for minute, text in ((29, b"mailer 4.2"), (37, b"mailer 4.1 (back)")):
+        samples.append(StoredSample(0, first_ms + minute * 60_000, "", text.hex(), text))
+    await shard.save_samples(samples)
 
 
 async def filled(client: AsyncClient) -> tuple[str, str]:

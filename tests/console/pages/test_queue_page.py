@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import AsyncClient, Job
+from pinlater.client import Ack, AsyncClient, Job
 from pinlater.client._job_scan import PAGE_JOBS, ScanBounds
 from pinlater.console.endpoints import jobs
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import UnknownMethod
+from pinlater.server.main.core import Core
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageReader, PageVisitor
 
@@ -85,6 +87,73 @@ async def test_a_list_that_is_cut_short_says_how_to_go_on(
 
 def _jobs(page: PageReader) -> list[str]:
     return [link for link in page.links if link.startswith("/jobs/")]
+
+
+async def minutes(core: Core, clock: ManualClock, count: int) -> None:
+    """Time passes, and the server keeps the history."""
+    for _ in range(count):
+        clock.advance(seconds=60)
+        await core.sweeps.advance_due()
+        await core.rates.sample()
+        await core.history.keep()
+
+
+async def test_charts_show_the_history_of_the_queue_with_its_marks(
+    visitor: PageVisitor, client: AsyncClient, core: Core, clock: ManualClock
+) -> None:
+    for _ in range(3):
+        await stored(client)
+    await client.add_mark("<b>v2</b>", at_ms=clock.now_ms())
+    await minutes(core, clock, 5)
+    page = (await visitor.get(PAGE)).body.decode()
+    assert 'aria-label="Jobs: now Due 3, Running 0, Scheduled 0; at most 3."' in page
+    assert page.count('class="chart"') == 5
+    assert page.count("&lt;b&gt;v2&lt;/b&gt;") == 6
+    for span in ("15m", "6h", "1d", "7d", "30d"):
+        assert f"{PAGE}?tab=due&range={span}" in (await visitor.page(PAGE)).links
+        assert "Due 3" in (await visitor.get(f"{PAGE}?range={span}")).body.decode()
+    assert "range" in (await visitor.page(f"{PAGE}?range=2h", 400)).text
+
+
+async def test_a_table_has_the_figures_of_the_charts(
+    visitor: PageVisitor, client: AsyncClient, core: Core, clock: ManualClock
+) -> None:
+    for _ in range(3):
+        await stored(client)
+    assert "Nothing happened" in (await visitor.page(f"{PAGE}?table=true")).text
+    await minutes(core, clock, 2)
+    page = await visitor.get(f"{PAGE}?table=true")
+    text = page.body.decode()
+    assert text.count('<tr><th scope="row"><time') == 2
+    assert "data-polls" not in text
+    assert 'class="chart"' not in text
+
+
+async def test_the_forecast_follows_the_depths_of_the_last_minutes(
+    visitor: PageVisitor, client: AsyncClient, core: Core, clock: ManualClock
+) -> None:
+    await client.enqueue("mail", [b"x"] * 100)
+    for _ in range(6):
+        jobs = (await client.dequeue("mail", 10)).jobs
+        await client.ack("mail", [Ack(job.descriptor, succeeded=True, token=job.token) for job in jobs])
+        await minutes(core, clock, 1)
+    for page in (PAGE, f"{PAGE}?range=7d", "/"):
+        assert "4 min" in (await visitor.page(page)).text
+    assert "Due over the last 30 minutes: at most 90, now 40" in (await visitor.get("/")).body.decode()
+
+
+async def test_a_server_without_history_has_pages_without_charts(
+    visitor: PageVisitor, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the middle of an upgrade."""
+
+    async def unknown(*_: object, **__: object) -> None:
+        raise UnknownMethod("getQueueHistory")
+
+    monkeypatch.setattr(AsyncClient, "queue_history", unknown)
+    await stored(client)
+    assert 'class="chart"' not in (await visitor.get(PAGE)).body.decode()
+    assert "/queues/mail" in (await visitor.page("/")).links
 
 
 async def test_a_missing_queue_is_a_page_that_says_so(visitor: PageVisitor) -> None:

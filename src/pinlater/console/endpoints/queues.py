@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from msgspec import UNSET, structs
 
 from pinlater.client import QueueConfig
-from pinlater.client.values import QueueStats
+from pinlater.client.values import Histories, QueueHistory, QueueStats, SpanPercentiles
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import like
 from pinlater.console.shapes.fields import Nothing
@@ -13,8 +16,17 @@ from pinlater.console.shapes.queues import (
     ChangedSettings,
     CountsItem,
     CreateQueueRequest,
+    HistoriesAnswer,
+    HistoriesQuery,
+    HistoryAnswer,
+    HistoryPointItem,
+    HistoryQuery,
+    MarkItem,
+    MarkRequest,
     PausedAnswer,
+    PercentilesItem,
     QueueItem,
+    QueuePointsItem,
     QueuesAnswer,
     RatesItem,
     SettingsAnswer,
@@ -23,6 +35,7 @@ from pinlater.console.shapes.queues import (
     StatsItem,
     StatsQuery,
 )
+from pinlater.domain.history import HOUR_MS
 
 
 async def list_queues(call: ApiCall[Nothing, Nothing]) -> QueuesAnswer:
@@ -96,6 +109,56 @@ async def get_queue_stats(call: ApiCall[Nothing, Nothing]) -> StatsItem:
     """Returns counts and rates of a queue."""
     [found] = await call.client.queue_stats(call.queue)
     return _stats(found)
+
+
+async def get_queue_history(call: ApiCall[HistoryQuery, Nothing]) -> HistoryAnswer:
+    """Returns what happened in a queue, for charts: rates, depth, age, waits and run times, and the deploy marks."""
+    found = await _history(call, call.query, [call.queue])
+    [of_queue] = found.queues
+    return like(HistoryAnswer, found, queue=call.queue, points=_points(of_queue), marks=_marks(found))
+
+
+async def get_history(call: ApiCall[HistoriesQuery, Nothing]) -> HistoriesAnswer:
+    """Returns the same of several queues, up to 5,000 points together."""
+    found = await _history(call, call.query, call.query.queue)
+    queues = [QueuePointsItem(queue=each.queue, points=_points(each)) for each in found.queues]
+    return like(HistoriesAnswer, found, queues=queues, marks=_marks(found))
+
+
+async def add_mark(call: ApiCall[Nothing, MarkRequest]) -> MarkItem:
+    """Keeps a mark for 30 days, which the charts show. A repeat with the same time and text changes nothing."""
+    mark = call.body
+    at_ms = call.now_ms() if mark.at_ms is None else mark.at_ms
+    await call.client.add_mark(mark.text, at_ms=at_ms, queue=mark.queue or "")
+    return MarkItem(at_ms=at_ms, text=mark.text, queue=mark.queue or None)
+
+
+async def _history(call: ApiCall[Any, Nothing], query: HistoryQuery, queues: Sequence[str]) -> Histories:
+    until_ms = call.now_ms() if query.until_ms is None else query.until_ms
+    from_ms = until_ms - HOUR_MS if query.from_ms is None else query.from_ms
+    return await call.client.queue_history(*queues, from_ms=from_ms, until_ms=query.until_ms, step_s=query.step_s)
+
+
+def _points(found: QueueHistory) -> Sequence[HistoryPointItem]:
+    return [
+        like(
+            HistoryPointItem,
+            point,
+            wait_ms=_percentiles(point.waits),
+            run_ms=_percentiles(point.runs),
+        )
+        for point in found.points
+    ]
+
+
+def _percentiles(found: SpanPercentiles | None) -> PercentilesItem | None:
+    if found is None:
+        return None
+    return PercentilesItem(number=found.number, p50=found.p50_ms, p90=found.p90_ms, p99=found.p99_ms)
+
+
+def _marks(found: Histories) -> Sequence[MarkItem]:
+    return [MarkItem(at_ms=mark.at_ms, text=mark.text, queue=mark.queue or None) for mark in found.marks]
 
 
 def _stats(found: QueueStats) -> StatsItem:

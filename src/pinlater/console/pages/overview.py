@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pinlater.console.endpoints.queues import get_stats, list_queues
+from pinlater.console.pages.charts import Sparkline, sparkline_of
+from pinlater.console.pages.history import recent_points
 from pinlater.console.pages.page import Goto, PageCall, PageView, job_path, queue_path, with_fields
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.shapes.fields import RequestShape
@@ -48,7 +50,8 @@ class OverviewQuery(RequestShape, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewView(PageView):
-    """`queues`: of this page; `found`: of all pages; `total`: without a filter. `numbers`: how many queues each choice shows."""
+    """`queues`: of this page; `found`: of all pages; `total`: without a filter. `numbers`: how many queues each choice shows.
+    `sparks`: by queue."""
 
     query: OverviewQuery
     queues: Sequence[QueueFigures]
@@ -63,6 +66,7 @@ class OverviewView(PageView):
     failed: int
     rate_in: float
     rate_out: float
+    sparks: Mapping[str, Sparkline | None]
 
     def path(self, **changes: object) -> str:
         """The same choice with changes; a change begins at the first page."""
@@ -76,9 +80,15 @@ class OverviewView(PageView):
 
 
 async def show(call: PageCall) -> OverviewView:
-    """All queues of one answer, filtered, sorted and cut to a page here."""
+    """All queues of one answer, filtered, sorted and cut to a page here; then the last half hour of those on the page."""
     answer = await call.api.ask(get_stats, query=StatsQuery())
-    return overview_of([figures_of(stats) for stats in answer.queues], call.read(OverviewQuery))
+    view = overview_of([figures_of(stats) for stats in answer.queues], call.read(OverviewQuery))
+    shown, points = await recent_points(call, [queue.name for queue in view.queues if queue.is_in_use])
+    return replace(
+        view,
+        queues=[queue.with_forecast(points.get(queue.name, ()), call.now_ms) for queue in view.queues],
+        sparks={name: sparkline_of(found, shown) for name, found in points.items()},
+    )
 
 
 def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery) -> OverviewView:
@@ -103,6 +113,7 @@ def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery) -> Overvie
         failed=sum(queue.failed for queue in named),
         rate_in=sum(queue.rate_in for queue in named),
         rate_out=sum(queue.rate_out for queue in named),
+        sparks={},
     )
 
 

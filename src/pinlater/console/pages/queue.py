@@ -9,6 +9,16 @@ from typing import Literal, NamedTuple
 from pinlater.console.endpoints.jobs import scan_jobs
 from pinlater.console.endpoints.queues import get_queue_stats, get_settings
 from pinlater.console.pages.audit import pause_of
+from pinlater.console.pages.charts import (
+    Chart,
+    Label,
+    MarkLine,
+    Range,
+    charts_of,
+    labels_of,
+    mark_lines,
+)
+from pinlater.console.pages.history import MINUTE_STEP_S, SPANS, Span, history_of, recent_points
 from pinlater.console.pages.listed_job import ListedJob, age_column, rows_of
 from pinlater.console.pages.page import PageCall, PageView, queue_path
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
@@ -16,7 +26,7 @@ from pinlater.console.pages.setting_fields import SettingField, fields_shown
 from pinlater.console.shapes.audit import AuditItem
 from pinlater.console.shapes.fields import OfPriority, RequestShape, State
 from pinlater.console.shapes.jobs import ScanQuery
-from pinlater.console.shapes.queues import CountsItem
+from pinlater.console.shapes.queues import CountsItem, HistoryAnswer, HistoryPointItem
 
 ROWS = 50
 Tab = Literal["due", "scheduled", "running", "failed", "succeeded"]
@@ -39,9 +49,12 @@ _TABS: Mapping[Tab, _Jobs] = {
 
 
 class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
-    """Which jobs of the queue. `header`: NAME=VALUE. `body`: a regular expression. `after`: the continuation of the page before."""
+    """Which jobs of the queue. `header`: NAME=VALUE. `body`: a regular expression. `after`: the continuation of the page before.
+    `range`: of the charts, or of a `table` with the same figures."""
 
     tab: Tab = "due"
+    range: Span = "1h"
+    table: bool = False
     priority: OfPriority = None
     task: str | None = None
     header: str | None = None
@@ -73,12 +86,19 @@ class QueueView(PageView):
     time_column: str
     next_page: str
     incomplete: bool
+    ranges: Sequence[Span]
+    charts: Sequence[Chart]
+    labels: Sequence[Label]
+    marks: Sequence[MarkLine]
+    points: Sequence[HistoryPointItem]
 
     def path(self, **changes: object) -> str:
-        """The same choice of jobs with changes; a change begins at the first page."""
+        """The same choice of jobs and charts with changes; a change begins at the first page."""
         query = self.query
         kept = {
             "tab": query.tab,
+            "range": "" if query.range == "1h" else query.range,
+            "table": "true" if query.table else "",
             "priority": query.priority,
             "task": query.task,
             "header": query.header,
@@ -88,9 +108,11 @@ class QueueView(PageView):
 
 
 async def show(call: PageCall) -> QueueView:
-    """Four calls: counters, two for the settings, and one page of jobs; a fifth for a paused queue.
+    """Five calls: counters, two for the settings, the history, and a page of jobs. One more for the forecast if the steps are longer, and
+    one for a paused queue.
 
-    A page that searches does not ask again by itself."""
+    A page that searches, or shows a table, does not ask again by itself.
+    """
     query = call.read(QueuePageQuery)
     jobs = _TABS[query.tab]
     stats = await call.api.ask(get_queue_stats, queue=call.queue)
@@ -106,11 +128,18 @@ async def show(call: PageCall) -> QueueView:
         continuation=query.after,
     )
     page = await call.api.ask(scan_jobs, queue=call.queue, query=wanted)
+    history = await history_of(call, query.range)
+    charts, labels, marks = [], [], []
+    if history is not None:
+        shown = Range(history.from_ms, history.until_ms, history.step_s * 1000)
+        charts, labels, marks = charts_of(history.points, shown), labels_of(shown), mark_lines(history.marks, shown)
     queue = figures_of(stats)
     pause = await pause_of(call) if queue.paused else None
+    if queue.due:
+        queue = queue.with_forecast(await _minutes(call, history), call.now_ms)
     return QueueView(
         title=call.queue,
-        polls=not query.is_slow and not query.after,
+        polls=not query.is_slow and not query.after and not query.table,
         query=query,
         queue=queue,
         pause=pause,
@@ -128,4 +157,17 @@ async def show(call: PageCall) -> QueueView:
         time_column=age_column(jobs.state),
         next_page=page.continuation or "",
         incomplete=page.incomplete or stats.incomplete,
+        ranges=list(SPANS),
+        charts=charts,
+        labels=labels,
+        marks=marks,
+        points=history.points if history is not None and query.table else (),
     )
+
+
+async def _minutes(call: PageCall, history: HistoryAnswer | None) -> Sequence[HistoryPointItem]:
+    """The last minutes of the queue."""
+    if history is not None and history.step_s == MINUTE_STEP_S:
+        return history.points
+    _, recent = await recent_points(call, [call.queue])
+    return recent.get(call.queue, ())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pinlater.console.shapes.queues import StatsItem
+from pinlater.console.shapes.queues import HistoryPointItem, StatsItem
+from pinlater.domain.history import HistoryPoint, drained_in_ms
 
 _BEHIND_MS = 60_000
 _FAILING_SHARE = 0.2
@@ -31,7 +33,8 @@ class BarPart(NamedTuple):
 class QueueFigures:
     """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute, at the server that answered.
 
-    `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue.
+    `rate_out`: jobs that ended; `rate_retried`: failed attempts whose job returned to the queue. `forecast_ms`: when no job is due
+    any more, by the depths of the last quarter of an hour; None if that is not known.
     """
 
     name: str
@@ -49,6 +52,7 @@ class QueueFigures:
     oldest_waiting_ms: int | None
     waiting_dequeues: int
     incomplete: bool
+    forecast_ms: int | None = None
 
     @property
     def failure_share(self) -> float | None:
@@ -58,14 +62,26 @@ class QueueFigures:
 
     @property
     def drained_in_ms(self) -> float | None:
-        """When no job is due any more, at the present rates; None if that is never."""
+        """When no job is due any more, by the forecast or else at the present rates; None if that is never."""
+        if self.forecast_ms is not None and not self.paused:
+            return self.forecast_ms
         faster = self.rate_out - self.rate_in
         return 1000 * self.due / faster if self.due and faster > 0 and not self.paused else None
+
+    def with_forecast(self, points: Sequence[HistoryPointItem], now_ms: int) -> QueueFigures:
+        """The same with what the depths of the last minutes say."""
+        depths = [HistoryPoint(point.at_ms, due=point.due) for point in points]
+        return replace(self, forecast_ms=drained_in_ms(depths, now_ms, self.due))
 
     @property
     def depth(self) -> int:
         """Jobs that are not finished."""
         return self.due + self.scheduled + self.running
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it has unfinished jobs, or had some in the last minute."""
+        return bool(self.depth or self.rate_in or self.rate_out)
 
     @property
     def bar(self) -> list[BarPart]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -11,10 +11,12 @@ from pinlater.console.shapes.fields import (
     AnswerShape,
     Attempts,
     Incomplete,
+    Moment,
     NotNegative,
     RequestShape,
     Span,
 )
+from pinlater.domain.history import MARK_CHARS_MAX, QUEUES_MAX
 
 
 class CreateQueueRequest(RequestShape, frozen=True, kw_only=True):
@@ -115,6 +117,100 @@ class StatsItem(AnswerShape, frozen=True, kw_only=True):
     oldest_waiting_ms: Annotated[int | None, Meta(description="How long the oldest due job has waited.")]
     waiting_dequeues: int
     incomplete: Incomplete
+
+
+class HistoryQuery(RequestShape, frozen=True, kw_only=True):
+    """The range of a history."""
+
+    from_ms: Annotated[Moment | None, Meta(description="At most 30 days ago. Without it: an hour before the end.")] = (
+        None
+    )
+    until_ms: Annotated[Moment | None, Meta(description="Without it: now.")] = None
+    step_s: Annotated[
+        Literal[60, 600, 3600] | None, Meta(description="Without it: the finest that is kept for the range.")
+    ] = None
+
+
+class HistoriesQuery(HistoryQuery, frozen=True, kw_only=True):
+    """The range, and the queues."""
+
+    queue: Annotated[Sequence[str], Meta(min_length=1, max_length=QUEUES_MAX, description="A queue; may be repeated.")]
+
+
+class PercentilesItem(AnswerShape, frozen=True, kw_only=True):
+    """Of `number` spans, in milliseconds; at most a sixteenth off."""
+
+    number: int
+    p50: int
+    p90: int
+    p99: int
+
+
+class HistoryPointItem(AnswerShape, frozen=True, kw_only=True):
+    """What happened in a step, on all servers, and the highest depth in it; null if that is not known.
+
+    `failed` counts attempts, `timed_out` claims. `wait_ms`: from when a job was due to its hand-out; `run_ms`: from a claim to its ack.
+    """
+
+    at_ms: int
+    enqueued: int
+    claimed: int
+    succeeded: int
+    failed: int
+    timed_out: int
+    expired: int
+    due: int | None
+    scheduled: int | None
+    running: int | None
+    oldest_ms: Annotated[int | None, Meta(description="How long the oldest due job had waited.")]
+    wait_ms: PercentilesItem | None
+    run_ms: PercentilesItem | None
+
+
+class MarkItem(AnswerShape, frozen=True, kw_only=True):
+    """A deploy mark. `queue`: null for all queues."""
+
+    at_ms: int
+    text: str
+    queue: str | None
+
+
+class HistoryAnswer(AnswerShape, frozen=True, kw_only=True):
+    """The points of a queue by time. A step without a point: nothing happened, and no unfinished job was there."""
+
+    queue: str
+    step_s: int
+    from_ms: int
+    until_ms: int
+    points: Sequence[HistoryPointItem]
+    marks: Sequence[MarkItem]
+    incomplete: Incomplete
+
+
+class QueuePointsItem(AnswerShape, frozen=True, kw_only=True):
+    """A queue and its points."""
+
+    queue: str
+    points: Sequence[HistoryPointItem]
+
+
+class HistoriesAnswer(AnswerShape, frozen=True, kw_only=True):
+    """The points of several queues. Queues that do not exist are left out, unless a single one was asked for."""
+
+    step_s: int
+    from_ms: int
+    until_ms: int
+    queues: Sequence[QueuePointsItem]
+    marks: Sequence[MarkItem]
+    incomplete: Incomplete
+
+
+class MarkRequest(RequestShape, frozen=True, kw_only=True):
+    """A mark for the charts, such as a deployment."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=MARK_CHARS_MAX, description="Printable characters.")]
+    at_ms: Annotated[Moment | None, Meta(description="At most an hour ahead. Without it: now.")] = None
+    queue: Annotated[str | None, Meta(description="Without it: all queues.")] = None
 
 
 class StatsQuery(RequestShape, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
+from pinlater.server.history.settings import HistorySettings
 from pinlater.server.http.settings import HttpSettings
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.operations.audit_settings import AuditSettings
@@ -77,6 +78,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "http.handler_timeout_s": (0.1, _TEN_YEARS_S),
     "http.write_timeout_s": (0.1, _TEN_YEARS_S),
     "tls.handshake_timeout_s": (0.1, _TEN_YEARS_S),
+    "history.max_queues": (0, 10_000),
     "sqlite.inline_commit_us": (0, 10_000_000),
     "sqlite.lookup_inline_max": (0, 1_000_000),
 }
@@ -132,6 +134,7 @@ class Settings:
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @property

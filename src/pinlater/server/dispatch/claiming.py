@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, Holder
+from pinlater.server.dispatch.claim_tokens import name_of, timed
 from pinlater.server.dispatch.shard_deadlines import ShardDeadlines
 from pinlater.server.dispatch.waiters import Waiters
 from pinlater.server.sharding.guarded import shard_unreachable, slow_to_answer
@@ -68,7 +69,9 @@ class Claiming:
             for place, shard in enumerate(shards):
                 here = request
                 if look or place:
-                    here = request._replace(call=ClaimCall(left, _holder_of(holder, look, place), bytes_left))
+                    here = request._replace(
+                        call=ClaimCall(left, _holder_of(holder, look, place, self._clock.now_ms()), bytes_left)
+                    )
                 try:
                     if len(shards) == 1 or shard.trusted:
                         answer = shard.lanes_of(here.queue).claim.submit(here)
@@ -158,13 +161,14 @@ def _newest_first(shards: Sequence[ShardLanes], waiters: Waiters) -> list[ShardL
     return sorted(shards, key=lambda shard: (shard.slow, shard.name != newest_on))
 
 
-def _holder_of(holder: Holder, look: int, place: int) -> Holder:
+def _holder_of(holder: Holder, look: int, place: int, now_ms: int) -> Holder:
     """The holder of a claim by look number `look`, on the shard at `place` in its order; both count from 0 and are not both 0.
 
     A token names one claim call and is never used again: a claim of unknown outcome, or one that reached no caller, is released by its
     token some time later, when the same dequeue may hold jobs by another call. The descriptor stays one, as old clients expect.
     """
-    return Holder(holder.descriptor, holder.source, f"{holder.token}.{look:x}.{place:x}")
+    token = timed(f"{name_of(holder.token)}.{look:x}.{place:x}", now_ms)
+    return Holder(holder.descriptor, holder.source, token)
 
 
 def _earliest(known_ms: int | None, ms: int) -> int:

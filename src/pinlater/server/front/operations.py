@@ -22,6 +22,7 @@ from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.explain import Explain
 from pinlater.server.operations.job_queries import JobQueries
+from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.service import Service
 from pinlater.server.operations.settings_in_force import QueueSettings
@@ -96,6 +97,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
         ),
     ),
     ("queue_settings", QueueSettings, ("in_force",)),
+    ("history", HistoryQueries, ("queue_history", "add_mark")),
     ("explaining", Explain, ("explain",)),
     ("audit", AuditTrail, ("keep", "read")),
     ("", Service, ("waiting_dequeues", "cluster", "owners", "server_info")),
@@ -112,6 +114,7 @@ _ONLY_LOOK = frozenset(
         "in_force",
         "explain",
         "read",
+        "queue_history",
         "waiting_dequeues",
         "cluster",
         "owners",

@@ -332,6 +332,7 @@ class App:
         await self.cluster.end_calls(0.0)
         self.loop_lag.stop()
         await self.runner.stop()
+        await self.core.history.stop()
         if self._access_watch is not None:
             await self._access_watch.note()
         self.cluster.close()

@@ -15,6 +15,7 @@ from pinlater.domain.clock import Clock
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.rate_limits import RateLimits
+from pinlater.server.history.history import HistoryKeeper
 from pinlater.server.maintenance.rates import RateSampler
 from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.operations.identity import Identity
@@ -104,6 +105,7 @@ class Core:
         self.sweeps = Sweeps(
             shards, self.dispatcher, self._times_to_live, metrics, clock, settings.maintenance, settings.audit.ttl_ms
         )
+        self.history = HistoryKeeper(shards, metrics, lambda: self.rates.counts, clock, identity.life, settings.history)
         self._connect_shards()
         metrics.labels["store"] = first.capabilities.kind
         show_shards(shards, metrics, self.rates.of_shards)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from pinlater.domain.history import MINUTE_MS
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.main.access_watch import TOKENS_LOOK_MS, AccessWatch
 from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, CertificateWatch
@@ -59,6 +60,7 @@ class PeriodicWork:
         cluster.queues_changed = core.service.queue_cache.another_changed
         core.service.queue_cache.changed_here = cluster.tell_queues_changed
         core.sweeps.swept_by_others = cluster.swept_by_others
+        core.history.leave_to_others(cluster.swept_by_others)
 
     def table(self) -> Sequence[Periodic]:
         """Each kind of work with its interval."""
@@ -77,6 +79,8 @@ class PeriodicWork:
             Periodic("store", every.refresh_interval_ms, self._look_at_store),
             Periodic("clock", every.file_interval_ms, self._clock_watch.look),
         ]
+        if core.history.is_on:
+            work.append(Periodic("history", MINUTE_MS, core.history.keep))
         if not all(shard.trusted for shard in core.shards):
             work.append(Periodic("shards", settings.sharding.watch_interval_ms, self._look_at_calls))
             work.append(Periodic("life", _HEARTBEAT_MS, self._send_heartbeats))

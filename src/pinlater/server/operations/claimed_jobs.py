@@ -16,6 +16,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.errors import InvalidArgument, PinLaterError
 from pinlater.domain.job import JobState, Outcome
+from pinlater.server.dispatch.claim_tokens import run_ms
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import (
     OnShard,
@@ -33,12 +34,13 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
-from pinlater.server.telemetry.metrics import Metrics
+from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
 
 logger = logging.getLogger(__name__)
 
 TOKEN_BYTES_MAX = 64
 _JOBS_LOGGED = 10
+_RUNS_A_BATCH = 4
 Item = TypeVar("Item")
 Order = TypeVar("Order")
 
@@ -159,6 +161,7 @@ class ClaimedJobs:
                     metrics.retried += 1
                     self._ready_again(queue, acked, now_ms)
         metrics.ack_succeeded += succeeded
+        _record_runs(metrics, items, answers, now_ms)
         return stale
 
     def _ready_again(self, queue: str, acked: Acked, now_ms: int) -> None:
@@ -291,6 +294,19 @@ class ClaimedJobs:
         parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         return parts
+
+
+def _record_runs(
+    metrics: QueueMetrics, items: Sequence[Ack], answers: Sequence[Acked | PinLaterError], now_ms: int
+) -> None:
+    """How long a few of these jobs ran, spread over the batch: so the cost for a job does not grow."""
+    step = -(-len(items) // _RUNS_A_BATCH)
+    for index in range(0, len(items), step or 1):
+        acked = answers[index]
+        if not isinstance(acked, PinLaterError) and acked.outcome is Outcome.APPLIED:
+            span_ms = run_ms(items[index].token, now_ms)
+            if span_ms is not None:
+                metrics.run_ms.record(span_ms)
 
 
 def _log_each(event: str, caller: Caller, queue: str, refused: Sequence[tuple[str, Acked]]) -> None:

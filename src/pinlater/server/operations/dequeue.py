@@ -73,7 +73,7 @@ class Dequeue:
         settings = self._settings
         request = ClaimRequest(
             queue.name,
-            ClaimCall(limit, self._identity.holder(caller.source), self._answer_bytes_max),
+            ClaimCall(limit, self._identity.holder(caller.source, self._clock.now_ms()), self._answer_bytes_max),
             queue.config.claim_timeout_ms or settings.claim_timeout_ms,
             command.coverage,
             wait_ms,

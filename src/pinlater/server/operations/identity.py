@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from pinlater.domain.job import Holder
+from pinlater.server.dispatch.claim_tokens import timed
 
 SOURCE_CHARS_MAX = 200
 
@@ -46,11 +47,11 @@ class Identity:
         """`host:port`, as the claims of this server begin."""
         return f"{self.host}:{self.port}"
 
-    def holder(self, source: str) -> Holder:
-        """A new holder for one dequeue call."""
+    def holder(self, source: str, now_ms: int) -> Holder:
+        """A new holder for one dequeue call that claims now."""
         source = kept_source(source)
         self._claims = number = self._claims + 1
         descriptor = f"{self.host}:{self.port}:{self.started_at_ms}:{source}:{number}"
         return tuple.__new__(
-            Holder, (descriptor, source, f"{self._life}-{number:x}")
+            Holder, (descriptor, source, timed(f"{self._life}-{number:x}", now_ms))
         )  # quicker than the class's own call

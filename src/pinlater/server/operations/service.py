@@ -23,6 +23,7 @@ from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.settings_in_force import QueueSettings
 from pinlater.server.operations.standstill import Standstill
@@ -54,6 +55,7 @@ FEATURES = (
     "explain",
     "queue-owners",
     "audit",
+    "history",
 )
 
 
@@ -90,6 +92,7 @@ class Service:
         self.searches = SearchProcesses(settings.regex_processes_max, settings.regex_steps_in_flight_max)
 
         self.queues = Queues(shards, queue_cache, dispatcher, passwords, metrics, clock, rates)
+        self.history = HistoryQueries(shards, queue_cache, metrics, clock)
         self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
         self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)

@@ -16,6 +16,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import (
     AuditStore,
+    HistoryStore,
     JobStore,
     KeyLookup,
     Maintenance,
@@ -174,6 +175,10 @@ class GuardedShard:
     expire_jobs = _guarded(_Limit.WORK, Maintenance.expire_jobs)
     collect_garbage = _guarded(_Limit.WORK, Maintenance.collect_garbage)
     prune_audit = _guarded(_Limit.WORK, Maintenance.prune_audit)
+
+    save_samples = _guarded(_Limit.CHANGE, HistoryStore.save_samples)
+    list_samples = _guarded(_Limit.LOOK, HistoryStore.list_samples)
+    trim_samples = _guarded(_Limit.WORK, HistoryStore.trim_samples)
 
     time_ms = _guarded(_Limit.LOOK, SharedStore.time_ms)
     announce = _guarded(_Limit.WORK, SharedStore.announce)

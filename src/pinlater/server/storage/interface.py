@@ -44,6 +44,8 @@ from pinlater.server.storage.values import (
     Requeue,
     Requeued,
     RunOrder,
+    SampleRange,
+    StoredSample,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -273,6 +275,22 @@ class Maintenance(Protocol):
         ...
 
 
+class HistoryStore(Protocol):
+    """Samples for charts. They are no jobs: no call here looks at jobs, waits for their locks, or counts as a change of the shard."""
+
+    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
+        """Stores each in the place of one with the same step, time, queue and origin, so that a repeat changes nothing."""
+        ...
+
+    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
+        """Those of a range; one statement."""
+        ...
+
+    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+        """Deletes samples of a step before that time, the oldest first, at most about `limit`. How many."""
+        ...
+
+
 class InOrderStore(Protocol):
     """What only a store has whose calls see what every earlier call made, also before it is committed (`Capabilities.in_order`)."""
 
@@ -337,7 +355,7 @@ class SharedStore(Protocol):
         ...
 
 
-class Shard(JobStore, QueueStore, KeyLookup, AuditStore, Maintenance, Protocol):
+class Shard(JobStore, QueueStore, KeyLookup, AuditStore, Maintenance, HistoryStore, Protocol):
     """One shard. Every method may be called concurrently; every method is one transaction."""
 
     name: str

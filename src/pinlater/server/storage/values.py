@@ -371,6 +371,36 @@ class Member(NamedTuple):
     """How long ago its last heartbeat was, by the store's clock."""
 
 
+class StoredSample(NamedTuple):
+    """A row of the history: what one origin says of one queue at one time. `data` is at most 64 KiB; no store looks into it.
+
+    `step_s`: how long a span it is about, which begins at `at_ms`. Queue and origin: at most 64 bytes in UTF-8, and may be ''.
+    """
+
+    step_s: int
+    at_ms: int
+    queue: str
+    origin: str
+    data: bytes
+
+
+class SampleRange(NamedTuple):
+    """Samples of one step from `from_ms` on and before `until_ms`, in the order of time, queue and origin; of all queues for None.
+
+    `after`: behind this place in that order. `limit`: no more than that.
+    """
+
+    step_s: int
+    from_ms: int
+    until_ms: int
+    queues: Sequence[str] | None = None
+    after: tuple[int, str, str] | None = None
+    limit: int = 50_000
+
+
+SAMPLE_BYTES_MAX = 65_535
+
+
 NO_OWNER = ""
 
 

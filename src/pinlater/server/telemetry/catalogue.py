@@ -119,6 +119,14 @@ QUEUE_HISTOGRAMS = (
         "From when a job became due to its hand-out, at every attempt",
     ),
     QueueHistogram(
+        "run_ms",
+        "{queue}_run_ms",
+        "pinlater_run_seconds",
+        0.001,
+        DELAY_BOUNDS_S,
+        "From a claim to its ack, of at most four acks of each request; only acks with a claim token",
+    ),
+    QueueHistogram(
         "job_body_size",
         "job_body_size_{queue}",
         "pinlater_job_body_bytes",

@@ -34,6 +34,7 @@ class QueueMetrics:
         "released",
         "repeated_requests",
         "retried",
+        "run_ms",
         "stale_claim",
         "succeeded_gc",
         "timeout_done",
@@ -73,6 +74,7 @@ class QueueMetrics:
         self.deleted = 0
         self.first_dequeue_delay_ms = Histogram()
         self.dequeue_delay_ms = Histogram()
+        self.run_ms = Histogram()
         self.job_body_size = Histogram()
 
 

@@ -14,9 +14,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from pinlater.server.telemetry.catalogue import QUEUE_COUNTERS
 from pinlater.server.telemetry.handles import MethodMetrics, QueueMetrics
-from pinlater.server.telemetry.snapshots import QueueMark, Reading, Snapshot, difference, mark_queues, take_snapshot
+from pinlater.server.telemetry.snapshots import (
+    COUNTER_INDEX,
+    QueueMark,
+    Reading,
+    Snapshot,
+    difference,
+    mark_queues,
+    take_snapshot,
+)
 
 __all__ = ["OVERFLOW", "Gauge", "GaugeReading", "Join", "MethodMetrics", "Metrics", "QueueMetrics"]
 
@@ -24,7 +31,6 @@ OVERFLOW = "(other)"
 TICK_S = 5.0
 PERIOD_S = 60.0
 _QUEUES_A_TURN = 500
-_COUNTER_INDEX = {counter.attribute: index for index, counter in enumerate(QUEUE_COUNTERS)}
 
 
 Join = Literal["sum", "max", "min"]
@@ -176,7 +182,7 @@ class Metrics:
         mark, before = newest.queues.get(queue), start.queues.get(queue)
         if mark is None:
             return 0.0
-        index = _COUNTER_INDEX[counter]
+        index = COUNTER_INDEX[counter]
         had = before.counts[index] if before is not None and before.source is mark.source else 0
         return (mark.counts[index] - had) / (newest.at_s - start.at_s)
 

@@ -18,6 +18,9 @@ from pinlater.server.telemetry.histogram import Distribution, Histogram, Mark
 _queue_counts = attrgetter(*(counter.attribute for counter in QUEUE_COUNTERS))
 _queue_histograms = attrgetter(*(histogram.attribute for histogram in QUEUE_HISTOGRAMS))
 
+COUNTER_INDEX = {counter.attribute: index for index, counter in enumerate(QUEUE_COUNTERS)}
+_HISTOGRAM_INDEX = {histogram.attribute: index for index, histogram in enumerate(QUEUE_HISTOGRAMS)}
+
 
 class QueueMark(NamedTuple):
     """A queue's counters in the order of the catalogue, and where its histograms stood."""
@@ -49,6 +52,14 @@ class QueueReading(NamedTuple):
 
     counts: tuple[int, ...]
     distributions: tuple[Distribution, ...]
+
+    def count(self, attribute: str) -> int:
+        """Of a counter, by its attribute of `QueueMetrics`."""
+        return self.counts[COUNTER_INDEX[attribute]]
+
+    def distribution(self, attribute: str) -> Distribution:
+        """Of a histogram, by its attribute of `QueueMetrics`."""
+        return self.distributions[_HISTOGRAM_INDEX[attribute]]
 
 
 class MethodReading(NamedTuple):
@@ -117,6 +128,15 @@ def difference(newer: Snapshot, older: Snapshot | None = None) -> Reading:
         {name: _read_method(mark, old_methods.get(name)) for name, mark in newer.methods.items()},
         {name: count - old_counters.get(name, 0) for name, count in newer.counters.items()},
     )
+
+
+def changed_queues(newer: Snapshot, older: Snapshot | None) -> Iterable[tuple[str, QueueReading]]:
+    """What happened in the queues of which some number changed. An idle one costs a comparison of two references."""
+    old_queues = older.queues if older else {}
+    for name, mark in newer.queues.items():
+        before = old_queues.get(name)
+        if mark is not before:
+            yield name, _read_queue(mark, before)
 
 
 def _read_queue(mark: QueueMark, before: QueueMark | None) -> QueueReading:

@@ -21,9 +21,11 @@ from pinlater.domain.calls import (
 )
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.history import Histories, HistoryPoint
 from pinlater.domain.job import Attempt, JobInfo, Outcome
 from pinlater.domain.queue import Queue
 from pinlater.domain.waiting import JobExplanation
+from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.values import DequeueResult
 from pinlater.server.thrift.failures import code_of
 from pinlater.wire.generated import ttypes as types
@@ -291,6 +293,41 @@ def queue_stats(stats: QueueStats) -> types.QueueStats:
         rates,
         number(stats.waiting_dequeues),
         stats.incomplete or None,
+    )
+
+
+async def queue_history(history: Histories) -> types.QueueHistoryResponse:
+    """Points and marks, in pieces between which other calls get their turn."""
+    queues: list[types.QueueHistory] = []
+    for each in history.queues:
+        points = await in_turns(each.points, lambda some: map(history_point, some), JOBS_A_TURN)
+        queues.append(types.QueueHistory(each.queue, points))
+    return types.QueueHistoryResponse(
+        queues,
+        [types.DeployMark(mark.at_ms, mark.text, mark.queue or None) for mark in history.marks],
+        history.step_s,
+        history.from_ms,
+        history.until_ms,
+        history.incomplete or None,
+    )
+
+
+def history_point(point: HistoryPoint) -> types.HistoryPoint:
+    """A `HistoryPoint` as its Thrift struct."""
+    return types.HistoryPoint(
+        point.at_ms,
+        point.enqueued,
+        point.claimed,
+        point.succeeded,
+        point.failed,
+        point.timed_out,
+        point.expired,
+        point.due,
+        point.scheduled,
+        point.running,
+        point.oldest_ms,
+        None if point.waits is None else types.Percentiles(*point.waits),
+        None if point.runs is None else types.Percentiles(*point.runs),
     )
 
 

@@ -87,6 +87,10 @@ def _queue_named(call: Any) -> Fields:
     return {"queue": call.queueName}
 
 
+def _mark(call: Any) -> Fields:
+    return {"queue": call.mark.queueName or "", "at_ms": call.mark.atMillis, "text": call.mark.text}
+
+
 def _applied(answer: Any) -> int:
     return sum(each.outcome == Outcome.APPLIED for each in answer)
 
@@ -94,6 +98,7 @@ def _applied(answer: Any) -> int:
 AUDITED: dict[str, Audited] = {
     "createQueue": Audited(_queue_made),
     "deleteQueue": Audited(_queue_made),
+    "addDeployMark": Audited(_mark),
     "configureQueue": Audited(_configure_queue),
     "pauseQueue": Audited(_queue_named),
     "resumeQueue": Audited(_queue_named),

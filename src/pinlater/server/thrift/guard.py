@@ -56,6 +56,14 @@ def _queue_of_audit(call: Any) -> Collection[str]:
     return () if call.request.queueName is None else (call.request.queueName,)
 
 
+def _queues_of_request(call: Any) -> Collection[str]:
+    return call.request.queueNames  # type: ignore[no-any-return]
+
+
+def _marked_queue(call: Any) -> Collection[str]:
+    return (call.mark.queueName,) if call.mark.queueName else ()
+
+
 def _named_queues(call: Any) -> Collection[str]:
     return call.queueNames  # type: ignore[no-any-return]
 
@@ -90,6 +98,8 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getWaitingDequeues": _no_queue,
     "getCluster": _no_queue,
     "explainJob": _queue,
+    "getQueueHistory": _queues_of_request,
+    "addDeployMark": _marked_queue,
     "getQueueOwners": _no_queue,
     "getAudit": _queue_of_audit,
     "deleteJobsByDescriptor": _queue,

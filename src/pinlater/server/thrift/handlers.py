@@ -215,6 +215,18 @@ async def explain_job(service: Service, call: received.explainJob_args) -> Any:
     return answers.job_explanation(await service.explaining.explain(call.queueName, call.jobDescriptor))
 
 
+async def get_queue_history(service: Service, call: received.getQueueHistory_args) -> Any:
+    request = call.request
+    history = await service.history.queue_history(
+        request.queueNames, request.fromMillis, request.untilMillis, request.stepSeconds
+    )
+    return await answers.queue_history(history)
+
+
+async def add_deploy_mark(service: Service, call: received.addDeployMark_args) -> None:
+    await service.history.add_mark(call.mark.text, call.mark.atMillis, call.mark.queueName or "")
+
+
 HANDLERS: dict[str, Handler] = {
     "createQueue": create_queue,
     "deleteQueue": delete_queue,
@@ -245,6 +257,8 @@ HANDLERS: dict[str, Handler] = {
     "getWaitingDequeues": get_waiting_dequeues,
     "getCluster": get_cluster,
     "explainJob": explain_job,
+    "getQueueHistory": get_queue_history,
+    "addDeployMark": add_deploy_mark,
     "getQueueOwners": get_queue_owners,
     "getAudit": get_audit,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,

@@ -1516,6 +1516,101 @@ getAudit_result.thrift_spec = (
 )
 
 
+class getQueueHistory_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(getQueueHistory_args)
+getQueueHistory_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [QueueHistoryRequest, None], None, ),  # 2
+)
+
+
+class getQueueHistory_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getQueueHistory_result)
+getQueueHistory_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [QueueHistoryResponse, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
+class addDeployMark_args(TBase):
+    """
+    Attributes:
+     - context
+     - mark
+
+    """
+
+    __slots__ = (
+        'context',
+        'mark',
+    )
+
+
+    def __init__(self, context=None, mark=None,):
+        self.context = context
+        self.mark = mark
+all_structs.append(addDeployMark_args)
+addDeployMark_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'mark', [DeployMark, None], None, ),  # 2
+)
+
+
+class addDeployMark_result(TBase):
+    """
+    Attributes:
+     - e
+
+    """
+
+    __slots__ = (
+        'e',
+    )
+
+
+    def __init__(self, e=None,):
+        self.e = e
+all_structs.append(addDeployMark_result)
+addDeployMark_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class deleteJobsByDescriptor_args(TBase):
     """
     Attributes:

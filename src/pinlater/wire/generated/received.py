@@ -270,6 +270,56 @@ class QueueStats:
     incomplete: bool | None = None
 
 
+class Percentiles:
+    number: int = _NOT_SENT
+    p50Millis: int = _NOT_SENT
+    p90Millis: int = _NOT_SENT
+    p99Millis: int = _NOT_SENT
+
+
+class HistoryPoint:
+    atMillis: int = _NOT_SENT
+    enqueued: int = _NOT_SENT
+    claimed: int = _NOT_SENT
+    succeeded: int = _NOT_SENT
+    failed: int = _NOT_SENT
+    timedOut: int = _NOT_SENT
+    expired: int = _NOT_SENT
+    due: int | None = None
+    scheduled: int | None = None
+    inProgress: int | None = None
+    oldestWaitingMillis: int | None = None
+    waits: Percentiles | None = None
+    runs: Percentiles | None = None
+
+
+class QueueHistory:
+    queueName: str = _NOT_SENT
+    points: list[HistoryPoint] = _NOT_SENT
+
+
+class QueueHistoryRequest:
+    queueNames: list[str] = _NOT_SENT
+    fromMillis: int = _NOT_SENT
+    untilMillis: int | None = None
+    stepSeconds: int | None = None
+
+
+class DeployMark:
+    atMillis: int = _NOT_SENT
+    text: str = _NOT_SENT
+    queueName: str | None = None
+
+
+class QueueHistoryResponse:
+    queues: list[QueueHistory] = _NOT_SENT
+    marks: list[DeployMark] = _NOT_SENT
+    stepSeconds: int = _NOT_SENT
+    fromMillis: int = _NOT_SENT
+    untilMillis: int = _NOT_SENT
+    incomplete: bool | None = None
+
+
 class JobCount:
     jobs: int = _NOT_SENT
     incomplete: bool | None = None
@@ -740,6 +790,25 @@ class getAudit_args:
 
 class getAudit_result:
     success: AuditPage | None = None
+    e: PinLaterException | None = None
+
+
+class getQueueHistory_args:
+    context: RequestContext = _NOT_SENT
+    request: QueueHistoryRequest = _NOT_SENT
+
+
+class getQueueHistory_result:
+    success: QueueHistoryResponse | None = None
+    e: PinLaterException | None = None
+
+
+class addDeployMark_args:
+    context: RequestContext = _NOT_SENT
+    mark: DeployMark = _NOT_SENT
+
+
+class addDeployMark_result:
     e: PinLaterException | None = None
 
 

@@ -1030,6 +1030,180 @@ class QueueStats(TBase):
         self.incomplete = incomplete
 
 
+class Percentiles(TBase):
+    """
+    Attributes:
+     - number
+     - p50Millis
+     - p90Millis
+     - p99Millis
+
+    """
+
+    __slots__ = (
+        'number',
+        'p50Millis',
+        'p90Millis',
+        'p99Millis',
+    )
+
+
+    def __init__(self, number=None, p50Millis=None, p90Millis=None, p99Millis=None,):
+        self.number = number
+        self.p50Millis = p50Millis
+        self.p90Millis = p90Millis
+        self.p99Millis = p99Millis
+
+
+class HistoryPoint(TBase):
+    """
+    Attributes:
+     - atMillis
+     - enqueued
+     - claimed
+     - succeeded
+     - failed
+     - timedOut
+     - expired
+     - due
+     - scheduled
+     - inProgress
+     - oldestWaitingMillis
+     - waits
+     - runs
+
+    """
+
+    __slots__ = (
+        'atMillis',
+        'enqueued',
+        'claimed',
+        'succeeded',
+        'failed',
+        'timedOut',
+        'expired',
+        'due',
+        'scheduled',
+        'inProgress',
+        'oldestWaitingMillis',
+        'waits',
+        'runs',
+    )
+
+
+    def __init__(self, atMillis=None, enqueued=None, claimed=None, succeeded=None, failed=None, timedOut=None, expired=None, due=None, scheduled=None, inProgress=None, oldestWaitingMillis=None, waits=None, runs=None,):
+        self.atMillis = atMillis
+        self.enqueued = enqueued
+        self.claimed = claimed
+        self.succeeded = succeeded
+        self.failed = failed
+        self.timedOut = timedOut
+        self.expired = expired
+        self.due = due
+        self.scheduled = scheduled
+        self.inProgress = inProgress
+        self.oldestWaitingMillis = oldestWaitingMillis
+        self.waits = waits
+        self.runs = runs
+
+
+class QueueHistory(TBase):
+    """
+    Attributes:
+     - queueName
+     - points
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'points',
+    )
+
+
+    def __init__(self, queueName=None, points=None,):
+        self.queueName = queueName
+        self.points = points
+
+
+class QueueHistoryRequest(TBase):
+    """
+    Attributes:
+     - queueNames
+     - fromMillis
+     - untilMillis
+     - stepSeconds
+
+    """
+
+    __slots__ = (
+        'queueNames',
+        'fromMillis',
+        'untilMillis',
+        'stepSeconds',
+    )
+
+
+    def __init__(self, queueNames=None, fromMillis=None, untilMillis=None, stepSeconds=None,):
+        self.queueNames = queueNames
+        self.fromMillis = fromMillis
+        self.untilMillis = untilMillis
+        self.stepSeconds = stepSeconds
+
+
+class DeployMark(TBase):
+    """
+    Attributes:
+     - atMillis
+     - text
+     - queueName
+
+    """
+
+    __slots__ = (
+        'atMillis',
+        'text',
+        'queueName',
+    )
+
+
+    def __init__(self, atMillis=None, text=None, queueName=None,):
+        self.atMillis = atMillis
+        self.text = text
+        self.queueName = queueName
+
+
+class QueueHistoryResponse(TBase):
+    """
+    Attributes:
+     - queues
+     - marks
+     - stepSeconds
+     - fromMillis
+     - untilMillis
+     - incomplete
+
+    """
+
+    __slots__ = (
+        'queues',
+        'marks',
+        'stepSeconds',
+        'fromMillis',
+        'untilMillis',
+        'incomplete',
+    )
+
+
+    def __init__(self, queues=None, marks=None, stepSeconds=None, fromMillis=None, untilMillis=None, incomplete=None,):
+        self.queues = queues
+        self.marks = marks
+        self.stepSeconds = stepSeconds
+        self.fromMillis = fromMillis
+        self.untilMillis = untilMillis
+        self.incomplete = incomplete
+
+
 class JobCount(TBase):
     """
     Attributes:
@@ -3434,6 +3608,62 @@ QueueStats.thrift_spec = (
     (5, TType.STRUCT, 'rates', [QueueRates, None], None, ),  # 5
     (6, TType.I32, 'waitingDequeues', None, None, ),  # 6
     (7, TType.BOOL, 'incomplete', None, None, ),  # 7
+)
+all_structs.append(Percentiles)
+Percentiles.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'number', None, None, ),  # 1
+    (2, TType.I64, 'p50Millis', None, None, ),  # 2
+    (3, TType.I64, 'p90Millis', None, None, ),  # 3
+    (4, TType.I64, 'p99Millis', None, None, ),  # 4
+)
+all_structs.append(HistoryPoint)
+HistoryPoint.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'atMillis', None, None, ),  # 1
+    (2, TType.I64, 'enqueued', None, None, ),  # 2
+    (3, TType.I64, 'claimed', None, None, ),  # 3
+    (4, TType.I64, 'succeeded', None, None, ),  # 4
+    (5, TType.I64, 'failed', None, None, ),  # 5
+    (6, TType.I64, 'timedOut', None, None, ),  # 6
+    (7, TType.I64, 'expired', None, None, ),  # 7
+    (8, TType.I64, 'due', None, None, ),  # 8
+    (9, TType.I64, 'scheduled', None, None, ),  # 9
+    (10, TType.I64, 'inProgress', None, None, ),  # 10
+    (11, TType.I64, 'oldestWaitingMillis', None, None, ),  # 11
+    (12, TType.STRUCT, 'waits', [Percentiles, None], None, ),  # 12
+    (13, TType.STRUCT, 'runs', [Percentiles, None], None, ),  # 13
+)
+all_structs.append(QueueHistory)
+QueueHistory.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'points', (TType.STRUCT, [HistoryPoint, None], False), None, ),  # 2
+)
+all_structs.append(QueueHistoryRequest)
+QueueHistoryRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 1
+    (2, TType.I64, 'fromMillis', None, None, ),  # 2
+    (3, TType.I64, 'untilMillis', None, None, ),  # 3
+    (4, TType.I32, 'stepSeconds', None, None, ),  # 4
+)
+all_structs.append(DeployMark)
+DeployMark.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'atMillis', None, None, ),  # 1
+    (2, TType.STRING, 'text', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'queueName', 'UTF8', None, ),  # 3
+)
+all_structs.append(QueueHistoryResponse)
+QueueHistoryResponse.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'queues', (TType.STRUCT, [QueueHistory, None], False), None, ),  # 1
+    (2, TType.LIST, 'marks', (TType.STRUCT, [DeployMark, None], False), None, ),  # 2
+    (3, TType.I32, 'stepSeconds', None, None, ),  # 3
+    (4, TType.I64, 'fromMillis', None, None, ),  # 4
+    (5, TType.I64, 'untilMillis', None, None, ),  # 5
+    (6, TType.BOOL, 'incomplete', None, None, ),  # 6
 )
 all_structs.append(JobCount)
 JobCount.thrift_spec = (

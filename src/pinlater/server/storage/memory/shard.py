@@ -18,6 +18,7 @@ from pinlater.server.storage.memory import bulk, claiming, finishing, inserting,
 from pinlater.server.storage.memory.audit import Audit
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
+from pinlater.server.storage.memory.samples import MemorySamples
 from pinlater.server.storage.values import (
     DELETION_KEPT_MS,
     NOT_FOUND,
@@ -42,6 +43,8 @@ from pinlater.server.storage.values import (
     Requeue,
     Requeued,
     RunOrder,
+    SampleRange,
+    StoredSample,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -75,6 +78,7 @@ class MemoryShard:
         self._highest_id = 0
         self._map: tuple[str, int] | None = None
         self._audit = Audit()
+        self._samples = MemorySamples()
 
     # --- life -----------------------------------------------------------------------------------------------------------
 
@@ -311,6 +315,17 @@ class MemoryShard:
 
     async def collect_garbage(self, ttls: Sequence[TimeToLive], now_ms: int, limit: int) -> Sequence[Swept]:
         return sweeping.collect_garbage(self._queues, ttls, now_ms, limit)
+
+    # --- history --------------------------------------------------------------------------------------------------------
+
+    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
+        self._samples.save(samples)
+
+    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
+        return self._samples.list(wanted)
+
+    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+        return self._samples.trim(step_s, before_ms, limit)
 
     def _find(self, key: JobKey) -> tuple[QueueState, MemoryJob] | None:
         queue = self._queues.get(key.queue)

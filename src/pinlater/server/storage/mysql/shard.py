@@ -23,6 +23,7 @@ from pinlater.domain.queue import Queue, QueueCounts
 from pinlater.domain.transitions import CUSTOM_STATUS_CHARS_MAX
 from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.mysql import claiming, due_jobs, finishing, garbage, inserting, reading
+from pinlater.server.storage.mysql import samples as sample_rows
 from pinlater.server.storage.mysql.change_poller import MysqlChangePoller
 from pinlater.server.storage.mysql.connection import MysqlConnection, MysqlConnectionLost, connect
 from pinlater.server.storage.mysql.dialect import MysqlDialect, MysqlReader
@@ -60,6 +61,8 @@ from pinlater.server.storage.values import (
     Owners,
     Page,
     PageRow,
+    SampleRange,
+    StoredSample,
     Swept,
     TimeToLive,
 )
@@ -395,3 +398,15 @@ class MysqlShard(RelationalShard):
             return await self._partitions.keep(now_ms)
         except (MysqlConnectionLost, driver.MySQLError) as error:
             raise translate(error, self.endpoint) from error
+
+    # --- history ------------------------------------------------------------------------------------------------------------------
+
+    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
+        if samples:
+            await self._opened.readers.read(lambda c: sample_rows.save(c, samples))
+
+    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
+        return await self._opened.readers.read(lambda c: sample_rows.find(c, wanted))
+
+    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+        return await self._opened.readers.read(lambda c: sample_rows.trim(c, step_s, before_ms, limit))

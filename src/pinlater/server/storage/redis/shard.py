@@ -20,6 +20,7 @@ from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.connections import WRITERS, Connections
 from pinlater.server.storage.redis import audit, bulk, claiming, finishing, inserting, reading, sweeping
 from pinlater.server.storage.redis import queues as queue_rows
+from pinlater.server.storage.redis import samples as sample_rows
 from pinlater.server.storage.redis.access import Access, conflict
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.change_poller import RedisChangePoller
@@ -64,6 +65,8 @@ from pinlater.server.storage.values import (
     Requeue,
     Requeued,
     RunOrder,
+    SampleRange,
+    StoredSample,
     Swept,
     TimedKeys,
     TimeToLive,
@@ -552,3 +555,14 @@ class RedisShard:
             (),
             lambda access: sweeping.collect_garbage(access, self._finished, snapshot, ttls, now_ms, limit, most, state),
         )
+
+    # --- history ------------------------------------------------------------------------------------------------------------------
+
+    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
+        await sample_rows.save(self._opened.readers, samples)
+
+    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
+        return await sample_rows.find(self._opened.readers, wanted)
+
+    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+        return await sample_rows.trim(self._opened.readers, step_s, before_ms, limit)

@@ -29,6 +29,7 @@ from pinlater.server.storage.sqlite import (
     reading,
     sweeping,
 )
+from pinlater.server.storage.sqlite import samples as sample_rows
 from pinlater.server.storage.sqlite.checkpointer import Checkpointer
 from pinlater.server.storage.sqlite.connection import connect, reserve_log, wait_for_locks
 from pinlater.server.storage.sqlite.dialect import SqliteDialect, SqliteReader, at_once
@@ -53,6 +54,8 @@ from pinlater.server.storage.values import (
     Page,
     PageRow,
     Purge,
+    SampleRange,
+    StoredSample,
     Swept,
     TimeToLive,
 )
@@ -63,6 +66,7 @@ Args = TypeVarTuple("Args")
 # SQLite's own limit is 1 GB a row.
 _BODY_BYTES_MAX = 900_000_000
 _QUEUES_A_COLLECTION = 200
+_SAMPLES_A_TRANSACTION = 200
 
 
 class _OpenShard:
@@ -292,3 +296,16 @@ class SqliteShard(RelationalShard):
             if left <= 0:
                 break
         return swept
+
+    # --- history ----------------------------------------------------------------------------------------------------------------
+
+    async def save_samples(self, samples: Sequence[StoredSample]) -> None:
+        for start in range(0, len(samples), _SAMPLES_A_TRANSACTION):
+            part = samples[start : start + _SAMPLES_A_TRANSACTION]
+            await self._open.writer.carry_out(partial(sample_rows.save, samples=part))
+
+    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
+        return await self._open.readers.long(lambda c: sample_rows.find(c, wanted))
+
+    async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+        return await self._open.writer.carry_out(lambda t: sample_rows.trim(t, step_s, before_ms, limit))

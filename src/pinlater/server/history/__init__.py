@@ -1,0 +1,1 @@
+"""The history of queues: what happened in them, minute by minute, for charts."""

@@ -1,0 +1,63 @@
+"""The history of queues: a hash for each step and time, with a queue's samples of all origins in one value.
+
+Scripts without a number, since a save may come twice; so none is a change that other servers look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.values import SampleRange, StoredSample
+
+_STEP = Struct(">I")
+_MOMENT = Struct(">Iq")
+_ORIGIN = Struct(">H")
+_DATA = Struct(">I")
+# Samples that one script stores: Redis serves no other client meanwhile.
+_SAMPLES_A_SCRIPT = 250
+
+
+async def save(readers: Readers, samples: Sequence[StoredSample]) -> None:
+    """Each in the place of one with the same key."""
+    for start in range(0, len(samples), _SAMPLES_A_SCRIPT):
+        flat: list[bytes | int | str] = []
+        for step_s, at_ms, queue, origin, data in samples[start : start + _SAMPLES_A_SCRIPT]:
+            flat += (_MOMENT.pack(step_s, at_ms), at_ms, queue, origin, data)
+        await readers.run("save_samples", encode(flat))
+
+
+async def find(readers: Readers, wanted: SampleRange) -> list[StoredSample]:
+    """Those of a range, in order. A moment is read as a whole."""
+    if wanted.queues is not None and not wanted.queues:
+        return []
+    step, queues = _STEP.pack(wanted.step_s), encode(sorted(set(wanted.queues or ())))
+    from_ms = wanted.from_ms if wanted.after is None else max(wanted.from_ms, wanted.after[0])
+    found: list[StoredSample] = []
+    while len(found) < wanted.limit:
+        more, rows = await readers.run("list_samples", step, from_ms, wanted.until_ms, queues, wanted.limit)
+        read = sorted(_unpacked(rows))
+        found += [one for one in read if wanted.after is None or one[1:4] > wanted.after]
+        if not more:
+            break
+        from_ms = read[-1].at_ms + 1
+    return found[: wanted.limit]
+
+
+def _unpacked(rows: Sequence[bytes]) -> Iterator[StoredSample]:
+    for at in range(0, len(rows), 3):
+        step_s, at_ms = _MOMENT.unpack(rows[at])
+        queue, packed = rows[at + 1].decode(), rows[at + 2]
+        position = 0
+        while position < len(packed):
+            begin = position + _ORIGIN.size
+            end = begin + _ORIGIN.unpack_from(packed, position)[0]
+            position = end + _DATA.size + _DATA.unpack_from(packed, end)[0]
+            yield StoredSample(step_s, at_ms, queue, packed[begin:end].decode(), packed[end + _DATA.size : position])
+
+
+async def trim(readers: Readers, step_s: int, before_ms: int, limit: int) -> int:
+    """Deletes the oldest; how many."""
+    return int(await readers.run("trim_samples", _STEP.pack(step_s), before_ms, limit))
