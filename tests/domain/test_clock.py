@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.clock import ManualClock, SystemClock
+from pinlater.domain.clock import CATCH_UP_MS_MAX, ManualClock, SystemClock
 
 HOUR_S = 3_600.0
 
@@ -64,6 +64,16 @@ def test_time_never_goes_back() -> None:
         seen.append(clock.now_ms())
 
     assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "moves_ms"), [(-5, 0), (0, 0), (3, 3), (CATCH_UP_MS_MAX, CATCH_UP_MS_MAX), (CATCH_UP_MS_MAX + 1, 0)]
+)
+def test_a_clock_follows_one_that_is_a_little_ahead(ahead_ms: int, moves_ms: int) -> None:
+    clock = Machine().clock()
+    before_ms = clock.now_ms()
+    clock.catch_up(before_ms + ahead_ms)
+    assert abs(clock.now_ms() - before_ms - moves_ms) <= 1
 
 
 def test_the_real_clock_tells_milliseconds_since_the_epoch() -> None:

@@ -25,11 +25,11 @@ async def test_calls_for_a_shard_that_the_owner_can_not_reach_are_refused_at_onc
     shards = FakeShards({"1": SimpleNamespace(healthy=False)})
     for shard in ("1", "2"):
         with pytest.raises(ShardConnectionFailed):
-            await CarryOut(cast("Any", shards))(kind, shard, [], NO_END_MS)
+            await CarryOut(cast("Any", shards), print)(kind, shard, [], NO_END_MS, 0)
 
 
 @pytest.mark.parametrize("kind", CallKind)
 async def test_calls_that_come_too_late_are_not_begun(kind: CallKind) -> None:
     shards = FakeShards({"1": SimpleNamespace(healthy=True)})
     with pytest.raises(ShardConnectionFailed, match="too late"):
-        await CarryOut(cast("Any", shards))(kind, "1", [], shards.clock.now_ms() - 1_000)
+        await CarryOut(cast("Any", shards), print)(kind, "1", [], shards.clock.now_ms() - 1_000, 0)

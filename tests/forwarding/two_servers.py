@@ -40,7 +40,7 @@ class Owner:
         self.port = 0
 
     def carry_out(
-        self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int
+        self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int, sent_ms: int
     ) -> asyncio.Future[Sequence[Any]]:
         future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
         self.asked.append((kind, shard, list(items)))

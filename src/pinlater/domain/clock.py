@@ -9,6 +9,9 @@ from typing import Protocol
 CLOCK_JUMP_MS = 1_000
 """Clocks that differ by less are as good as the same; a clock that moves by this much against another has jumped."""
 
+CATCH_UP_MS_MAX = 100
+"""A server follows the clock of another one that is ahead by no more: what differs by more is wrong."""
+
 
 class Clock(Protocol):
     """Two views of time: `now_ms` for what is stored, `monotonic` (seconds) for measuring and timers."""
@@ -36,6 +39,15 @@ class SystemClock:
     def shift(self, ms: int) -> None:
         """Moves this clock by `ms`; allowed only before anything was measured by it."""
         self._offset += ms / 1000
+
+    def catch_up(self, now_ms: int) -> None:
+        """Goes on from `now_ms`, the time of another server, if this clock is a little behind it.
+
+        Clocks that were agreed upon differ by some milliseconds, and drift. What one server says is due is then due on this one.
+        """
+        behind_ms = now_ms - self.now_ms()
+        if 0 < behind_ms <= CATCH_UP_MS_MAX:
+            self._offset += behind_ms / 1000
 
     def drift_ms(self) -> int:
         """Wall clock minus this clock."""

@@ -238,6 +238,7 @@ class App:
             self.core.shards,
             self.core.dispatcher,
             self.core.standstill,
+            self.clock.catch_up,
             self.certificate if self.settings.tls.between_servers else None,
             self._thread_cpu_s,
         )

@@ -59,10 +59,11 @@ class Cluster:
         shards: Shards,
         dispatcher: Dispatcher,
         standstill: Standstill,
+        catch_up: Callable[[int], None],
         certificate: CertificateSource | None = None,
         cpu: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`certificate`: None leaves calls between servers unencrypted."""
+        """`catch_up`: of the clock of the shards. `certificate`: None leaves calls between servers unencrypted."""
         self._shards = shards
         self._dispatcher = dispatcher
         self.members = ClusterMembers(shards)
@@ -74,7 +75,7 @@ class Cluster:
         self._load = LoopLoad(shards.clock.monotonic, cpu)
         self.for_clients = OwningServer("")  # how clients know this server, and where they reach it
         self.listener = PeerListener(
-            CarryOut(shards),
+            CarryOut(shards, catch_up),
             self._undelivered,
             lambda: self._secrets,
             standstill.still_runs,

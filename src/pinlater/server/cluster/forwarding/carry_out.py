@@ -32,15 +32,18 @@ _SINGLE = frozenset({CallKind.INSERT, CallKind.CLAIM})
 
 
 class CarryOut:
-    """With the lanes of `shards`."""
+    """With the lanes of `shards`. `catch_up(now_ms)`: follows the clock of the server that asks, so that a job which it stored as due is
+    due for its next claim."""
 
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards, catch_up: Callable[[int], None]) -> None:
         self._shards = shards
+        self._catch_up = catch_up
 
     def __call__(
-        self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int
+        self, kind: CallKind, shard: str, items: Sequence[Any], begin_by_ms: int, sent_ms: int
     ) -> asyncio.Future[Sequence[Any]]:
         """A future of an answer for each item, errors among them as values; it may fail as a whole."""
+        self._catch_up(sent_ms)
         if self._shards.clock.now_ms() > begin_by_ms:
             return _failed(ShardConnectionFailed("The request came too late to the server that owns the queue"))
         here = self._shards.get(shard)

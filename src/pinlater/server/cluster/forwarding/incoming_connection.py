@@ -126,7 +126,7 @@ class IncomingConnection(asyncio.Protocol):
             self._taken.count(kind, len(items))
             self._unanswered_bytes += share
             self._under_way += 1
-            answers = self._listener.carry_out(kind, part.shard, items, part.begin_by_ms)
+            answers = self._listener.carry_out(kind, part.shard, items, part.begin_by_ms, part.sent_ms)
             answers.add_done_callback(
                 lambda done, number=part.number, kind=kind, shard=part.shard, items=items: self._answer(  # type: ignore[misc]
                     done, number, kind, shard, items, share

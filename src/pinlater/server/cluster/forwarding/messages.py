@@ -49,13 +49,15 @@ class CallKind(IntEnum):
 
 
 class Part(NamedTuple):
-    """One call. `number`: of this connection; its answer has the same. `begin_by_ms`: the other side is not to begin it later."""
+    """One call. `number`: of this connection; its answer has the same. `begin_by_ms`: the other side is not to begin it later.
+    `sent_ms`: the time of the asking side; 0 if it does not say it."""
 
     number: int
     kind: int
     shard: str
     items: msgspec.Raw
     begin_by_ms: int
+    sent_ms: int = 0
 
 
 # Numbers of messages that are no calls. Asked whether it runs, a server says so at once, and what it has changed so far (`Told`), which it

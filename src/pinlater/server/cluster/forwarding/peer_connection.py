@@ -149,7 +149,8 @@ class PeerConnection(asyncio.Protocol):
             return
         parts: list[Part] = []
         size_bytes = 0
-        begin_by_ms = self._clock.now_ms() + int(self.limit_s * 1000)
+        now_ms = self._clock.now_ms()
+        begin_by_ms = now_ms + int(self.limit_s * 1000)
         for call in turn:
             call.lane.gathered()
             if not call.drop_cancelled():
@@ -164,7 +165,7 @@ class PeerConnection(asyncio.Protocol):
             self._sent[number] = call
             call.lane.sent(number, call)
             self._traffic.count(call.lane.kind, len(call.items))
-            parts.append(Part(number, call.lane.kind, call.lane.shard, items, begin_by_ms))
+            parts.append(Part(number, call.lane.kind, call.lane.shard, items, begin_by_ms, now_ms))
             size_bytes += call.size_bytes
         if parts:
             self._write(messages.frame(parts))

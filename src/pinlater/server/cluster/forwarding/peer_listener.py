@@ -32,7 +32,7 @@ _GOODBYE_S = 0.5
 _LOOK_S = 0.01
 
 # Carries out the items of a part, or none if its time is over: a future of an answer for each, errors among them as values.
-CarryOut = Callable[[CallKind, str, Sequence[Any], int], "asyncio.Future[Sequence[Any]]"]
+CarryOut = Callable[[CallKind, str, Sequence[Any], int, int], "asyncio.Future[Sequence[Any]]"]
 # Answers that could not be sent.
 Undelivered = Callable[[CallKind, str, Sequence[Any], Sequence[Any]], None]
 

@@ -1,0 +1,56 @@
+"""Servers whose clocks differ a little, as clocks do that were agreed upon over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pinlater.client import Job
+from pinlater.domain.clock import CATCH_UP_MS_MAX
+from pinlater.simulation.isolation import collected_at_the_end
+from tests.simulation.test_owners import Scene
+
+QUEUES = 12
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    with collected_at_the_end():
+        yield
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_job_that_was_stored_as_due_is_there_for_the_next_claim(behind: int) -> None:
+    """Whichever server owns its queue."""
+
+    async def work(scene: Scene) -> None:
+        client = scene.client("client", scene.cluster.servers[0])
+        scene.cluster.servers[behind].clocks[-1].shift(-CATCH_UP_MS_MAX)
+        for number in range(QUEUES):
+            queue = f"q{number}"
+            await scene.done(client, client.client.create_queue(queue))
+            found: list[bytes] = []
+
+            async def put_and_take(queue: str = queue, found: list[bytes] = found) -> None:
+                await client.client.enqueue(queue, [Job(b"x")])
+                found += [job.body for job in (await client.client.dequeue(queue, limit=1)).jobs]
+
+            await scene.done(client, put_and_take())
+            assert found == [b"x"], queue
+
+    Scene(2, 2).run(work)
+
+
+def test_a_clock_that_is_far_ahead_is_not_followed() -> None:
+    async def work(scene: Scene) -> None:
+        ahead, follower = (server.clocks[-1] for server in scene.cluster.servers)
+        ahead.shift(10 * CATCH_UP_MS_MAX)
+        before_ms = ahead.now_ms() - follower.now_ms()
+        client = scene.client("client", scene.cluster.servers[0])
+        for number in range(QUEUES):
+            await scene.done(client, client.client.create_queue(f"q{number}"))
+            await scene.done(client, client.client.enqueue(f"q{number}", [Job(b"x")]))
+        assert abs(ahead.now_ms() - follower.now_ms() - before_ms) <= 1
+
+    Scene(2, 2).run(work)
