@@ -186,6 +186,11 @@ def test_jobs_of_one_task_or_header_are_retried_and_deleted(pinlater: Pinlater, 
         "more": False,
     }
     assert pinlater("retry-failed", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
+    assert pinlater("retry-failed", queue, "--descriptor", descriptors[0], "--error", "x").code == 2
+    assert pinlater.ok("retry-failed", queue, "--error", "no such error").out == "retried 0\n"
+    assert pinlater.ok("scan", queue, "--state", "failed", "--older-than", "1h", "--json").json["jobs"] == []
+    assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--min-attempts", "9").out == "deleted 0\n"
+    assert pinlater("scan", queue, "--newer-than", "soon").code == 2
     assert pinlater("delete-jobs", queue, "--descriptor", descriptors[0], "--task", "send").code == 2
     assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--task", "send").out == "deleted 0\n"
     assert pinlater.ok("delete-jobs", queue, "--state", "failed", "--task", "archive").out == "deleted 1\n"

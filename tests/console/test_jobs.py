@@ -152,6 +152,33 @@ async def test_jobs_are_listed_by_task_and_header(caller: Caller) -> None:
         assert (await caller.refused("GET", f"{JOBS}?{query}"))["field"] == field
 
 
+async def test_jobs_are_listed_by_error_attempts_and_age(caller: Caller, clock: ManualClock) -> None:
+    [old] = await enqueue(caller, "a")
+    began_ms = clock.advance(seconds=60)
+    [new] = await enqueue(caller, "b")
+    [job] = (await caller.ok("POST", f"{JOBS}/dequeue", {"limit": 1}))["jobs"]
+    failed = {
+        "descriptor": job["descriptor"],
+        "token": job["token"],
+        "error_type": "OSError",
+        "error_text": "Disk full",
+    }
+    await caller.ok("POST", f"{JOBS}/ack", {"jobs": [{**failed, "succeeded": False, "final": True}]})
+    for query, names in (
+        ("enqueued_from_ms=0", [new]),
+        (f"enqueued_before_ms={began_ms}", []),
+        (f"enqueued_from_ms={began_ms}", [new]),
+        ("min_attempts=1", []),
+        ("state=failed&min_attempts=1", [old]),
+        ("state=failed&min_attempts=2", []),
+        ("state=failed&error=disk", [old]),
+        ("state=failed&error=disc", []),
+        (f"state=failed&error=oserror&enqueued_before_ms={began_ms}", [old]),
+    ):
+        assert [found["descriptor"] for found in (await caller.ok("GET", f"{JOBS}?{query}"))["jobs"]] == names, query
+    assert (await caller.refused("GET", f"{JOBS}?enqueued_from_ms=soon"))["field"] == "enqueued_from_ms"
+
+
 async def test_jobs_of_a_task_come_in_pages(caller: Caller) -> None:
     tasks = ["send", "archive", "send", "send", "archive", "send", "send"]
     names = [(await enqueue(caller, "x", headers={"pinlater-task": task}))[0] for task in tasks]

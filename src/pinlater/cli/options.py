@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any, TypeVar
@@ -14,6 +14,7 @@ import typer
 from pinlater.cli import exits, notes
 from pinlater.cli.waiting import say_waiting
 from pinlater.client import AsyncClient
+from pinlater.client._job_scan import JobCriteria
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
@@ -131,6 +132,19 @@ WithHeader = Annotated[
     list[str] | None,
     typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this header; may be repeated."),
 ]
+WithError = Annotated[
+    str | None,
+    typer.Option("--error", metavar="TEXT", help="Only jobs with this text in their error, in small or large letters."),
+]
+MinAttempts = Annotated[
+    int | None, typer.Option("--min-attempts", min=1, help="Only jobs of which this many attempts have begun.")
+]
+OlderThan = Annotated[
+    str | None, typer.Option("--older-than", metavar="SPAN", help="Only jobs enqueued before that: 90s, 5m, 2h, 1d.")
+]
+NewerThan = Annotated[
+    str | None, typer.Option("--newer-than", metavar="SPAN", help="Only jobs enqueued since then: 90s, 5m, 2h, 1d.")
+]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
 Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR", show_default=False)]
 
@@ -219,6 +233,34 @@ def span_ms(text: str | None, option: str) -> int | None:
         raise typer.BadParameter(f"{text!r} {error}", param_hint=option) from None
 
 
+def criteria(
+    task: Sequence[str] | None,
+    header: Sequence[str] | None,
+    error: str | None,
+    min_attempts: int | None,
+    older_than: str | None,
+    newer_than: str | None,
+    *,
+    skip_cancelled: bool = False,
+) -> JobCriteria:
+    """What the options of a command that chooses jobs say."""
+    now_ms = SystemClock().now_ms()
+
+    def ago_ms(text: str | None, option: str) -> int | None:
+        span = span_ms(text, option)
+        return None if span is None else now_ms - span
+
+    return JobCriteria(
+        frozenset(task or ()),
+        headers_of(header or []) or {},
+        error or "",
+        min_attempts or 0,
+        ago_ms(newer_than, "--newer-than"),
+        ago_ms(older_than, "--older-than"),
+        skip_cancelled,
+    )
+
+
 def moment_ms(text: str | None, option: str = "--at") -> int | None:
     """Milliseconds since the epoch, from ISO 8601 (UTC if it names no zone), `now`, or such a number of at least 12 digits.
 
@@ -268,7 +310,7 @@ def check_queue(queue: str, descriptors: list[str]) -> None:
         raise typer.BadParameter(f"a job of queue {others[0]}, not {queue}", param_hint="--descriptor")
 
 
-def headers_of(texts: list[str]) -> dict[str, str] | None:
+def headers_of(texts: Sequence[str]) -> dict[str, str] | None:
     """`NAME=VALUE` texts as headers; None if there are none."""
     headers = {}
     for text in texts:

@@ -1,12 +1,12 @@
-"""Scans for jobs by task and header.
+"""Scans for jobs by task, header, error, attempts and age.
 
-Servers choose by state, priority and body. Task and header are compared here, page by page, so that a scan for a rare task reads many jobs.
+Servers choose by state, priority and body. All else is compared here, page by page, so that a scan for a rare task reads many jobs.
 It stops at the bounds of its caller; the continuation goes on behind the last job that it compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pinlater.client.async_client import AsyncClient
@@ -20,25 +20,26 @@ _JOB_BYTES, _ATTEMPT_BYTES = 400, 200  # without texts
 
 
 class JobCriteria(NamedTuple):
-    """Tasks of which a job must be one, and headers that it must have; no tasks: any."""
+    """What a job must be and have. `tasks`: one of them, if any is named. `error`: a text in the type or the text of its error, in small or
+    large letters. `min_attempts`: that have begun. `enqueued_from_ms` and before `enqueued_before_ms`: when it was enqueued.
+    """
 
     tasks: frozenset[str] = frozenset()
     headers: Mapping[str, str] = {}
+    error: str = ""
+    min_attempts: int = 0
+    enqueued_from_ms: int | None = None
+    enqueued_before_ms: int | None = None
     skip_cancelled: bool = False
 
-    @classmethod
-    def of(
-        cls, tasks: Iterable[str] | None, headers: Mapping[str, str], *, skip_cancelled: bool = False
-    ) -> JobCriteria:
-        return cls(frozenset(tasks or ()), headers, skip_cancelled)
-
     @property
-    def of_any_task(self) -> bool:
-        return not self.tasks and not self.headers
+    def of_any_job(self) -> bool:
+        """Whether it chooses none, but perhaps skips cancelled ones."""
+        return self._replace(skip_cancelled=False) == JobCriteria()
 
     @property
     def fits_all(self) -> bool:
-        return self.of_any_task and not self.skip_cancelled
+        return self.of_any_job and not self.skip_cancelled
 
     def fits(self, job: JobInfo) -> bool:
         last_attempt = job.attempts[-1] if job.attempts else None
@@ -46,7 +47,27 @@ class JobCriteria(NamedTuple):
             return False
         if self.tasks and job.headers.get(TASK_HEADER) not in self.tasks:
             return False
-        return all(job.headers.get(name) == value for name, value in self.headers.items())
+        if not all(job.headers.get(name) == value for name, value in self.headers.items()):
+            return False
+        return self._fits_error(job) and self._fits_attempts(job) and self._fits_age(job)
+
+    def _fits_error(self, job: JobInfo) -> bool:
+        return not self.error or self.error.casefold() in f"{job.error_type}: {job.error_text}".casefold()
+
+    def _fits_attempts(self, job: JobInfo) -> bool:
+        return self.min_attempts <= 0 or attempts_begun(job) >= self.min_attempts
+
+    def _fits_age(self, job: JobInfo) -> bool:
+        if self.enqueued_from_ms is not None and job.created_at_ms < self.enqueued_from_ms:
+            return False
+        return self.enqueued_before_ms is None or job.created_at_ms < self.enqueued_before_ms
+
+
+def attempts_begun(job: JobInfo) -> int:
+    """All of them, also those before a retry by hand, which gives a job new ones; a final failure leaves none."""
+    if job.attempts:
+        return job.attempts[-1].number + (job.state is JobState.IN_PROGRESS)
+    return job.attempts_allowed - job.attempts_remaining
 
 
 class ScanFilter(NamedTuple):
@@ -73,7 +94,7 @@ class ScanFilter(NamedTuple):
 
 
 class ScanBounds(NamedTuple):
-    """Where a scan by task or header stops: after the page with which it has compared `jobs`, or holds `found_bytes` of jobs that fit."""
+    """Where a scan that compares jobs stops: after the page with which it has compared `jobs`, or holds `found_bytes` of jobs that fit."""
 
     jobs: int = 100_000
     found_bytes: int | None = None

@@ -286,6 +286,7 @@ def queue_stats(stats: types.QueueStats) -> values.QueueStats:
         values.Rates(rates.enqueued, rates.claimed, rates.succeeded, rates.failed, rates.retried),
         stats.waitingDequeues,
         bool(stats.incomplete),
+        stats.maxJobsPerSecond,
     )
 
 

@@ -116,7 +116,7 @@ class JobCount(NamedTuple):
 class QueueStats(NamedTuple):
     """What an operator asks of a queue. `oldest_waiting_ms`: age of the job that has been due longest, or None.
 
-    `incomplete`: a shard was unreachable, and its jobs are not counted.
+    `incomplete`: a shard was unreachable, and its jobs are not counted. `max_jobs_per_second`: the limit of dequeues in force, if any.
     """
 
     queue: str
@@ -126,6 +126,7 @@ class QueueStats(NamedTuple):
     rates: Rates
     waiting_dequeues: int
     incomplete: bool = False
+    max_jobs_per_second: float | None = None
 
     def total(self, field: str) -> int:
         """The sum of a count over all priorities, by its name in `PriorityCounts`."""

@@ -402,6 +402,8 @@ struct QueueStats {
   6: required i32 waitingDequeues
   // A shard was unreachable; its jobs are not counted.
   7: optional bool incomplete
+  // The lowest limit of dequeues on the server that answers; absent where there is none.
+  8: optional double maxJobsPerSecond
 }
 
 // Spans in milliseconds; at most a sixteenth off.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, Job
+from pinlater.client import Ack, AsyncClient, Job, JobState
 from pinlater.client.errors import UnknownMethod
 from pinlater.console.pages.bodies import body_view
 from pinlater.domain.clock import ManualClock
@@ -27,7 +27,7 @@ async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, cli
         f"pinlater explain {name}",
     ):
         assert text in page.text
-    assert page.targets == [f"/jobs/{name}/cancel", f"/jobs/{name}/delete"]
+    assert page.targets == [f"/jobs/{name}/{action}" for action in ("run", "cancel", "delete")]
     assert "000000  7b 22 74" in (await visitor.page(f"/jobs/{name}?view=hex")).text
     assert '{"to": ["ada"], "n": 1}' in (await visitor.page(f"/jobs/{name}?view=text")).text
 
@@ -87,6 +87,21 @@ async def test_after_a_retry_that_succeeds_the_error_is_the_last_one_and_all_att
     assert "Last error" in page.text
     assert "2 ended" in page.text
     assert "remain" not in page.text
+
+
+async def test_a_job_is_rescheduled(visitor: PageVisitor, client: AsyncClient, clock: ManualClock) -> None:
+    for name in (await stored(client), await failed_job(client)):
+        told = await visitor.does(f"/jobs/{name}/run", due="10m")
+        assert "1 job is due 2026-01-01T00:10:00.000Z" in told
+        assert (await client.lookup([name]))[name].run_after_ms == clock.now_ms() + 600_000
+    await visitor.does(f"/jobs/{name}/run", due="2026-03-01T12:00+02:00")
+    job = (await client.lookup([name]))[name]
+    assert (job.state, job.run_after_ms) == (JobState.PENDING, 1_772_359_200_000)
+    await visitor.does(f"/jobs/{name}/run", due="2026-03-01 10:00")
+    assert (await client.lookup([name]))[name].run_after_ms == 1_772_359_200_000
+    refused = await visitor.submit(f"/jobs/{name}/run", {"due": "tomorrow"})
+    assert refused.status == 400
+    assert "is neither a span such as 10m nor a time" in refused.body.decode()
 
 
 async def test_a_job_is_cancelled_and_deleted(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import AsyncClient
+from pinlater.client import AsyncClient, QueueConfig
 from pinlater.console.pages.overview import ROWS, OverviewQuery, overview_of
+from pinlater.console.pages.page import queue_path
 from pinlater.console.pages.queue_figures import QueueFigures
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageVisitor
@@ -106,3 +107,49 @@ async def test_a_choice_that_does_not_exist_is_an_error_that_names_it(visitor: P
     page = await visitor.page("/?sort=color", 400)
     assert "sort" in page.text
     assert "INVALID_ARGUMENT" in page.text
+
+
+async def test_pinned_queues_come_first_in_this_browser(visitor: PageVisitor, client: AsyncClient) -> None:
+    name = "alpaca"
+    for queue in (name, "zebra"):
+        await client.create_queue(queue)
+    await stored(client)  # `mail` needs attention
+    kept = ""
+    for queue in ("zebra", name):
+        answer = await visitor.submit(f"{queue_path(queue)}/pin", cookie=kept)
+        assert (answer.status, answer.headers["location"]) == (303, "/")
+        assert {"httponly", "samesite=strict", "path=/"} <= {
+            part.strip().lower() for part in answer.headers["set-cookie"].split(";")
+        }
+        kept = answer.headers["set-cookie"].partition(";")[0]
+    page = (await visitor.get("/", cookie=kept)).body.decode()
+    assert page.index(f">{name}<") < page.index(">zebra<") < page.index(">mail<")
+    assert page.count("★") == 2
+    answer = await visitor.submit(f"{queue_path(name)}/unpin", cookie=kept)
+    kept = answer.headers["set-cookie"].partition(";")[0]
+    page = (await visitor.get("/", cookie=kept)).body.decode()
+    assert page.index(">zebra<") < page.index(">mail<") < page.index(f">{name}<")
+    assert (await visitor.get("/")).body.decode().count("★") == 0
+
+
+async def test_no_more_queues_are_pinned_than_a_browser_keeps(visitor: PageVisitor) -> None:
+    kept = "pinlater-pins=" + ":".join(f"{number:0100}" for number in range(34))
+    refused = await visitor.submit("/queues/mail/pin", cookie=kept)
+    assert refused.status == 303
+    refused = await visitor.submit(f"/queues/{'x' * 100}/pin", cookie=kept)
+    assert refused.status == 409
+    assert "34 queues are pinned" in refused.body.decode()
+
+
+@pytest.mark.parametrize("cookie", ["pinlater-pins=", "pinlater-pins=::%", "pinlater-pins=%ff%00:mail"])
+async def test_a_cookie_of_pins_that_is_no_good_shows_the_page(visitor: PageVisitor, cookie: str) -> None:
+    assert (await visitor.get("/", cookie=cookie)).status == 200
+
+
+async def test_the_overview_shows_the_limit_of_a_queue(visitor: PageVisitor, client: AsyncClient) -> None:
+    await client.create_queue("orders")
+    await client.configure_queue("orders", QueueConfig(max_jobs_per_second=2.5))
+    assert [one.max_jobs_per_second for one in await client.queue_stats("orders", "mail")] == [2.5, None]
+    page = (await visitor.get("/?sort=limit")).body.decode()
+    assert 'data-label="Limit /s">2.5<' in page
+    assert page.index(">orders<") < page.index(">mail<")

@@ -7,6 +7,7 @@ import pytest
 from pinlater.client import Ack, AsyncClient, Job
 from pinlater.client._job_scan import PAGE_JOBS, ScanBounds
 from pinlater.console.endpoints import jobs
+from pinlater.console.pages.page import job_path
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import UnknownMethod
 from pinlater.server.main.core import Core
@@ -70,6 +71,26 @@ async def test_jobs_are_filtered_by_task_and_header_in_all_pages_and_tabs(
     assert f"{PAGE}?tab=due&{chosen}" in (await visitor.page(PAGE)).links
     assert "No due jobs match." in (await visitor.page(f"{PAGE}?task=none")).text
     assert "NAME=VALUE" in (await visitor.page(f"{PAGE}?header=tenant", 400)).text
+
+
+async def test_jobs_are_filtered_by_error_attempts_and_age(
+    visitor: PageVisitor, client: AsyncClient, clock: ManualClock
+) -> None:
+    full, other = [job_path(await failed_job(client, text)) for text in ("the disk is full", "boom")]
+    failed = f"{PAGE}?tab=failed"
+    assert _jobs(await visitor.page(f"{failed}&error=DISK")) == [full]
+    assert sorted(_jobs(await visitor.page(f"{failed}&attempts=1"))) == sorted([full, other])
+    assert _jobs(await visitor.page(f"{failed}&attempts=2")) == []
+    clock.advance(seconds=90)
+    recent = job_path(await stored(client))
+    assert _jobs(await visitor.page(f"{failed}&older=1m&error=disk")) == [full]
+    assert _jobs(await visitor.page(f"{failed}&newer=1m")) == []
+    page = await visitor.page(f"{PAGE}?newer=1m&attempts=0")
+    assert _jobs(page) == [recent]
+    assert page.inputs | {"newer": "1m", "error": "", "attempts": ""} == page.inputs
+    assert f"{PAGE}?tab=failed&newer=1m" in page.links
+    refused = await visitor.page(f"{PAGE}?older=soon", 400)
+    assert "&#39;soon&#39; is not a duration" in refused.text or "'soon' is not a duration" in refused.text
 
 
 async def test_a_list_that_is_cut_short_says_how_to_go_on(

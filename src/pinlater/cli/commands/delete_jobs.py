@@ -18,7 +18,7 @@ from pinlater.cli.commands.retry_failed import (
     print_changed,
 )
 from pinlater.client import AsyncClient, Scanned
-from pinlater.client._job_scan import JobCriteria, ScanFilter, scan_by_task
+from pinlater.client._job_scan import ScanFilter, scan_by_task
 
 
 def delete_jobs(
@@ -30,6 +30,10 @@ def delete_jobs(
     priority: options.Priority = None,
     task: options.OfTask = None,
     header: options.WithHeader = None,
+    error: options.WithError = None,
+    min_attempts: options.MinAttempts = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
     regex: options.Regex = None,
     limit: Limit = 1000,
     server: options.Server = options.SERVER,
@@ -38,7 +42,8 @@ def delete_jobs(
 ) -> None:
     """Delete jobs of one state, or the jobs named by --descriptor; prints how many.
 
-    With --task or --header it deletes the jobs that `scan` shows, newest first, also if one of them has just changed its state.
+    With --task, --header, --error, --min-attempts or an age it deletes the jobs that `scan` shows, newest first, also if one of them has
+    just changed its state.
 
     Example: pinlater delete-jobs emails --state failed --regex 'example\\.org'
     """
@@ -46,9 +51,9 @@ def delete_jobs(
         raise typer.BadParameter("give either --state or --descriptor")
 
     options.check_queue(queue, descriptor or [])
-    wanted = JobCriteria.of(task, options.headers_of(header or []) or {})
-    if state is None and not wanted.of_any_task:
-        raise typer.BadParameter("--descriptor excludes --task and --header")
+    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than)
+    if state is None and not wanted.of_any_job:
+        raise typer.BadParameter("--descriptor excludes the options that choose jobs")
 
     async def ask_for_some(client: AsyncClient) -> Changed:
         assert state is not None  # noqa: S101 - checked above
@@ -67,7 +72,7 @@ def delete_jobs(
         deleted = await change_in_pieces("deleted", descriptors, delete, json)
         return Changed(deleted, incomplete, more=len(descriptors) == limit)
 
-    if not wanted.of_any_task:
+    if not wanted.of_any_job:
         print_changed("deleted", options.ask(server, timeout, ask_for_some), json, SCAN_ENDED)
         return
 

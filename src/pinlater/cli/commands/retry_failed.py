@@ -29,6 +29,10 @@ def retry_failed(
     priority: options.Priority = None,
     task: options.OfTask = None,
     header: options.WithHeader = None,
+    error: options.WithError = None,
+    min_attempts: options.MinAttempts = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
     regex: options.Regex = None,
     cancelled: Annotated[bool, typer.Option("--cancelled", help="Cancelled jobs too.")] = False,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
@@ -41,23 +45,23 @@ def retry_failed(
 ) -> None:
     """Put failed jobs, or the jobs named by --descriptor, back into the queue. Prints their number, or the result of each.
 
-    Expired jobs stay as they are, and so do cancelled ones, unless --cancelled or --descriptor takes them. With --task, --header or
-    --regex it takes the jobs that `scan` shows, newest first.
+    Expired jobs stay as they are, and so do cancelled ones, unless --cancelled or --descriptor takes them. With --task, --header,
+    --regex, --error, --min-attempts or an age it takes the jobs that `scan` shows, newest first.
 
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
     run_after_ms = options.due_ms(delay, at)
+    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, skip_cancelled=not cancelled)
     if descriptor:
-        if priority is not None or task or header or regex is not None:
-            raise typer.BadParameter("--descriptor excludes --priority, --task, --header and --regex")
+        if priority is not None or not wanted.of_any_job or regex is not None:
+            raise typer.BadParameter("--descriptor excludes the options that choose jobs")
         options.check_queue(queue, descriptor)
         runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
         print_runs(runs, json)
         return
 
-    wanted = JobCriteria.of(task, options.headers_of(header or []) or {}, skip_cancelled=not cancelled)
     retry = _Retry(queue, priority, attempts, run_after_ms, limit)
-    if wanted.of_any_task and regex is None:
+    if wanted.of_any_job and regex is None:
         retried, left = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
         more = retried == limit and (left.jobs > 0 or left.incomplete)
         print_changed("retried", Changed(retried, left.incomplete, more), json, UNREACHABLE)

@@ -30,6 +30,10 @@ def scan(
     regex: options.Regex = None,
     task: options.OfTask = None,
     header: options.WithHeader = None,
+    error: options.WithError = None,
+    min_attempts: options.MinAttempts = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
     after: Annotated[
         str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")
@@ -46,7 +50,7 @@ def scan(
     if after != SCAN_START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
     request = ScanFilter(state.wire, priority, future, regex, body)
-    wanted = JobCriteria.of(task, options.headers_of(header or []) or {})
+    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than)
 
     async def ask(client: AsyncClient) -> ScannedQueues:
         names = queues or await client.queue_names()

@@ -157,14 +157,21 @@ async def lookup_jobs(call: ApiCall[Nothing, LookupRequest]) -> LookupAnswer:
 
 
 async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
-    """Lists jobs in a state, newest first, in pages. With `task` or `header`, one request compares at most some 10,000 jobs: it may
-    answer fewer than `limit`, also none, and a continuation."""
+    """Lists jobs in a state, newest first, in pages. With `task`, `header`, `error`, `min_attempts` or a time of enqueue,
+    one request compares at most some 10,000 jobs: it may answer fewer than `limit`, also none, and a continuation."""
     query = call.query
     page = await scan_by_task(
         call.client,
         call.queue,
         ScanFilter(state_of(query.state), query.priority, query.future, query.regex, query.bodies),
-        JobCriteria.of(query.task, _headers(query.header)),
+        JobCriteria(
+            frozenset(query.task),
+            _headers(query.header),
+            query.error,
+            query.min_attempts,
+            query.enqueued_from_ms,
+            query.enqueued_before_ms,
+        ),
         query.limit,
         query.continuation or SCAN_START,
         SCAN_BOUNDS,

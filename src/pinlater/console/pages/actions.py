@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -12,12 +13,15 @@ from msgspec import Meta
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.jobs import cancel_jobs, delete_jobs_by_descriptor, retry_failed_jobs, run_jobs_now
 from pinlater.console.endpoints.queues import change_settings, pause_queue, resume_queue
+from pinlater.console.pages.formats import moment
 from pinlater.console.pages.page import Goto, PageCall, job_path, queue_path
 from pinlater.console.pages.setting_fields import LABELS, changed_fields, settings_of
-from pinlater.console.problems import refused
+from pinlater.console.pins_cookie import fits
+from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
 from pinlater.console.shapes.fields import Attempts, RequestShape
 from pinlater.console.shapes.jobs import DescriptorsRequest, RetryFailedRequest, RunNowRequest
+from pinlater.domain.durations import duration_ms
 
 _OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*", re.ASCII)
 _NOT_DONE: Mapping[str, str] = {
@@ -39,6 +43,12 @@ class RetryForm(BackForm, frozen=True, kw_only=True):
     attempts: Attempts = 1
 
 
+class RunForm(RetryForm, frozen=True, kw_only=True):
+    """`due`: a span from now, as `10m`, or a time, as `2030-01-31T12:00`; now without it."""
+
+    due: str = ""
+
+
 class RetryFailedForm(RetryForm, frozen=True, kw_only=True):
     """`number`: the jobs that the page announced; no more are retried."""
 
@@ -55,6 +65,20 @@ async def resume(call: PageCall) -> Goto:
     """Allows dequeues again."""
     await call.api.ask(resume_queue, queue=call.queue)
     return Goto(_back(call, queue_path(call.queue)), f"{call.queue} is resumed.")
+
+
+async def pin(call: PageCall) -> Goto:
+    """Keeps a queue at the top of the overview of this browser. Raises RequestRefused if too many are."""
+    pins = {*call.pins, call.queue}
+    if not fits(pins):
+        detail = f"{len(call.pins)} queues are pinned, and a browser keeps no more. Unpin some."
+        raise refused(HTTPStatus.CONFLICT, "TOO_MANY", detail)
+    return Goto(_back(call, "/"), pins=pins)
+
+
+async def unpin(call: PageCall) -> Goto:
+    """Lets a queue have the place again that its figures give it."""
+    return Goto(_back(call, "/"), pins=set(call.pins) - {call.queue})
 
 
 async def change(call: PageCall) -> Goto:
@@ -77,13 +101,15 @@ async def retry_failed(call: PageCall) -> Goto:
 
 
 async def run(call: PageCall) -> Goto:
-    """Makes a waiting job due, or returns a failed one to its queue."""
-    form = call.read(RetryForm)
-    wanted = RunNowRequest(descriptors=[call.descriptor], attempts=form.attempts)
+    """Makes a waiting job due now or at another time, or returns a failed one to its queue."""
+    form = call.read(RunForm)
+    due_ms = _moment_ms(form.due, call.now_ms)
+    wanted = RunNowRequest(descriptors=[call.descriptor], attempts=form.attempts, run_after_ms=due_ms)
     await _of_one(call, run_jobs_now, wanted)
     own = job_path(call.descriptor)
     back = _back(call, own)
-    return Goto(back, f"1 job is due now: {call.descriptor}.", "" if back == own else call.descriptor)
+    when = "now" if due_ms is None else moment(due_ms)
+    return Goto(back, f"1 job is due {when}: {call.descriptor}.", "" if back == own else call.descriptor)
 
 
 async def cancel(call: PageCall) -> Goto:
@@ -108,6 +134,23 @@ async def _of_one(
     [result] = (await call.api.ask(act, queue=_queue_of(call.descriptor), body=body)).results
     if result.outcome != "applied":
         raise refused(HTTPStatus.CONFLICT, result.outcome.upper(), f"{call.descriptor} did not change: {_why(result)}.")
+
+
+def _moment_ms(text: str, now_ms: int) -> int | None:
+    """Of a span or a time (UTC if it names no zone); None for no text. Raises RequestRefused."""
+    if not text:
+        return None
+    try:
+        return now_ms + duration_ms(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+        return max(0, round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise invalid(
+            "due", f"{text[:100]!r} is neither a span such as 10m nor a time such as 2030-01-31T12:00"
+        ) from None
 
 
 def _why(result: ResultItem) -> str:

@@ -102,11 +102,12 @@ async def download(call: PageCall) -> Content:
 def _actions(job: JobItem, now_ms: int) -> Sequence[str]:
     match job.state:
         case "pending":
-            return ("run", "cancel", "delete") if (job.run_after_ms or 0) > now_ms else ("cancel", "delete")
+            later = (job.run_after_ms or 0) > now_ms
+            return ("run", "reschedule", "cancel", "delete") if later else ("reschedule", "cancel", "delete")
         case "in_progress":
             return ("cancel", "delete")
         case "failed":
-            return ("retry", "delete")
+            return ("retry", "reschedule", "delete")
     return ("delete",)
 
 

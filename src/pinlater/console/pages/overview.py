@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from pinlater.console.shapes.fields import RequestShape
 from pinlater.console.shapes.queues import StatsQuery
 
 ROWS = 50
-Sort = Literal["attention", "name", "due", "running", "scheduled", "failed", "in", "out", "failing", "oldest"]
+Sort = Literal["attention", "name", "due", "running", "scheduled", "failed", "in", "out", "failing", "oldest", "limit"]
 Show = Literal["all", "attention", "paused", "failed", "busy"]
 
 _SORTS: Mapping[Sort, Callable[[QueueFigures], Any]] = {
@@ -29,6 +29,7 @@ _SORTS: Mapping[Sort, Callable[[QueueFigures], Any]] = {
     "out": lambda queue: (-queue.rate_out, queue.name),
     "failing": lambda queue: (-(queue.failure_share or 0), queue.name),
     "oldest": lambda queue: (-(queue.oldest_waiting_ms or 0), queue.name),
+    "limit": lambda queue: (queue.max_jobs_per_second is None, queue.max_jobs_per_second, queue.name),
 }
 _SHOWN: Mapping[Show, Callable[[QueueFigures], bool]] = {
     "all": lambda queue: True,
@@ -51,7 +52,7 @@ class OverviewQuery(RequestShape, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewView(PageView):
     """`queues`: of this page; `found`: of all pages; `total`: without a filter. `numbers`: how many queues each choice shows.
-    `sparks`: by queue."""
+    `sparks`: by queue. `pins`: the queues that come first."""
 
     query: OverviewQuery
     queues: Sequence[QueueFigures]
@@ -67,6 +68,7 @@ class OverviewView(PageView):
     rate_in: float
     rate_out: float
     sparks: Mapping[str, Sparkline | None]
+    pins: Set[str]
 
     def path(self, **changes: object) -> str:
         """The same choice with changes; a change begins at the first page."""
@@ -82,7 +84,7 @@ class OverviewView(PageView):
 async def show(call: PageCall) -> OverviewView:
     """All queues of one answer, filtered, sorted and cut to a page here; then the last half hour of those on the page."""
     answer = await call.api.ask(get_stats, query=StatsQuery())
-    view = overview_of([figures_of(stats) for stats in answer.queues], call.read(OverviewQuery))
+    view = overview_of([figures_of(stats) for stats in answer.queues], call.read(OverviewQuery), call.pins)
     shown, points = await recent_points(call, [queue.name for queue in view.queues if queue.is_in_use])
     return replace(
         view,
@@ -91,11 +93,12 @@ async def show(call: PageCall) -> OverviewView:
     )
 
 
-def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery) -> OverviewView:
+def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[str] = frozenset()) -> OverviewView:
     """The page that the query asks for, or the last one."""
     word = query.filter.lower()
     named = [queue for queue in queues if word in queue.name.lower()]
-    found = sorted(filter(_SHOWN[query.show], named), key=_SORTS[query.sort])
+    order = _SORTS[query.sort]
+    found = sorted(filter(_SHOWN[query.show], named), key=lambda queue: (queue.name not in pins, order(queue)))
     pages = max(1, -(-len(found) // ROWS))
     page = min(max(1, query.page), pages)
     return OverviewView(
@@ -114,6 +117,7 @@ def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery) -> Overvie
         rate_in=sum(queue.rate_in for queue in named),
         rate_out=sum(queue.rate_out for queue in named),
         sparks={},
+        pins=pins,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -19,7 +19,8 @@ Fields = TypeVar("Fields", bound=RequestShape)
 class PageCall:
     """A request for a page, or of a form. `fields`: of the query or the form, without empty ones. `queue` and `descriptor`: of the path.
 
-    `may(method)`: whether the servers answer the visitor's calls of a method of the protocol, as far as it is known."""
+    `may(method)`: whether the servers answer the visitor's calls of a method of the protocol, as far as it is known. `pins`: the queues
+    that the visitor has pinned to the top of the overview."""
 
     api: Api
     now_ms: int
@@ -27,6 +28,7 @@ class PageCall:
     descriptor: str
     fields: Mapping[str, str]
     may: Callable[[str], bool] = lambda _: True
+    pins: Set[str] = frozenset()
 
     def read(self, shape: type[Fields]) -> Fields:
         """The fields as the shape says. Raises RequestRefused."""
@@ -42,11 +44,13 @@ class PageView:
 
 
 class Goto(NamedTuple):
-    """The page to show instead. `message`: what an action did, for people. `job`: the descriptor of a job to which it links."""
+    """The page to show instead. `message`: what an action did, for people. `job`: the descriptor of a job to which it links.
+    `pins`: the queues that are pinned from now on; None leaves them."""
 
     path: str
     message: str = ""
     job: str = ""
+    pins: Set[str] | None = None
 
 
 class SitePage(NamedTuple):

@@ -23,10 +23,12 @@ from pinlater.console.pages.listed_job import ListedJob, age_column, rows_of
 from pinlater.console.pages.page import PageCall, PageView, queue_path
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.pages.setting_fields import SettingField, fields_shown
+from pinlater.console.problems import invalid
 from pinlater.console.shapes.audit import AuditItem
-from pinlater.console.shapes.fields import OfPriority, RequestShape, State
+from pinlater.console.shapes.fields import MinAttempts, OfPriority, RequestShape, State
 from pinlater.console.shapes.jobs import ScanQuery
 from pinlater.console.shapes.queues import CountsItem, HistoryAnswer, HistoryPointItem
+from pinlater.domain.durations import duration_ms
 
 ROWS = 50
 Tab = Literal["due", "scheduled", "running", "failed", "succeeded"]
@@ -49,7 +51,8 @@ _TABS: Mapping[Tab, _Jobs] = {
 
 
 class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
-    """Which jobs of the queue. `header`: NAME=VALUE. `body`: a regular expression. `after`: the continuation of the page before.
+    """Which jobs of the queue. `header`: NAME=VALUE. `body`: a regular expression. `older`, `newer`: how long ago they were enqueued, as
+    `10m`. `after`: the continuation of the page before.
     `range`: of the charts, or of a `table` with the same figures."""
 
     tab: Tab = "due"
@@ -59,12 +62,21 @@ class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
     task: str | None = None
     header: str | None = None
     body: str | None = None
+    error: str | None = None
+    attempts: MinAttempts = 0
+    older: str | None = None
+    newer: str | None = None
     after: str | None = None
 
     @property
     def is_slow(self) -> bool:
         """Whether the list may read many jobs for a few."""
-        return bool(self.task or self.header or self.body)
+        return bool(self.task or self.header or self.body) or self.has_more
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the filters count that a page hides at first."""
+        return bool(self.error or self.attempts or self.older or self.newer)
 
     @property
     def is_filtered(self) -> bool:
@@ -103,6 +115,10 @@ class QueueView(PageView):
             "task": query.task,
             "header": query.header,
             "body": query.body,
+            "error": query.error,
+            "attempts": query.attempts or "",
+            "older": query.older,
+            "newer": query.newer,
         }
         return queue_path(self.queue.name, **{**kept, **changes})
 
@@ -124,6 +140,10 @@ async def show(call: PageCall) -> QueueView:
         task=(query.task,) if query.task else (),
         header=(query.header,) if query.header else (),
         regex=query.body,
+        error=query.error or "",
+        min_attempts=query.attempts,
+        enqueued_from_ms=_ago_ms(call, "newer"),
+        enqueued_before_ms=_ago_ms(call, "older"),
         limit=ROWS,
         continuation=query.after,
     )
@@ -163,6 +183,17 @@ async def show(call: PageCall) -> QueueView:
         marks=marks,
         points=history.points if history is not None and query.table else (),
     )
+
+
+def _ago_ms(call: PageCall, field: str) -> int | None:
+    """When it was as long ago as the field says. Raises RequestRefused."""
+    text = call.fields.get(field, "").strip()
+    if not text:
+        return None
+    try:
+        return max(0, call.now_ms - duration_ms(text))
+    except ValueError as error:
+        raise invalid(field, f"{text[:100]!r} {error}") from None
 
 
 async def _minutes(call: PageCall, history: HistoryAnswer | None) -> Sequence[HistoryPointItem]:

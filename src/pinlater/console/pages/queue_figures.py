@@ -52,6 +52,7 @@ class QueueFigures:
     oldest_waiting_ms: int | None
     waiting_dequeues: int
     incomplete: bool
+    max_jobs_per_second: float | None = None
     forecast_ms: int | None = None
 
     @property
@@ -127,6 +128,7 @@ def figures_of(stats: StatsItem) -> QueueFigures:
         oldest_waiting_ms=stats.oldest_waiting_ms,
         waiting_dequeues=stats.waiting_dequeues,
         incomplete=stats.incomplete,
+        max_jobs_per_second=stats.max_jobs_per_second,
     )
 
 

@@ -30,6 +30,8 @@ PAGES: Sequence[SitePage] = (
 ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/pause", actions.pause),
     Action("/queues/{queue}/resume", actions.resume),
+    Action("/queues/{queue}/pin", actions.pin),
+    Action("/queues/{queue}/unpin", actions.unpin),
     Action("/queues/{queue}/settings", actions.change),
     Action("/queues/{queue}/retry-failed", actions.retry_failed),
     Action("/jobs/{descriptor}/run", actions.run),

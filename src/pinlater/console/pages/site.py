@@ -24,6 +24,7 @@ from pinlater.console.pages.page import Action, Goto, PageCall, SitePage, with_f
 from pinlater.console.pages.rendering import environment, rendered, static_files
 from pinlater.console.pages.routes import ACTIONS, PAGES, SECTIONS
 from pinlater.console.pages.visitors import Visitor, Visitors
+from pinlater.console.pins_cookie import give_pins, pins_of
 from pinlater.console.problems import RequestRefused, invalid, no_memory, refused
 from pinlater.console.reading import BYTES, body_of
 from pinlater.console.session_cookie import give_session_id, session_id_of, take_session_id
@@ -108,7 +109,11 @@ class Site:
     def _action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request, visitor: Visitor) -> Response:
             given = await self._form_of(request, visitor)
-            return self._redirect(await action.act(self._call(request, visitor, given)))
+            done = await action.act(self._call(request, visitor, given))
+            response = self._redirect(done)
+            if done.pins is not None:
+                give_pins(request, response, done.pins)
+            return response
 
         return self._for_visitor(answer)
 
@@ -212,7 +217,13 @@ class Site:
         names = request.path_params
         api = self._api.with_token(visitor.token)
         return PageCall(
-            api, self._now_ms(), names.get("queue", ""), names.get("descriptor", ""), given, visitor.rights.may
+            api,
+            self._now_ms(),
+            names.get("queue", ""),
+            names.get("descriptor", ""),
+            given,
+            visitor.rights.may,
+            pins_of(request),
         )
 
     def _navigation(self, request: Request, section: str, visitor: Visitor) -> Navigation:

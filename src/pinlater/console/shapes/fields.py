@@ -31,6 +31,12 @@ BodyBase64 = Annotated[str | None, Meta(description="The body in base64 if it is
 Descriptors = Annotated[Sequence[str], Meta(min_length=1, description="The names of jobs, all of this queue.")]
 OfTasks = Annotated[Sequence[Key], Meta(description="Only jobs of this task; may be repeated for several.")]
 OfHeaders = Annotated[Sequence[str], Meta(description="Only jobs with this header, as `NAME=VALUE`; may be repeated.")]
+WithError = Annotated[
+    str, Meta(description="Only jobs with this text in the type or text of their error, in small or large letters.")
+]
+MinAttempts = Annotated[int, Meta(ge=0, le=I32_MAX, description="Only jobs of which this many attempts have begun.")]
+EnqueuedFrom = Annotated[Moment | None, Meta(description="Only jobs that were enqueued then or later.")]
+EnqueuedBefore = Annotated[Moment | None, Meta(description="Only jobs that were enqueued before.")]
 Incomplete = Annotated[bool, Meta(description="A shard was unreachable, or a time limit made the answer shorter.")]
 
 

@@ -13,9 +13,12 @@ from pinlater.console.shapes.fields import (
     BodyBase64,
     Delay,
     Descriptors,
+    EnqueuedBefore,
+    EnqueuedFrom,
     Incomplete,
     Key,
     Limit,
+    MinAttempts,
     Moment,
     OfHeaders,
     OfPriority,
@@ -26,6 +29,7 @@ from pinlater.console.shapes.fields import (
     RunAfter,
     Span,
     State,
+    WithError,
 )
 
 
@@ -108,6 +112,10 @@ class ScanQuery(CountQuery, frozen=True, kw_only=True):
 
     task: OfTasks = ()
     header: OfHeaders = ()
+    error: WithError = ""
+    min_attempts: MinAttempts = 0
+    enqueued_from_ms: EnqueuedFrom = None
+    enqueued_before_ms: EnqueuedBefore = None
     limit: Limit = 100
     continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
     bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False

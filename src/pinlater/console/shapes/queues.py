@@ -117,6 +117,7 @@ class StatsItem(AnswerShape, frozen=True, kw_only=True):
     oldest_waiting_ms: Annotated[int | None, Meta(description="How long the oldest due job has waited.")]
     waiting_dequeues: int
     incomplete: Incomplete
+    max_jobs_per_second: Annotated[float | None, Meta(description="The limit of dequeues in force; null: none.")] = None
 
 
 class HistoryQuery(RequestShape, frozen=True, kw_only=True):

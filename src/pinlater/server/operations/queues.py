@@ -32,6 +32,7 @@ from pinlater.domain.queue import (
     check_queue_name,
     merge_counts,
 )
+from pinlater.domain.rate_limit import lower_limit
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.addressing import on_reachable, reachable
 from pinlater.server.operations.job_settings import DUE_ROWS_MAX
@@ -279,6 +280,7 @@ class Queues:
             self._rates(name),
             self._dispatcher.waiting(name),
             incomplete,
+            lower_limit(self._dispatcher.limits.of_file(name), queue.config.max_jobs_per_second if queue else None),
         )
 
 

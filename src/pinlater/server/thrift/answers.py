@@ -293,6 +293,7 @@ def queue_stats(stats: QueueStats) -> types.QueueStats:
         rates,
         number(stats.waiting_dequeues),
         stats.incomplete or None,
+        stats.max_jobs_per_second,
     )
 
 

@@ -268,6 +268,7 @@ class QueueStats:
     rates: QueueRates = _NOT_SENT
     waitingDequeues: int = _NOT_SENT
     incomplete: bool | None = None
+    maxJobsPerSecond: float | None = None
 
 
 class Percentiles:

@@ -1006,6 +1006,7 @@ class QueueStats(TBase):
      - rates
      - waitingDequeues
      - incomplete
+     - maxJobsPerSecond
 
     """
 
@@ -1017,10 +1018,11 @@ class QueueStats(TBase):
         'rates',
         'waitingDequeues',
         'incomplete',
+        'maxJobsPerSecond',
     )
 
 
-    def __init__(self, queueName=None, paused=None, counts=None, oldestWaitingMillis=None, rates=None, waitingDequeues=None, incomplete=None,):
+    def __init__(self, queueName=None, paused=None, counts=None, oldestWaitingMillis=None, rates=None, waitingDequeues=None, incomplete=None, maxJobsPerSecond=None,):
         self.queueName = queueName
         self.paused = paused
         self.counts = counts
@@ -1028,6 +1030,7 @@ class QueueStats(TBase):
         self.rates = rates
         self.waitingDequeues = waitingDequeues
         self.incomplete = incomplete
+        self.maxJobsPerSecond = maxJobsPerSecond
 
 
 class Percentiles(TBase):
@@ -3608,6 +3611,7 @@ QueueStats.thrift_spec = (
     (5, TType.STRUCT, 'rates', [QueueRates, None], None, ),  # 5
     (6, TType.I32, 'waitingDequeues', None, None, ),  # 6
     (7, TType.BOOL, 'incomplete', None, None, ),  # 7
+    (8, TType.DOUBLE, 'maxJobsPerSecond', None, None, ),  # 8
 )
 all_structs.append(Percentiles)
 Percentiles.thrift_spec = (

@@ -1,0 +1,38 @@
+"""The cookie with the queues that a person has pinned to the top of the overview. It holds names only, and no server keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pinlater.console.session_cookie import is_secure
+
+PINS_BYTES_MAX = 3_500
+"""Of the names as the cookie has them: browsers keep cookies of 4 KiB."""
+_NAME = "pinlater-pins"
+_KEPT_S = 400 * 86_400  # browsers keep no cookie for longer
+
+
+def pins_of(request: Request) -> frozenset[str]:
+    """The names of pinned queues; the queues need not exist."""
+    kept = request.cookies.get(_NAME, "")[:PINS_BYTES_MAX]
+    return frozenset(name for name in map(unquote, kept.split(":")) if name)
+
+
+def fits(pins: Set[str]) -> bool:
+    """Whether a cookie has room for these names."""
+    return len(_packed(pins)) <= PINS_BYTES_MAX
+
+
+def give_pins(request: Request, response: Response, pins: Set[str]) -> None:
+    """Lets the browser keep the names."""
+    response.set_cookie(
+        _NAME, _packed(pins), _KEPT_S, path="/", secure=is_secure(request), httponly=True, samesite="strict"
+    )
+
+
+def _packed(pins: Set[str]) -> str:
+    return ":".join(quote(name, safe="") for name in sorted(pins))
