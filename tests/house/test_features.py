@@ -21,7 +21,6 @@ PAGES = [
     REPOSITORY / "README.md",
     *sorted((REPOSITORY / "deploy").iterdir()),
 ]
-DASHBOARD = REPOSITORY / "src/pinlater/console/pages"
 MARKER = re.compile(r"<!-- missing: ([\w -]+) -->")
 # Phrases that say what is to come, or what is only true for a while.
 PHRASE = re.compile(
@@ -39,13 +38,6 @@ LIMIT = re.compile(
 
 # By the name in the marker: whether the feature is missing.
 STILL_MISSING: dict[str, Callable[[], bool]] = {
-    "charts": lambda: (
-        not any(
-            re.search("chart|sparkline|<polyline", path.read_text(), re.IGNORECASE)
-            for path in DASHBOARD.rglob("*")
-            if path.suffix in (".py", ".html", ".css", ".js")
-        )
-    ),
     "a PostgreSQL store": lambda: {*EMBEDDED, *SHARDED} == {"sqlite", "memory", "mysql", "redis"},
     "results of jobs": lambda: "result" not in JobInfo._fields,
     "several servers on SQLite": lambda: "sqlite" in EMBEDDED,

@@ -12,7 +12,15 @@ import pytest
 from pinlater.domain.errors import PinLaterError, QueueNotFound, ShardConnectionFailed
 from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
-from pinlater.server.storage.values import AuditRecord, InsertRequest, JobKey, Page, raise_error
+from pinlater.server.storage.values import (
+    AuditRecord,
+    InsertRequest,
+    JobKey,
+    Page,
+    SampleRange,
+    StoredSample,
+    raise_error,
+)
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob, unique
 from tests.redis.consistency import keys_of
 from tests.redis.lost_keys import KINDS, keys_of_kind
@@ -49,6 +57,7 @@ async def live(desk: Desk) -> Life:
     await desk.shared.announce("127.0.0.1:9010")
     await desk.shard.note_map("{}", desk.now)
     await desk.shard.add_audit([AuditRecord("1", b"{}")], 10)
+    await desk.shard.save_samples([StoredSample(60, desk.now, QUEUE, "server", b"s")])
     bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
     return Life(bodies, held, finished)
 
@@ -71,6 +80,7 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
         await desk.shard.list_unique_queues()
         await desk.shared.changed_queues()
         await desk.shard.list_audit("", "", 10)
+        await desk.shard.list_samples(SampleRange(60, 0, 2 * desk.now))
 
 
 async def look_after(desk: Desk) -> None:
@@ -85,6 +95,7 @@ async def look_after(desk: Desk) -> None:
         await desk.shard.expire_jobs(desk.now, ALL)
         await desk.collect(succeeded_ms=100 * TIMEOUT_MS, failed_ms=100 * TIMEOUT_MS)
         await desk.shard.prune_audit("0", ALL)
+        await desk.shard.trim_samples(60, 0, ALL)
         await desk.shared.changed_queues()
 
 

@@ -25,6 +25,7 @@ from pinlater.console.pages.routes import ACTIONS, PAGES
 from pinlater.console.pages.setting_fields import LABELS
 from pinlater.console.problems import MEDIA_TYPE
 from pinlater.console.shapes.fields import AnswerShape
+from pinlater.console.shapes.queues import HistoriesQuery
 from pinlater.domain.access import Role
 from pinlater.domain.calls import CallerRights
 from pinlater.domain.job import TASK_HEADER
@@ -89,6 +90,9 @@ class HostileServers(NamedTuple):
         plain_ask, plain_info, plain_cluster = Api.ask, AsyncClient.server_info, AsyncClient.cluster
 
         async def ask(api: Api, *arguments: Any, **named: Any) -> Any:
+            query = named.get("query")
+            if isinstance(query, HistoriesQuery):
+                named["query"] = structs.replace(query, queue=["mail"])
             names = {name: each for name, each in {"queue": "mail", "descriptor": self.job}.items() if name in named}
             return filled_with(text, await plain_ask(api, *arguments, **{**named, **names}))
 

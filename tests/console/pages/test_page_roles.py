@@ -22,9 +22,9 @@ from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.guarded import GuardedConsole, Person
 
 NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
-    "/": {"getQueueStats"},
+    "/": {"getQueueStats", "getQueueHistory"},
     "/find": {"getQueueNames"},
-    "/queues/{queue}": {"getQueueStats", "getQueueConfig", "getSettingsInForce", "scanJobs"},
+    "/queues/{queue}": {"getQueueStats", "getQueueConfig", "getSettingsInForce", "scanJobs", "getQueueHistory"},
     "/jobs/{descriptor}": {BODIES, "explainJob"},
     "/jobs/{descriptor}/body": {BODIES},
     "/failed": {"getQueueStats", "scanJobs"},

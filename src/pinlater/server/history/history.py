@@ -14,7 +14,7 @@ from pinlater.server.telemetry.metrics import Metrics
 
 
 class HistoryKeeper:
-    """Of one server."""
+    """Keeps the history for one server."""
 
     def __init__(
         self,

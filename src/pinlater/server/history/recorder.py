@@ -67,7 +67,7 @@ class _MinuteBatch:
 
 
 class Recorder:
-    """Of one server. `counts()`: what all shards said last of their jobs. `origin`: names this run of the server for ever."""
+    """Records for one server. `counts()`: what all shards said last of their jobs. `origin`: names this run of the server for ever."""
 
     def __init__(
         self,

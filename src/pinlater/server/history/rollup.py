@@ -50,7 +50,7 @@ class _Progress(NamedTuple):
 
 
 class Rollup:
-    """Of one server."""
+    """Rolls up for one server."""
 
     def __init__(self, shards: Shards, clock: Clock) -> None:
         self._shards = shards

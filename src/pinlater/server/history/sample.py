@@ -84,7 +84,7 @@ class Total:
         )
 
     def point(self, at_ms: int) -> HistoryPoint:
-        """As callers see it."""
+        """Makes the point that callers see."""
         enqueued, claimed, succeeded, failed, timed_out, expired = self._counts
         due, scheduled, running, oldest_ms = (None if value == UNKNOWN else value for value in self._highest)
         return HistoryPoint(

@@ -27,7 +27,7 @@ _CONTINUATION = re.compile(r"\d{13}-[0-9a-f]{14}", re.ASCII)
 
 
 class AuditTrail:
-    """Of one server. `server`: its address, for entries."""
+    """Keeps the audit for one server. `server`: its address, for entries."""
 
     def __init__(
         self, shards: Shards, metrics: Metrics, clock: Clock, settings: AuditSettings, server: Callable[[], str]

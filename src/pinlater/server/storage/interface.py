@@ -283,7 +283,7 @@ class HistoryStore(Protocol):
         ...
 
     async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
-        """Those of a range; one statement."""
+        """Returns those of a range, with one statement."""
         ...
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:

@@ -9,7 +9,7 @@ from pinlater.server.storage.values import AUDIT_END, AuditRecord
 
 
 class Audit:
-    """Of one shard."""
+    """Keeps the entries of one shard."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}

@@ -8,7 +8,7 @@ from pinlater.server.storage.values import SampleRange, StoredSample
 
 
 class MemorySamples:
-    """Of one shard."""
+    """Keeps the samples of one shard."""
 
     def __init__(self) -> None:
         self._by_moment: dict[tuple[int, int], dict[tuple[str, str], StoredSample]] = {}
