@@ -66,6 +66,12 @@ def get(console: RunningConsole, path: str) -> str:
     return text
 
 
+def test_a_url_of_traces_without_a_place_for_the_id_is_refused(offline: Pinlater) -> None:
+    done = offline("console", "--trace-url", "https://jaeger.example.org")
+    assert done.code == 2
+    assert "{trace_id}" in done.err
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "jobs.example"])
 def test_another_address_than_loopback_needs_insecure(offline: Pinlater, host: str) -> None:
     done = offline("console", "--host", host)

@@ -260,6 +260,12 @@ def test_one_frame_size_bounds_requests_and_answers() -> None:
 
 def test_two_listeners_on_one_port_are_refused_and_port_0_is_not() -> None:
     assert "can't both listen on port 9010" in problems(flags={"http_port": 9010})[0]
+
+
+@pytest.mark.parametrize("url", ["jaeger/{trace_id}", "https://jaeger.example.org"])
+def test_a_url_of_traces_has_a_place_for_the_id(url: str) -> None:
+    [problem] = problems(flags={"console_trace_url": url})
+    assert "console_trace_url" in problem
     load(flags={"http_port": 0, "thrift_port": 0})
 
 

@@ -45,7 +45,8 @@ class Console:
     `client` is opened and closed with the application.
 
     `now_ms`: this machine's clock, which never jumps. `hosts`: the names that callers use for this console; None accepts all.
-    `guest_token`: what people without a log-in see is what this token may see; '' is none.
+    `guest_token`: what people without a log-in see is what this token may see; '' is none. `trace_url`: of traces, with a place for
+    their id; '' links no job to its trace.
     `budget`: of the bodies of all requests in flight, of their answers, and of lists under way.
     """
 
@@ -55,6 +56,7 @@ class Console:
         now_ms: Callable[[], int],
         hosts: Collection[str] | None,
         guest_token: Callable[[], str] = str,
+        trace_url: str = "",
     ) -> None:
         self._client = client
         self._now_ms = now_ms
@@ -63,7 +65,7 @@ class Console:
         self._stopping = False
         self.sessions = Sessions(now_ms)
         visitors = Visitors(client, self.sessions, now_ms, guest_token)
-        self._site = Site(Api(client, self._api_call, self.budget), visitors, now_ms, self.budget)
+        self._site = Site(Api(client, self._api_call, self.budget), visitors, now_ms, self.budget, trace_url)
         starlette = Starlette(
             routes=[*self._routes(), Route(OPENAPI_PATH, _openapi), *self._site.routes()],
             exception_handlers={HTTPException: self._not_routed, Exception: _failed},

@@ -127,10 +127,12 @@ def serve(
     channel: ServerChannel | None = None,
     certificate: CertificateSource | None = None,
     guest_token: Callable[[], str] = str,
+    trace_url: str = "",
 ) -> None:
     """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
-    machine's names as `Host`. `certificate`: None serves without TLS. `guest_token`: for people who have not logged in; '' is none."""
-    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None, guest_token)
+    machine's names as `Host`. `certificate`: None serves without TLS. `guest_token`: for people who have not logged in; '' is none.
+    `trace_url`: as `Console` has it."""
+    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None, guest_token, trace_url)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)

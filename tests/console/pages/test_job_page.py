@@ -6,8 +6,10 @@ import pytest
 
 from pinlater.client import Ack, AsyncClient, Job, JobState
 from pinlater.client.errors import UnknownMethod
+from pinlater.console.app import Console
 from pinlater.console.pages.bodies import body_view
 from pinlater.domain.clock import ManualClock
+from tests.console.caller import Caller
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageVisitor
 
@@ -30,6 +32,18 @@ async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, cli
     assert page.targets == [f"/jobs/{name}/{action}" for action in ("run", "cancel", "delete")]
     assert "000000  7b 22 74" in (await visitor.page(f"/jobs/{name}?view=hex")).text
     assert '{"to": ["ada"], "n": 1}' in (await visitor.page(f"/jobs/{name}?view=text")).text
+
+
+async def test_a_job_in_a_trace_links_to_it(client: AsyncClient, clock: ManualClock) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    job = Job(b"x", headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
+    [name] = (await client.enqueue("mail", [job])).descriptors
+    for url, shown in (
+        ("https://traces.example.org/{trace_id}", f'<a href="https://traces.example.org/{trace}" rel="noreferrer">'),
+        ("", f"<code>{trace}</code>"),
+    ):
+        console = Console(client, clock.now_ms, None, trace_url=url)
+        assert shown in (await Caller(console.app).get(f"/jobs/{name}")).body.decode()
 
 
 async def test_the_time_line_shows_attempts_and_their_errors(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pinlater.cli import exits, options
+from pinlater.domain.trace_url import check_trace_url
 from pinlater.supervision.logs import setup
 
 if TYPE_CHECKING:
@@ -48,6 +49,14 @@ GuestTokenFile = Annotated[
         help="People who have not logged in see what the token in this file may see, and can change nothing.",
     ),
 ]
+TraceUrl = Annotated[
+    str,
+    typer.Option(
+        "--trace-url",
+        metavar="URL",
+        help="Link each job to its trace: a URL with {trace_id}.",
+    ),
+]
 HttpsCertificate = Annotated[
     Path | None,
     typer.Option(
@@ -74,6 +83,7 @@ def console(
     port: Port = PORT,
     insecure: Insecure = False,
     guest_token_file: GuestTokenFile = None,
+    trace_url: TraceUrl = "",
     https_certificate: HttpsCertificate = None,
     https_key: HttpsKey = None,
     https_client_ca: HttpsClientCa = None,
@@ -99,6 +109,11 @@ def console(
             param_hint="--host",
         )
     guest_token = _guest_token(guest_token_file)
+    if trace_url:
+        try:
+            check_trace_url(trace_url)
+        except ValueError as error:
+            raise typer.BadParameter(f"{trace_url!r} {error}", param_hint="--trace-url") from None
     certificate = _certificate(https_certificate, https_key, https_client_ca)
     client = options.client_for(server, timeout, connections=2, token="")
     setup(log_format.value, log_level.value)
@@ -118,7 +133,15 @@ def console(
         _log.warning(
             "the network reaches this console: unless the servers have access control, every program can read, enqueue and delete jobs"
         )
-    serve(client, listener, loopback=loopback, channel=channel, certificate=certificate, guest_token=guest_token)
+    serve(
+        client,
+        listener,
+        loopback=loopback,
+        channel=channel,
+        certificate=certificate,
+        guest_token=guest_token,
+        trace_url=trace_url,
+    )
 
 
 def _guest_token(file: Path | None) -> Callable[[], str]:

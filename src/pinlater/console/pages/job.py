@@ -18,6 +18,7 @@ from pinlater.console.pages.page import PageCall, PageView, job_path
 from pinlater.console.shapes.fields import RequestShape
 from pinlater.console.shapes.jobs import BodiesQuery, JobItem, ReasonItem
 from pinlater.domain.job import TASK_HEADER
+from pinlater.domain.trace_url import trace_link
 
 _WHOLE_CHARACTERS = 2_000_000
 
@@ -41,7 +42,7 @@ class JobMoment(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView(PageView):
     """`reasons`: why it waits, or how it ended. `actions`: names of what is possible. `attempts_ended`: also those before a retry.
-    `commands`: for a shell."""
+    `trace`: the id of the job's trace and the link to it, '' without one. `commands`: for a shell."""
 
     query: JobPageQuery
     job: JobItem
@@ -55,6 +56,7 @@ class JobView(PageView):
     status: ShownText
     progress: ShownText
     headers: Sequence[tuple[str, ShownText]]
+    trace: tuple[str, str] | None
     body: BodyView
     commands: Mapping[str, str]
 
@@ -89,6 +91,7 @@ async def show(call: PageCall) -> JobView:
         status=shown(job.custom_status, characters),
         progress=shown(job.progress, characters),
         headers=[(name, shown(value, characters)) for name, value in job.headers.items()],
+        trace=trace_link(call.trace_url, job.headers),
         body=body_view(_bytes(job), query.view, whole=query.whole),
         commands=commands(job),
     )

@@ -20,7 +20,7 @@ class PageCall:
     """A request for a page, or of a form. `fields`: of the query or the form, without empty ones. `queue` and `descriptor`: of the path.
 
     `may(method)`: whether the servers answer the visitor's calls of a method of the protocol, as far as it is known. `pins`: the queues
-    that the visitor has pinned to the top of the overview."""
+    that the visitor has pinned to the top of the overview. `trace_url`: of traces, with a place for their id."""
 
     api: Api
     now_ms: int
@@ -29,6 +29,7 @@ class PageCall:
     fields: Mapping[str, str]
     may: Callable[[str], bool] = lambda _: True
     pins: Set[str] = frozenset()
+    trace_url: str = ""
 
     def read(self, shape: type[Fields]) -> Fields:
         """The fields as the shape says. Raises RequestRefused."""

@@ -119,6 +119,9 @@ class Settings:
     console_guest_token_file: Path | None = None
     """A token with which that console shows its pages to people who have not logged in; they can change nothing."""
 
+    console_trace_url: str | None = None
+    """With which that console links each job to its trace: `https://jaeger.example.org/trace/{trace_id}`."""
+
     drain_timeout_s: float = 30.0
     """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""
 

@@ -89,6 +89,7 @@ class ConsoleProcess:
             *("--server", local_address(settings, thrift_port), "--port", str(settings.console_port)),
             *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
             *(("--guest-token-file", str(guest)) if guest is not None else ()),
+            *(("--trace-url", settings.console_trace_url) if settings.console_trace_url is not None else ()),
             *self._tls_options(),
         ]
 
