@@ -14,6 +14,7 @@ from pinlater.client._job_scan import PAGE_JOBS
 from pinlater.console.endpoint import ApiCall, Endpoint
 from pinlater.console.problems import no_memory
 from pinlater.console.shapes.jobs import LookupRequest, ScanQuery
+from pinlater.console.shapes.search import SearchQuery
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.wire.limits import FRAME_BYTES_MAX
 
@@ -27,11 +28,16 @@ def lookup(call: ApiCall[Any, LookupRequest]) -> int:
 
 
 def scan(call: ApiCall[ScanQuery, Any]) -> int:
-    """Of a page of jobs. With a task or header: of the jobs found before, and of a page of jobs to compare."""
+    """Of a page of jobs. Where jobs are compared: of the jobs found before, and of a page of jobs to compare."""
     query = call.query
-    if not query.task and not query.header:
+    if not query.compares:
         return _shown(query.limit, bodies=query.bodies)
     return _shown(query.limit, bodies=query.bodies) + _shown(PAGE_JOBS, bodies=query.bodies)
+
+
+def search(call: ApiCall[SearchQuery, Any]) -> int:
+    """Estimates the jobs that a search has found, and a page of jobs to compare."""
+    return _shown(call.query.limit + PAGE_JOBS, bodies=False)
 
 
 @contextmanager

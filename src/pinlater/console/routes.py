@@ -9,7 +9,7 @@ from typing import Any
 
 from pinlater.console import costs
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
-from pinlater.console.endpoints import audit, claims, jobs, queues, servers
+from pinlater.console.endpoints import audit, claims, jobs, queues, search, servers
 from pinlater.console.shapes.audit import AuditAnswer, AuditQuery
 from pinlater.console.shapes.claims import (
     AckRequest,
@@ -58,6 +58,7 @@ from pinlater.console.shapes.queues import (
     StatsItem,
     StatsQuery,
 )
+from pinlater.console.shapes.search import SearchAnswer, SearchQuery
 from pinlater.console.shapes.servers import ClusterAnswer, ServerInfoAnswer, WaitingAnswer
 
 IDEMPOTENCY_KEY = HeaderParameter(
@@ -86,6 +87,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", f"{_JOB}/body", jobs.get_job_body, Nothing, Nothing, Content, "lookup"),
     Endpoint("POST", "/v1/jobs/lookup", jobs.lookup_jobs, Nothing, LookupRequest, LookupAnswer, "lookup", cost=costs.lookup),
     Endpoint("GET", _JOBS, jobs.scan_jobs, ScanQuery, Nothing, ScanAnswer, "scan", cost=costs.scan),
+    Endpoint("GET", "/v1/search", search.search_jobs, SearchQuery, Nothing, SearchAnswer, "lookup, queue_stats, scan", cost=costs.search),
     Endpoint("GET", f"{_JOBS}/count", jobs.count_jobs, CountQuery, Nothing, JobCountAnswer, "count_jobs"),
     Endpoint("POST", f"{_JOBS}/cancel", jobs.cancel_jobs, Nothing, DescriptorsRequest, ResultsAnswer, "cancel"),
     Endpoint("POST", f"{_JOBS}/run-now", jobs.run_jobs_now, Nothing, RunNowRequest, ResultsAnswer, "run_jobs"),

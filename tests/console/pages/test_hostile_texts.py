@@ -21,7 +21,7 @@ from pinlater.console.app import Console
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.formats import visible
 from pinlater.console.pages.page import Action, SitePage
-from pinlater.console.pages.routes import ACTIONS, PAGES
+from pinlater.console.pages.routes import PAGES
 from pinlater.console.pages.setting_fields import LABELS
 from pinlater.console.problems import MEDIA_TYPE
 from pinlater.console.shapes.fields import AnswerShape
@@ -33,7 +33,7 @@ from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from tests.console.caller import Caller
 from tests.console.pages.conftest import failed_job
 from tests.console.pages.guarded import Person
-from tests.console.pages.test_page_roles import FIELDS
+from tests.console.pages.test_page_roles import FIELDS, OF_SERVERS
 from tests.console.pages.visitor import PageReader, PageVisitor
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> x=y`{{7*7}}{% raw %}</pre></title></textarea>--><!--&quot;"
@@ -129,7 +129,12 @@ def unseen_in(page: str) -> set[str]:
 
 
 PATHS = [page.path for page in PAGES if page.template and page.path != "/find"]
-PATHS += ["/queues/{queue}?tab=running", "/queues/{queue}?tab=failed", "/jobs/{descriptor}?view=hex&whole=true"]
+PATHS += [
+    "/search?text=x",
+    "/queues/{queue}?tab=running",
+    "/queues/{queue}?tab=failed",
+    "/jobs/{descriptor}?view=hex&whole=true",
+]
 
 
 @pytest.mark.parametrize("text", [MARKUP, UNSEEN], ids=["markup", "unseen"])
@@ -147,14 +152,14 @@ async def test_texts_of_servers_jobs_and_workers_stay_texts_in_each_field_of_eac
         assert visible(text)[:20] in PageReader(hostile).text
 
 
-@pytest.mark.parametrize("row", [*PAGES, *ACTIONS], ids=lambda row: row.path)
+@pytest.mark.parametrize("row", [*PAGES, *OF_SERVERS], ids=lambda row: row.path)
 async def test_errors_of_servers_stay_texts_on_each_page_and_in_each_problem(
     visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch, row: SitePage | Action
 ) -> None:
     pages = []
     for text in (HARMLESS, MARKUP, UNSEEN):
         monkeypatch.setattr(Api, "ask", AsyncMock(side_effect=CallerError(text, detail=text)))
-        path = row.path.format(queue="mail", descriptor="mail:s1:p1:1")
+        path = row.path.format(queue="mail", descriptor="mail:s1:p1:1") + ("?text=x" if row.path == "/search" else "")
         if isinstance(row, Action):
             answer = await visitor.submit(path, FIELDS.get(row.path, {}))
         else:

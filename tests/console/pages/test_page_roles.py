@@ -30,6 +30,7 @@ NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/failed": {"getQueueStats", "scanJobs"},
     "/workers": {"getWaitingDequeues", "getQueueStats", "scanJobs"},
     "/servers": {"getCluster"},
+    "/search": {"getQueueStats", "scanJobs"},
     "/audit": {"getAudit"},
 }
 NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
@@ -68,7 +69,9 @@ class Dashboard(NamedTuple):
     def path(self, row: SitePage | Action) -> str:
         """The path of a page or an action, with a query if the page needs one."""
         job = self.waiting if row.path == OF_A_WAITING_JOB else self.failed
-        return row.path.format(queue="mail", descriptor=job) + ("?text=mail" if row.path == "/find" else "")
+        return row.path.format(queue="mail", descriptor=job) + (
+            "?text=mail" if row.path in ("/find", "/search") else ""
+        )
 
     async def opens(self, person: Person, page: SitePage, **headers: str) -> Answer:
         return await person.get(self.path(page), accept="text/html", **headers)

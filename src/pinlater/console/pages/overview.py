@@ -128,9 +128,13 @@ class FindQuery(RequestShape, frozen=True, kw_only=True):
 
 
 async def find(call: PageCall) -> Goto:
-    """The page that a text names: of a job, of a queue, or the overview of the queues with the text in their names."""
+    """The page that a text names: of a job, of a queue, the overview of the queues with the text in their names, or a search in jobs."""
     text = call.read(FindQuery).text.strip()
     if ":" in text:
         return Goto(job_path(text))
     names = {queue.name for queue in (await call.api.ask(list_queues)).queues}
-    return Goto(queue_path(text) if text in names else with_fields("/", filter=text))
+    if text in names:
+        return Goto(queue_path(text))
+    if text and not any(text.lower() in name.lower() for name in names):
+        return Goto(with_fields("/search", text=text))
+    return Goto(with_fields("/", filter=text))

@@ -33,7 +33,11 @@ class PageCall:
 
     def read(self, shape: type[Fields]) -> Fields:
         """The fields as the shape says. Raises RequestRefused."""
-        return fields_of(self.fields, shape, "form")
+        return self.read_as(shape, self.fields)
+
+    def read_as(self, shape: type[Fields], fields: Mapping[str, str]) -> Fields:
+        """Other fields, without empty ones, as the shape says. Raises RequestRefused."""
+        return fields_of({name: value for name, value in fields.items() if value}, shape, "form")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pinlater.console.pages import actions, audit, failed, job, overview, queue, servers, workers
+from pinlater.console.pages import actions, audit, failed, job, overview, queue, search, servers, workers
 from pinlater.console.pages.page import Action, SitePage
 
 # Path by name, in the order of the navigation.
@@ -13,6 +13,7 @@ SECTIONS: Mapping[str, str] = {
     "Failed": "/failed",
     "Workers": "/workers",
     "Servers": "/servers",
+    "Search": "/search",
     "Audit": "/audit",
 }
 
@@ -25,6 +26,7 @@ PAGES: Sequence[SitePage] = (
     SitePage("/failed", "failed.html", "Failed", failed.show),
     SitePage("/workers", "workers.html", "Workers", workers.show),
     SitePage("/servers", "servers.html", "Servers", servers.show),
+    SitePage("/search", "search.html", "Search", search.show),
     SitePage("/audit", "audit.html", "Audit", audit.show),
 )
 ACTIONS: Sequence[Action] = (

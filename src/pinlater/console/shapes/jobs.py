@@ -120,6 +120,12 @@ class ScanQuery(CountQuery, frozen=True, kw_only=True):
     continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
     bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
 
+    @property
+    def compares(self) -> bool:
+        """Whether the console compares the jobs that the servers list."""
+        times = (self.enqueued_from_ms, self.enqueued_before_ms)
+        return bool(self.task or self.header or self.error or self.min_attempts) or any(at is not None for at in times)
+
 
 class LookupRequest(RequestShape, frozen=True, kw_only=True):
     """The jobs to look up."""

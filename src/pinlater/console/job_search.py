@@ -1,0 +1,156 @@
+"""A search for a text in all jobs: their descriptors, unique keys, headers, errors and bodies.
+
+No store has an index of them, so a search reads jobs. It reads the parts with fewest jobs first, stops at its bounds, and says which parts
+it has not read to their ends. A part is the jobs of one queue in one state. Servers look into the bodies; the rest is compared here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pinlater.client import AsyncClient
+from pinlater.client._job_scan import PAGE_JOBS, SCAN_END, SCAN_START
+from pinlater.client.errors import DescriptorInvalid
+from pinlater.client.values import JobInfo, JobState, QueueStats, Scanned
+from pinlater.domain.descriptor import parse_descriptor
+
+DESCRIPTOR, UNIQUE_KEY, ERROR, BODY = "descriptor", "unique key", "error", "body"
+
+
+class SearchBounds(NamedTuple):
+    """Where a search stops: `found` jobs, `compared` jobs read, or `seconds`."""
+
+    found: int = 50
+    compared: int = 20_000
+    seconds: float = 5.0
+
+
+class JobPart(NamedTuple):
+    """The jobs of a queue in a state. `future`: of pending ones, those that are not due. `jobs`: how many, by the counters."""
+
+    queue: str
+    state: JobState
+    future: bool
+    jobs: int
+
+
+class FoundJob(NamedTuple):
+    """`where`: the first place in which the text is: `unique key`, `header NAME`, `error`, `body` or `descriptor`."""
+
+    job: JobInfo
+    where: str
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """`unread`: parts that were not read to their ends. `incomplete`: a shard was unreachable, too."""
+
+    jobs: list[FoundJob] = field(default_factory=list)
+    unread: list[JobPart] = field(default_factory=list)
+    compared: int = 0
+    incomplete: bool = False
+
+    def add(self, job: JobInfo, where: str) -> None:
+        if all(found.job.descriptor != job.descriptor for found in self.jobs):
+            self.jobs.append(FoundJob(job, where))
+
+
+class JobSearch:
+    """One search. `monotonic`: in seconds."""
+
+    def __init__(
+        self, client: AsyncClient, text: str, queue: str, monotonic: Callable[[], float], bounds: SearchBounds
+    ) -> None:
+        self._client = client
+        self._text = text
+        self._folded = text.casefold()
+        self._queue = queue
+        self._bounds = bounds
+        self._monotonic = monotonic
+        self._until_s = monotonic() + bounds.seconds
+        self._result = SearchResult()
+
+    async def run(self) -> SearchResult:
+        """Raises the errors of the servers, except of parts that have gone meanwhile."""
+        result = self._result
+        await self._look_up()
+        stats = await self._client.queue_stats(*([self._queue] if self._queue else []))
+        result.incomplete = any(one.incomplete for one in stats)
+        for part in sorted(parts_of(stats), key=lambda part: part.jobs):
+            if self._is_over() or not await self._read(part):
+                result.unread.append(part)
+        return result
+
+    async def _look_up(self) -> None:
+        try:
+            parse_descriptor(self._text)
+        except DescriptorInvalid:
+            return
+        for job in (await self._client.lookup([self._text])).values():
+            self._result.add(job, DESCRIPTOR)
+
+    async def _read(self, part: JobPart) -> bool:
+        """Whether the part was read to its end, for what is compared here and for bodies."""
+        return await self._compare(part) and await self._look_into_bodies(part)
+
+    async def _compare(self, part: JobPart) -> bool:
+        after = SCAN_START
+        while not self._is_over():
+            page = await self._page(part, PAGE_JOBS, after, None)
+            for job in page.jobs:
+                if where := self._place_in(job):
+                    self._result.add(job, where)
+            self._result.compared += len(page.jobs)
+            if page.continuation in (SCAN_END, after):
+                return page.continuation == SCAN_END and not page.incomplete
+            after = page.continuation
+        return False
+
+    async def _look_into_bodies(self, part: JobPart) -> bool:
+        after = SCAN_START
+        while not self._is_over():
+            left = self._bounds.found - len(self._result.jobs)
+            page = await self._page(part, left, after, f"(?i){re.escape(self._text)}")
+            for job in page.jobs:
+                self._result.add(job, BODY)
+            if page.continuation in (SCAN_END, after):
+                return page.continuation == SCAN_END and not page.incomplete
+            after = page.continuation
+        return False
+
+    async def _page(self, part: JobPart, limit: int, after: str, regex: str | None) -> Scanned:
+        return await self._client.scan(
+            part.queue, part.state, future=part.future, regex=regex, limit=limit, continuation=after, paged=True
+        )
+
+    def _place_in(self, job: JobInfo) -> str:
+        """'' if the text is nowhere."""
+        if job.unique_key == self._text:
+            return UNIQUE_KEY
+        for name, value in job.headers.items():
+            if self._folded in value.casefold():
+                return f"header {name}"
+        return ERROR if self._folded in f"{job.error_type}: {job.error_text}".casefold() else ""
+
+    def _is_over(self) -> bool:
+        result, bounds = self._result, self._bounds
+        return (
+            len(result.jobs) >= bounds.found or result.compared >= bounds.compared or self._monotonic() >= self._until_s
+        )
+
+
+def parts_of(stats: Sequence[QueueStats]) -> Iterator[JobPart]:
+    """The parts that have jobs."""
+    for one in stats:
+        future = one.total("future")
+        counts = (
+            (JobState.PENDING, False, one.total("pending") - future),
+            (JobState.PENDING, True, future),
+            (JobState.IN_PROGRESS, False, one.total("in_progress")),
+            (JobState.FAILED, False, one.total("failed")),
+            (JobState.SUCCEEDED, False, one.total("succeeded")),
+        )
+        yield from (JobPart(one.queue, state, later, jobs) for state, later, jobs in counts if jobs > 0)
