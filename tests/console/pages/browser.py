@@ -70,6 +70,7 @@ class BrowsedConsole:
             "/failed",
             "/workers",
             "/servers",
+            "/search?text=mailer",
             "/audit",
             "/queues/none",
         )
