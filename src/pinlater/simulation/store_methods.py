@@ -20,6 +20,7 @@ READS = frozenset(
         "list_unique_keys",
         "timed_keys",
         "list_audit",
+        "list_failures",
         "changed_queues",
         "snapshot",
         "peek_jobs",

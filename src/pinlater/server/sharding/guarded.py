@@ -16,6 +16,7 @@ from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectio
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import (
     AuditStore,
+    FailureStore,
     HistoryStore,
     JobStore,
     KeyLookup,
@@ -175,6 +176,9 @@ class GuardedShard:
     expire_jobs = _guarded(_Limit.WORK, Maintenance.expire_jobs)
     collect_garbage = _guarded(_Limit.WORK, Maintenance.collect_garbage)
     prune_audit = _guarded(_Limit.WORK, Maintenance.prune_audit)
+    prune_failures = _guarded(_Limit.WORK, Maintenance.prune_failures)
+
+    list_failures = _guarded(_Limit.LOOK, FailureStore.list_failures)
 
     save_samples = _guarded(_Limit.CHANGE, HistoryStore.save_samples)
     list_samples = _guarded(_Limit.LOOK, HistoryStore.list_samples)

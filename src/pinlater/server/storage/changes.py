@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pinlater.domain.transitions import FAILED, MYSQL_STATUS, PENDING, SUCCEEDED, StatusRule, Transition
-from pinlater.server.storage.decide import Happening, decide
+from pinlater.domain.failures import CLAIM_TIMED_OUT, Failure, failure_of
+from pinlater.domain.job import TASK_HEADER
+from pinlater.domain.transitions import (
+    ERROR_TYPE_CHARS_MAX,
+    FAILED,
+    MYSQL_STATUS,
+    PENDING,
+    SUCCEEDED,
+    StatusRule,
+    Transition,
+)
+from pinlater.server.storage.decide import Happening, TimeOut, decide
 from pinlater.server.storage.record import JobRecord
-from pinlater.server.storage.values import JobKey
+from pinlater.server.storage.values import JobAck, JobKey
 
 Move = tuple[JobRecord, JobRecord]
 """A job that the call changed, before and after."""
@@ -33,8 +43,19 @@ class CallTotals:
             self.retried += 1
 
 
+class CountedFailure:
+    """How many attempts of one group failed in a call, and the job that failed last."""
+
+    __slots__ = ("failure", "failures", "job")
+
+    def __init__(self, failure: Failure, job: JobRecord) -> None:
+        self.failure = failure
+        self.job = job
+        self.failures = 0
+
+
 class Changes:
-    """Load (`add`), decide (`apply`), then write `moves()` and `totals` once."""
+    """Load (`add`), decide (`apply`), then write `moves()`, `totals` and `failures` once."""
 
     def __init__(self, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> None:
         self.now_ms = now_ms
@@ -43,6 +64,7 @@ class Changes:
         self._now: dict[int, JobRecord] = {}
         self._queues: dict[int, str] = {}
         self.totals: dict[tuple[int, int], CallTotals] = {}
+        self.failures: dict[tuple[int, str], CountedFailure] = {}  # by queue and group
 
     def add(self, job: JobRecord, queue: str = "") -> None:
         """A job as the store has it, and the name of its queue where keys are to be found (`find`)."""
@@ -75,7 +97,26 @@ class Changes:
             if totals is None:
                 totals = self.totals[line] = CallTotals()
             totals.add(change.transition)
+        if change.transition.spends:
+            self._count_failure(job, happening)
         return change.after
+
+    def _count_failure(self, job: JobRecord, happening: Happening) -> None:
+        """A failed attempt, or a claim that timed out. A client without error fields says what failed in the status."""
+        error_type = error_text = ""
+        if isinstance(happening, TimeOut):
+            error_type = CLAIM_TIMED_OUT
+        elif isinstance(happening, JobAck):
+            error_type, error_text = happening.error_type, happening.error_text
+            if not error_type and not error_text:
+                error_text = happening.append_status
+        failure = failure_of(job.options.headers, TASK_HEADER, error_type[:ERROR_TYPE_CHARS_MAX], error_text)
+        key = (job.queue_id, failure.group)
+        counted = self.failures.get(key)
+        if counted is None:
+            counted = self.failures[key] = CountedFailure(failure, job)
+        counted.job = job
+        counted.failures += 1
 
     def moves(self) -> list[Move]:
         """The changed jobs, by id."""

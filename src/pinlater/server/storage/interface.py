@@ -45,6 +45,7 @@ from pinlater.server.storage.values import (
     Requeued,
     RunOrder,
     SampleRange,
+    StoredFailures,
     StoredSample,
     Swept,
     TimedKeys,
@@ -246,6 +247,14 @@ class AuditStore(Protocol):
         ...
 
 
+class FailureStore(Protocol):
+    """Failed attempts in groups. A call that ends attempts, or times claims out, counts them in its own transaction."""
+
+    async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+        """The groups of these queues, each with its failures by hour from that hour on, in no order."""
+        ...
+
+
 class Maintenance(Protocol):
     """Periodic work. Each call is bounded by `limit` rows; one that can know there is nothing to do costs no I/O.
 
@@ -272,6 +281,10 @@ class Maintenance(Protocol):
 
     async def prune_audit(self, before: str, limit: int) -> int:
         """Deletes the oldest with an id below `before`, at most `limit` of them; how many."""
+        ...
+
+    async def prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
+        """Deletes groups that failed last before that time, and counts of hours before that one: at most `limit` rows of each; how many."""
         ...
 
 
@@ -355,7 +368,7 @@ class SharedStore(Protocol):
         ...
 
 
-class Shard(JobStore, QueueStore, KeyLookup, AuditStore, Maintenance, HistoryStore, Protocol):
+class Shard(JobStore, QueueStore, KeyLookup, AuditStore, FailureStore, Maintenance, HistoryStore, Protocol):
     """One shard. Every method may be called concurrently; every method is one transaction."""
 
     name: str

@@ -125,6 +125,22 @@ class UniqueKeyPage(NamedTuple):
     after: str | None
 
 
+class StoredFailures(NamedTuple):
+    """A group of failed attempts, as one shard counts it; see `domain.failures.FailureGroup`. `hours`: by hours since 1970."""
+
+    queue: str
+    name: str
+    task: str
+    error_type: str
+    pattern: str
+    failures: int
+    first_ms: int
+    last_ms: int
+    priority: int
+    job_id: int
+    hours: Mapping[int, int]
+
+
 class AuditRecord(NamedTuple):
     """An entry of the audit as a store keeps it. Ids begin with the time (`domain.audit`), and have no `|`."""
 

@@ -25,6 +25,8 @@ def finish(queue: QueueState, job: MemoryJob, ack: JobAck, now_ms: int) -> Acked
         else:
             events.fail(job, ack, now_ms)
             count_failure(line, job)
+            has_error = ack.error_type or ack.error_text
+            queue.failures.count(job, ack.error_type, ack.error_text if has_error else ack.append_status, now_ms)
 
     return _in_hand(queue, job, end_attempt, lambda claim: ack.token is None or claim.holder.token == ack.token)
 

@@ -10,6 +10,7 @@ from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState, NewJob, UniqueScope
 from pinlater.domain.queue import PriorityCounts, Queue
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
+from pinlater.server.storage.memory.failures import MemoryFailures
 from pinlater.server.storage.memory.record import MemoryJob
 from pinlater.server.storage.memory.sorted_keys import Key, SortedKeys
 from pinlater.server.storage.values import Inserted, JobKey
@@ -93,6 +94,7 @@ class QueueState:
         self.expiries = SortedKeys()
         self.unique_keys: dict[str, KeyHold] = {}
         self.requests: dict[str, RequestSeen] = {}
+        self.failures = MemoryFailures()
 
     # --- jobs -----------------------------------------------------------------------------------------------------------
 

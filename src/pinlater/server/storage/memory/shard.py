@@ -44,6 +44,7 @@ from pinlater.server.storage.values import (
     Requeued,
     RunOrder,
     SampleRange,
+    StoredFailures,
     StoredSample,
     Swept,
     TimedKeys,
@@ -297,6 +298,17 @@ class MemoryShard:
 
     async def prune_audit(self, before: str, limit: int) -> int:
         return self._audit.prune(before, limit)
+
+    # --- failures -------------------------------------------------------------------------------------------------------
+
+    async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+        known = [self._queues[name] for name in dict.fromkeys(queues) if name in self._queues]
+        return [found for queue in known for found in queue.failures.all(queue.settings.name, from_hour)]
+
+    async def prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
+        if limit <= 0:
+            return 0
+        return sum(queue.failures.prune(before_ms, before_hour) for queue in self._queues.values())
 
     # --- maintenance ----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from heapq import merge
 from itertools import islice
 
+from pinlater.domain.failures import CLAIM_TIMED_OUT
 from pinlater.domain.job import JobState, UniqueScope
 from pinlater.server.storage.memory import claiming, events, finishing
 from pinlater.server.storage.memory.inserting import REQUEST_KEY_KEPT_MS
@@ -58,6 +59,7 @@ def time_out_claims(queues: Iterable[QueueState], now_ms: int, limit: int) -> li
         with queue.changing(job) as line:
             events.time_out(job, now_ms)
             finishing.count_failure(line, job)
+            queue.failures.count(job, CLAIM_TIMED_OUT, "", now_ms)
         if job.state is JobState.PENDING:
             counts.retried(job)
         else:

@@ -49,9 +49,16 @@ class MysqlReader:
         self._connection = connection
 
     async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
-        packed = {key: value.encode() if isinstance(value, str) else value for key, value in values.items()}
+        packed = {key: _packed(value) for key, value in values.items()}
         [found] = await self._connection.run([sql(name)(**packed)])
         return found.rows
+
+
+def _packed(value: object) -> object:
+    """Text as the bytes that columns hold."""
+    if isinstance(value, list):
+        return [_packed(each) for each in value]
+    return value.encode() if isinstance(value, str) else value
 
 
 class MysqlDialect:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.server.storage.mysql.ready_jobs import ReadyBytes, ReadyJobs
+from pinlater.server.storage.relational.known_groups import KnownGroups
 
 # How long a claim may trust that nothing waits before the last one it took.
 _FLOOR_KEPT_S = 1.0
@@ -29,6 +30,7 @@ class QueueEntry:
         "_from_the_start",
         "floors",
         "floors_since",
+        "known_failures",
         "look_every_s",
         "looked_at",
         "name",
@@ -41,6 +43,7 @@ class QueueEntry:
         self.ready = ReadyJobs(ready_bytes)
         self.queue_id = queue_id
         self.name = name
+        self.known_failures = KnownGroups()
         self.priorities = sorted(set(priorities))
         self.floors: dict[int, int] = {}
         self.floors_since = 0.0

@@ -15,6 +15,7 @@ from pinlater.server.storage import changes
 from pinlater.server.storage.options import NONE, options_of
 from pinlater.server.storage.record import JobRecord, later
 from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.failures import values_of
 from pinlater.server.storage.redis.keys import INDEX_OF, LINE_BYTES, QUEUE_BYTES, line_of, packed_id, parts_of
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.packing import (
@@ -164,6 +165,9 @@ class Changes(changes.Changes):
         for before, after in self.moves():
             self._write(self.found(before), after)
         self._write_totals()
+        for (queue_id, name), counted in self.failures.items():
+            queue = queue_id.to_bytes(QUEUE_BYTES, "big")
+            self.writing.single("FAILED", queue, *values_of(name, counted, self.now_ms))
         refs = list(self.loaded)
         found = self.loaded.values()
         return encode(

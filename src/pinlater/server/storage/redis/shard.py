@@ -18,7 +18,7 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.connections import WRITERS, Connections
-from pinlater.server.storage.redis import audit, bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.server.storage.redis import audit, bulk, claiming, failures, finishing, inserting, reading, sweeping
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import samples as sample_rows
 from pinlater.server.storage.redis.access import Access, conflict
@@ -66,6 +66,7 @@ from pinlater.server.storage.values import (
     Requeued,
     RunOrder,
     SampleRange,
+    StoredFailures,
     StoredSample,
     Swept,
     TimedKeys,
@@ -393,6 +394,18 @@ class RedisShard:
 
     async def prune_audit(self, before: str, limit: int) -> int:
         return await audit.prune(self._opened.other, self._opened.readers, before, limit) if limit > 0 else 0
+
+    # --- failures -----------------------------------------------------------------------------------------------------------
+
+    async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+        return await failures.read(self._opened.readers, await self._queues_named(queues), from_hour)
+
+    async def prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
+        if limit <= 0:
+            return 0
+        await self._refresh()
+        known = list(self._queue_cache.names)
+        return await failures.prune(self._opened.other, self._opened.readers, known, before_ms, before_hour, limit)
 
     # --- claimed jobs -------------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ async def requeue(dialect: Dialect, order: Requeue, now_ms: int) -> Requeued | P
             stopped_at = place
         if not found:
             stopped_at = None
-    write(dialect, changes)
+    await write(dialect, changes)
     return Requeued(done, stopped_at)
 
 
@@ -58,7 +58,7 @@ async def run(dialect: Dialect, orders: Sequence[RunOrder], now_ms: int) -> list
     failed = outcomes.failed_of(changes, orders)
     barred = {job.id for job in failed if not await _retake_key(dialect, job, now_ms)}
     answers = outcomes.run(changes, orders, barred)
-    write(dialect, changes)
+    await write(dialect, changes)
     return answers
 
 

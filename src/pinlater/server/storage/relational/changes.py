@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
 from pinlater.server.storage.changes import Changes, Move
 from pinlater.server.storage.record import HAS_PROGRESS, JobRecord
+from pinlater.server.storage.relational import failures
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.rows import done_row, key_of_job, progress_row, record_of
 
@@ -31,7 +32,7 @@ async def load(dialect: Dialect, changes: Changes, ids: Sequence[int]) -> tuple[
     return [found[job_id] for job_id in dict.fromkeys(ids) if job_id in found], sorted(orphans)
 
 
-def write(dialect: Dialect, changes: Changes) -> None:
+async def write(dialect: Dialect, changes: Changes) -> None:
     """All that the call changed."""
     moves = changes.moves()
     if not moves:
@@ -45,6 +46,7 @@ def write(dialect: Dialect, changes: Changes) -> None:
     finished = [after for _, after in moved if after.finished]
     dialect.insert("insert_done", [done_row(job) for job in finished])
     _free_keys(dialect, finished)
+    await failures.count(dialect, changes)
 
 
 def _count(dialect: Dialect, changes: Changes, moved: Sequence[Move]) -> None:

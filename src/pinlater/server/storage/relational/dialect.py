@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
 
 Keys = Sequence[tuple[int, ...]]
@@ -47,6 +48,8 @@ class QueueEntry(Protocol):
     def queue_id(self) -> int: ...
     @property
     def name(self) -> str: ...
+    @property
+    def known_failures(self) -> KnownGroups: ...
 
 
 class Dialect(Protocol):

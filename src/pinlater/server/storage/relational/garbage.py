@@ -11,6 +11,8 @@ from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.request_keys import REQUEST_KEY_KEPT_MS
 from pinlater.server.storage.values import TimeToLive
 
+_DELETE_THE_REST = ("delete_request_keys_of", "delete_unique_keys_of", "delete_failures_of", "delete_failure_hours_of")
+
 
 class FirstKeys(Protocol):
     """What a store knows of its keys without a query: times in milliseconds, `NEVER_MS` for none."""
@@ -64,7 +66,7 @@ def past_their_time(ttl: TimeToLive, succeeded: int, failed: int, now_ms: int) -
 
 
 async def free_dropped(dialect: Dialect, queue_ids: Iterable[int], limit: int) -> Freed:
-    """Deletes rows of deleted queues, at most `limit`: waiting and finished jobs, and keys."""
+    """Deletes rows of deleted queues, at most `limit`: waiting and finished jobs, keys and groups of failures."""
     left = limit
     empty: list[int] = []
     for queue_id in queue_ids:
@@ -76,7 +78,7 @@ async def free_dropped(dialect: Dialect, queue_ids: Iterable[int], limit: int) -
             if len(found) >= left:  # there may be more
                 return Freed(limit - left + deleted, empty)
             left -= deleted
-        for name in ("delete_request_keys_of", "delete_unique_keys_of"):
+        for name in _DELETE_THE_REST:
             if left <= 0:
                 return Freed(limit, empty)
             left -= await dialect.change_now(name, queue_id=queue_id, limit=left)

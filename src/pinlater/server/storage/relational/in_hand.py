@@ -72,7 +72,7 @@ async def release_tokens(dialect: Dialect, tokens: Collection[str], now_ms: int)
     jobs, _ = await load(dialect, changes, [job_id for (job_id,) in found])
     held = [job for job in jobs if job.token in tokens]
     released = {changes.queue_of(job) for job in held if changes.apply(job, Release()) is not None}
-    write(dialect, changes)
+    await write(dialect, changes)
     return released
 
 
@@ -87,5 +87,5 @@ async def _decide(
     changes = Changes(now_ms)
     await load(dialect, changes, [key.id for key in keys])
     answers = decide_all(changes, items)
-    write(dialect, changes)
+    await write(dialect, changes)
     return answers

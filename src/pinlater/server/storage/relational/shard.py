@@ -9,7 +9,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
-from pinlater.server.storage.relational import audit, bulk, in_hand, reading
+from pinlater.server.storage.relational import audit, bulk, failures, in_hand, reading
 from pinlater.server.storage.relational import queues as queue_rules
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.queues import QueueTable
@@ -29,6 +29,7 @@ from pinlater.server.storage.values import (
     Requeue,
     Requeued,
     RunOrder,
+    StoredFailures,
     TimedKeys,
     UniqueHeld,
     UniqueKeyPage,
@@ -151,3 +152,14 @@ class RelationalShard(ABC):
         if limit <= 0 or not await self._look_up(audit.any_before, before):
             return 0
         return await self._change(audit.prune, before, limit)
+
+    # --- failures -----------------------------------------------------------------------------------------------------------
+
+    async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+        return await self._walk(failures.read, queues, from_hour)
+
+    async def prune_failures(self, before_ms: int, before_hour: int, limit: int) -> int:
+        """Looks first: a change makes other servers look at the shard anew."""
+        if limit <= 0 or not await self._look_up(failures.any_before, before_ms, before_hour):
+            return 0
+        return await self._change(failures.prune, before_ms, before_hour, limit)

@@ -29,7 +29,7 @@ async def time_out_claims(dialect: Dialect, now_ms: int, limit: int) -> list[Swe
             after = changes.apply(job, TimeOut())
             if after is not None:
                 counts.failure(changes.queue_of(job), after)
-        write(dialect, changes)
+        await write(dialect, changes)
         if not await delete_ids(dialect, orphans):
             break
         left -= len(jobs)
@@ -53,7 +53,7 @@ async def expire_jobs(dialect: Dialect, now_ms: int, limit: int) -> list[Swept]:
             if after is not None:
                 counts.failure(changes.queue_of(job), after)
                 left -= 1
-        write(dialect, changes)
+        await write(dialect, changes)
         dialect.for_each("delete_expiries", found)
     return counts.result()
 
@@ -64,4 +64,4 @@ async def expire(dialect: Dialect, ids: Sequence[int], now_ms: int) -> None:
     jobs, _ = await load(dialect, changes, ids)
     for job in jobs:
         changes.apply(job, Expire())
-    write(dialect, changes)
+    await write(dialect, changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -45,7 +46,8 @@ class SqliteReader:
         self._connection = connection
 
     async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql(name), in_order(name, values)).fetchall()
+        packed = {key: json.dumps(value) if isinstance(value, list) else value for key, value in values.items()}
+        return self._connection.execute(sql(name), in_order(name, packed)).fetchall()
 
 
 class SqliteDialect:

@@ -15,6 +15,7 @@ from pinlater.domain.job import JobState
 from pinlater.domain.queue import Queue, queue_of
 from pinlater.domain.transitions import SUCCEEDED
 from pinlater.server.storage.relational.dialect import WaitingJob
+from pinlater.server.storage.relational.known_groups import KnownGroups
 from pinlater.server.storage.sqlite.statements import Execute, sql
 
 NEVER_MS = I64_MAX
@@ -125,13 +126,14 @@ class Counter:
 class QueueEntry:
     """A queue with its counters by priority."""
 
-    __slots__ = ("counters", "name", "queue_id", "settings")
+    __slots__ = ("counters", "known_failures", "name", "queue_id", "settings")
 
     def __init__(self, queue_id: int, settings: Queue) -> None:
         self.queue_id = queue_id
         self.name = settings.name
         self.settings = settings
         self.counters: dict[int, Counter] = {}
+        self.known_failures = KnownGroups()
 
     def pending(self) -> int:
         return sum(counter.pending for counter in self.counters.values())

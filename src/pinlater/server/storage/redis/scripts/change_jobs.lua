@@ -4,8 +4,10 @@
 --     plain     {refs, tokens} as in `finish_jobs.lua`
 --     refs      of the loaded jobs; claims and pasts: what was found of each, '' for nothing
 --     keys      {queue, unique key, what was found, '' for nothing}
---     commands  {command, key without the shard's part, values}
+--     commands  {command, key without the shard's part, values}; `FAILED` has a queue as its key
 -- Answers {0} done, {1, places} these aren't plain, {2} something has changed. Only after {0} was anything written.
+-- As `domain/failures.py` has them.
+local GROUPS_MAX, OTHERS = 200, '0000000000000000'
 local again = before()
 if again then
     return again
@@ -54,10 +56,30 @@ if plain then
     end
 end
 even_when_full()
+
+-- Failed attempts of one group: {group, about it, how many, the newest, the hour, now}.
+local function count_failures(queue, values)
+    local key, group = T .. 'v' .. queue, values[1]
+    local about, failures, newest, hour = values[2], values[3], values[4], values[5]
+    if call('HEXISTS', key, 'a' .. group) == 0 then
+        if tonumber(call('HGET', key, 'g') or '0') < GROUPS_MAX then
+            call('HINCRBY', key, 'g', 1)
+        else
+            group, about = OTHERS, '[' .. values[6] .. ',"","",""]'
+        end
+        call('HSETNX', key, 'a' .. group, about)
+    end
+    call('HINCRBY', key, 'n' .. group, failures)
+    call('HSET', key, 'l' .. group, newest)
+    call('HINCRBY', key, 'h' .. hour .. ' ' .. group, failures)
+end
+
 for _, command in ipairs(commands) do
     local name, key, values = unpack(command)
     if name == 'READY' then
         made_ready(key)
+    elseif name == 'FAILED' then
+        count_failures(key, values)
     elseif name == 'FREE' then
         -- A unique key, if the job still has it.
         if sub(call('HGET', T .. 'u' .. key, values[1]) or '', 3, 10) == values[2] then

@@ -1,0 +1,74 @@
+"""Failures that look alike are one group: of one task, with one type of error, and one text but for what differs from job to job. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+HOUR_MS = 3_600_000
+HOURS_KEPT = 7 * 24
+GROUP_KEPT_MS = 30 * 24 * HOUR_MS
+GROUPS_MAX = 200
+"""Of a queue, on a shard. What comes then is counted in the group `OTHERS`."""
+OTHERS = "0" * 16
+CLAIM_TIMED_OUT = "ClaimTimeout"
+"""The type of a failure without an error: a claim that timed out."""
+PATTERN_CHARS_MAX = 200
+TASK_CHARS_MAX = 200
+_ANYTHING = "…"
+_VARIABLE = re.compile(
+    r"\b0x[0-9a-fA-F]+\b"
+    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
+    r"|\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{12,}\b"
+    r"|'[^']*'|\"[^\"]*\""
+    r"|[^\s@<>]+@[^\s@<>]+"
+    r"|\d+(?:[.:,/-]\d+)*"
+)
+_READ_CHARS = 500
+
+
+class Failure(NamedTuple):
+    """What a failed attempt is grouped by. `pattern`: the first line of the error, with `…` for numbers, names in quotes and addresses."""
+
+    task: str
+    error_type: str
+    pattern: str
+
+    @property
+    def group(self) -> str:
+        """The name of its group: 16 hexadecimal digits."""
+        text = "\0".join(self).encode("utf-8", "replace")
+        return blake2b(text, digest_size=8).hexdigest()
+
+
+class FailureGroup(NamedTuple):
+    """Failed attempts of a queue that look alike. `failures`: all since `first_ms`, as long as the group is kept; `hours`: of the last
+    24 hours, the oldest first. `sample`: the descriptor of the job that failed last.
+
+    `name`: 16 hexadecimal digits, `OTHERS` for failures of more groups than are kept.
+    """
+
+    queue: str
+    name: str
+    task: str
+    error_type: str
+    pattern: str
+    failures: int
+    first_ms: int
+    last_ms: int
+    sample: str
+    hours: Sequence[int]
+
+
+def failure_of(headers: Mapping[str, str] | None, task_header: str, error_type: str, error_text: str) -> Failure:
+    """How a failed attempt of a job with these headers is grouped."""
+    task = (headers or {}).get(task_header, "")[:TASK_CHARS_MAX]
+    return Failure(task, error_type, pattern_of(error_text))
+
+
+def pattern_of(error_text: str) -> str:
+    """The first line that is not empty, without what differs from job to job."""
+    line = error_text.lstrip()[:_READ_CHARS].partition("\n")[0].rstrip()
+    return _VARIABLE.sub(_ANYTHING, line)[:PATTERN_CHARS_MAX]

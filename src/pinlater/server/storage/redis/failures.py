@@ -1,0 +1,79 @@
+"""Failed attempts in groups: one hash for each queue. `change_jobs.lua` counts them where it writes what became of the jobs.
+
+a<group>         about it: when it failed first, and its task, type and pattern, as a JSON list
+n<group>         how many attempts
+l<group>         the newest: its time, and the priority and id of its job, between spaces
+h<hour> <group>  how many in that hour
+g                how many groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pinlater.domain.failures import HOUR_MS
+from pinlater.server.storage.changes import CountedFailure
+from pinlater.server.storage.redis.arguments import encode
+from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.writer import Writer
+from pinlater.server.storage.values import StoredFailures
+
+_encode = msgspec.json.Encoder().encode
+_About = tuple[int, str, str, str]
+_decode = msgspec.json.Decoder(_About).decode
+
+
+def values_of(name: str, counted: CountedFailure, now_ms: int) -> list[bytes | int | str]:
+    """What `change_jobs.lua` is told of the failures of one group."""
+    job = counted.job
+    newest = f"{now_ms} {job.priority} {job.id}"
+    return [name, _encode((now_ms, *counted.failure)), counted.failures, newest, f"{now_ms // HOUR_MS}", f"{now_ms}"]
+
+
+async def read(readers: Readers, queues: Mapping[str, bytes], from_hour: int) -> list[StoredFailures]:
+    """The groups of these queues, with their hours."""
+    found: list[StoredFailures] = []
+    if queues:
+        answers = await readers.run("list_failures", encode(list(queues.values())))
+        for queue, fields in zip(queues, answers, strict=True):
+            found += _groups(queue, fields, from_hour)
+    return found
+
+
+def _groups(queue: str, fields: Sequence[bytes], from_hour: int) -> list[StoredFailures]:
+    values = {fields[at].decode(): fields[at + 1] for at in range(0, len(fields), 2)}
+    hours: dict[str, dict[int, int]] = {}
+    for field, value in values.items():
+        if field[0] == "h":
+            hour, _, name = field[1:].partition(" ")
+            if int(hour) >= from_hour:
+                hours.setdefault(name, {})[int(hour)] = int(value)
+    groups = []
+    for field, value in values.items():
+        if field[0] == "a":
+            name = field[1:]
+            first_ms, task, error_type, pattern = _decode(value)
+            last_ms, priority, job_id = map(int, values.get(f"l{name}", b"0 1 0").split())
+            failures = int(values.get(f"n{name}", b"0"))
+            groups.append(
+                StoredFailures(
+                    queue, name, task, error_type, pattern, failures, first_ms, last_ms, priority, job_id,
+                    hours.get(name, {}),
+                )
+            )  # fmt: skip
+    return groups
+
+
+async def prune(
+    writer: Writer, readers: Readers, queues: Sequence[bytes], before_ms: int, before_hour: int, limit: int
+) -> int:
+    """Looks first: a change makes all servers look at the shard anew."""
+    deleted = 0
+    for queue in await readers.run("old_failures", encode(list(queues)), before_ms, before_hour):
+        if deleted >= limit:
+            break
+        [count] = await writer.run("prune_failures", queue, before_ms, before_hour, limit - deleted)
+        deleted += int(count)
+    return deleted
