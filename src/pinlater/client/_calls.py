@@ -371,6 +371,10 @@ def queue_history(
     return ClientCall("getQueueHistory", (request,), _parsing.history, Resend.SAFE)
 
 
+def failures(queues: Sequence[str]) -> ClientCall[values.FailureGroups]:
+    return ClientCall("getFailures", (types.FailuresRequest(list(queues)),), _parsing.failure_groups, Resend.SAFE)
+
+
 def add_mark(text: str, at_ms: int, queue: str) -> ClientCall[None]:
     mark = types.DeployMark(at_ms, text, queue or None)
     return ClientCall("addDeployMark", (mark,), _nothing, Resend.SAFE)

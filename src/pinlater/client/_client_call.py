@@ -23,6 +23,7 @@ _CLIENT_NAMES = {
     "getCluster": "cluster",
     "addDeployMark": "add_mark",
     "getQueueHistory": "queue_history",
+    "getFailures": "failures",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",
     "dequeueJobs": "dequeue",

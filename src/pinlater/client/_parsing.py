@@ -234,6 +234,26 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
     )
 
 
+def failure_groups(found: types.FailuresResponse) -> values.FailureGroups:
+    """Groups in their order."""
+    return values.FailureGroups(tuple(map(_failure_group, found.groups)), bool(found.incomplete))
+
+
+def _failure_group(group: types.FailureGroup) -> values.FailureGroup:
+    return values.FailureGroup(
+        group.queueName,
+        group.name,
+        group.task,
+        group.errorType,
+        group.pattern,
+        group.failures,
+        group.firstMillis,
+        group.lastMillis,
+        group.sampleDescriptor,
+        tuple(group.hours),
+    )
+
+
 def history(found: types.QueueHistoryResponse) -> values.Histories:
     """The points and marks of a range."""
     return values.Histories(

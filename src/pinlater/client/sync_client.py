@@ -115,6 +115,10 @@ class Client(SyncClientBase):
         """
         return self._run(_calls.queue_history(queues, from_ms, until_ms, step_s))
 
+    def failures(self, *queues: str) -> values.FailureGroups:
+        """Failed attempts of up to a hundred queues in groups that look alike, those with the most of the last 24 hours first."""
+        return self._run(_calls.failures(queues))
+
     def add_mark(self, text: str, *, at_ms: int | None = None, queue: str = "") -> None:
         """Keeps a mark for 30 days, which charts show. `at_ms`: now for None. `queue`: '' for all."""
         self._run(_calls.add_mark(text, self._clock.now_ms() if at_ms is None else at_ms, queue))

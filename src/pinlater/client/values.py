@@ -31,6 +31,8 @@ from pinlater.domain.calls import Scanned as Scanned
 from pinlater.domain.calls import ServerInfo as ServerInfo
 from pinlater.domain.calls import SettingsInForce as SettingsInForce
 from pinlater.domain.calls import WaitingDequeues as WaitingDequeues
+from pinlater.domain.failures import FailureGroup as FailureGroup
+from pinlater.domain.failures import FailureGroups as FailureGroups
 from pinlater.domain.history import DeployMark as DeployMark
 from pinlater.domain.history import Histories as Histories
 from pinlater.domain.history import HistoryPoint as HistoryPoint

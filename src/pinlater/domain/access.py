@@ -65,6 +65,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "explainJob": _READ,
     "getAudit": _OPERATE,  # its entries name people and addresses, which who only looks at jobs need not see
     "getQueueHistory": _READ,
+    "getFailures": _READ,
     "getQueueOwners": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "lookupJobs": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "enqueueJobs": frozenset({Role.PRODUCE}),

@@ -8,13 +8,16 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 HOUR_MS = 3_600_000
-HOURS_KEPT = 7 * 24
+HOURS_SHOWN = 24
+HOURS_KEPT = 48
 GROUP_KEPT_MS = 30 * 24 * HOUR_MS
 GROUPS_MAX = 200
 """Of a queue, on a shard. What comes then is counted in the group `OTHERS`."""
 OTHERS = "0" * 16
 CLAIM_TIMED_OUT = "ClaimTimeout"
 """The type of a failure without an error: a claim that timed out."""
+QUEUES_MAX = 100
+"""Of one request."""
 PATTERN_CHARS_MAX = 200
 TASK_CHARS_MAX = 200
 _ANYTHING = "…"
@@ -60,6 +63,13 @@ class FailureGroup(NamedTuple):
     last_ms: int
     sample: str
     hours: Sequence[int]
+
+
+class FailureGroups(NamedTuple):
+    """Those of some queues. `incomplete`: a shard was unreachable, and its failures are missing."""
+
+    groups: Sequence[FailureGroup]
+    incomplete: bool = False
 
 
 def failure_of(headers: Mapping[str, str] | None, task_header: str, error_type: str, error_text: str) -> Failure:

@@ -406,6 +406,34 @@ struct QueueStats {
   8: optional double maxJobsPerSecond
 }
 
+// Failed attempts of a queue that look alike: of one task, with one type of error, and one text but for numbers, names in quotes and addresses.
+struct FailureGroup {
+  1: required string queueName
+  // 16 hexadecimal digits; only zeros for failures of more groups than are kept.
+  2: required string name
+  3: required string task
+  4: required string errorType
+  5: required string pattern
+  6: required i64 failures
+  7: required i64 firstMillis
+  8: required i64 lastMillis
+  // The job that failed last. It may be gone.
+  9: required string sampleDescriptor
+  // Of the last 24 hours, the oldest first.
+  10: required list<i64> hours
+}
+
+struct FailuresRequest {
+  1: required list<string> queueNames
+}
+
+struct FailuresResponse {
+  // Those with the most failures of the last 24 hours first.
+  1: required list<FailureGroup> groups
+  // A shard was unreachable; its failures are missing.
+  2: optional bool incomplete
+}
+
 // Spans in milliseconds; at most a sixteenth off.
 struct Percentiles {
   1: required i64 number
@@ -818,6 +846,10 @@ service PinLater {
   // What happened in queues over the last minutes or days, for charts. Reads no jobs. A queue that does not exist is left out, unless it is
   // the only one.
   QueueHistoryResponse getQueueHistory(1: RequestContext context, 2: QueueHistoryRequest request) throws (1: PinLaterException e)
+
+  // Failed attempts in groups, as they were counted over the last 30 days. Reads no jobs. A queue that does not exist is left out, unless it
+  // is the only one.
+  FailuresResponse getFailures(1: RequestContext context, 2: FailuresRequest request) throws (1: PinLaterException e)
 
   // Keeps a mark for 30 days. A repeat changes nothing.
   void addDeployMark(1: RequestContext context, 2: DeployMark mark) throws (1: PinLaterException e)

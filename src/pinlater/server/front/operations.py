@@ -21,6 +21,7 @@ from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.explain import Explain
+from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
@@ -98,6 +99,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ),
     ("queue_settings", QueueSettings, ("in_force",)),
     ("history", HistoryQueries, ("queue_history", "add_mark")),
+    ("failures", FailureQueries, ("failure_groups",)),
     ("explaining", Explain, ("explain",)),
     ("audit", AuditTrail, ("keep", "read")),
     ("", Service, ("waiting_dequeues", "cluster", "owners", "server_info")),
@@ -115,6 +117,7 @@ _ONLY_LOOK = frozenset(
         "explain",
         "read",
         "queue_history",
+        "failure_groups",
         "waiting_dequeues",
         "cluster",
         "owners",

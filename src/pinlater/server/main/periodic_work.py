@@ -31,6 +31,7 @@ _TOLD_LOOK_S = 30.0
 _LOOK_MS = 500
 # How often entries of the audit past their time are looked for.
 _PRUNE_MS = 60_000
+_PRUNE_FAILURES_MS = 600_000
 
 
 class PeriodicWork:
@@ -73,6 +74,7 @@ class PeriodicWork:
             Periodic("garbage", every.garbage_interval_ms, sweeps.collect_garbage),
             Periodic("audit", FLUSH_MS, core.service.audit.buffer.flush),
             Periodic("audit-garbage", _PRUNE_MS, sweeps.prune_audit),
+            Periodic("failures-garbage", _PRUNE_FAILURES_MS, sweeps.prune_failures),
             Periodic("samples", every.sample_interval_ms, core.rates.sample),
             Periodic("metrics", round(TICK_S * 1000), self._tick),
             Periodic("others", every.others_interval_ms, ChangePoller(core.shards, core.dispatcher).look),

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 
 from pinlater.domain.audit import first_id_at
 from pinlater.domain.clock import Clock
+from pinlater.domain.failures import GROUP_KEPT_MS, HOUR_MS, HOURS_KEPT
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
@@ -124,6 +125,15 @@ class Sweeps:
             return await shard.prune_audit(first_id_at(self._clock.now_ms() - self._audit_ttl_ms), limit)
 
         return await self._pause_after("audit", sweep, self._settings.batch_max)
+
+    async def prune_failures(self) -> float | None:
+        """Deletes groups of failures that are too old, and counts of hours that are shown no more."""
+
+        async def sweep(shard: Maintenance, limit: int) -> int:
+            now_ms = self._clock.now_ms()
+            return await shard.prune_failures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
+
+        return await self._pause_after("failures", sweep, self._settings.batch_max)
 
     async def _pause_after(self, work: str, sweep: Sweep, limit: int) -> float | None:
         """Sweeps, and says when to do so again: soon if some shard had its fill of `limit` rows, None for the usual interval."""

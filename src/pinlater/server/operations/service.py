@@ -18,6 +18,7 @@ from pinlater.server.operations.cluster_status import status_alone
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
 from pinlater.server.operations.explain import Explain
+from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
@@ -56,6 +57,7 @@ FEATURES = (
     "queue-owners",
     "audit",
     "history",
+    "failures",
 )
 
 
@@ -93,6 +95,7 @@ class Service:
 
         self.queues = Queues(shards, queue_cache, dispatcher, passwords, metrics, clock, rates)
         self.history = HistoryQueries(shards, queue_cache, metrics, clock)
+        self.failures = FailureQueries(shards, queue_cache, metrics, clock)
         self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
         self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)

@@ -21,6 +21,7 @@ from pinlater.domain.calls import (
 )
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.history import Histories, HistoryPoint
 from pinlater.domain.job import Attempt, JobInfo, Outcome
 from pinlater.domain.queue import Queue
@@ -311,6 +312,17 @@ async def queue_history(history: Histories) -> types.QueueHistoryResponse:
         history.until_ms,
         history.incomplete or None,
     )
+
+
+async def failure_groups(found: FailureGroups) -> types.FailuresResponse:
+    """Groups, in pieces between which other calls get their turn."""
+    groups = await in_turns(found.groups, lambda some: map(failure_group, some), JOBS_A_TURN)
+    return types.FailuresResponse(groups, found.incomplete or None)
+
+
+def failure_group(group: FailureGroup) -> types.FailureGroup:
+    """A `FailureGroup` as its Thrift struct, which has the same fields in the same order."""
+    return types.FailureGroup(*group)
 
 
 def history_point(point: HistoryPoint) -> types.HistoryPoint:

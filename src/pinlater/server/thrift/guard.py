@@ -99,6 +99,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getCluster": _no_queue,
     "explainJob": _queue,
     "getQueueHistory": _queues_of_request,
+    "getFailures": _queues_of_request,
     "addDeployMark": _marked_queue,
     "getQueueOwners": _no_queue,
     "getAudit": _queue_of_audit,

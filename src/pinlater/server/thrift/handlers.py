@@ -223,6 +223,10 @@ async def get_queue_history(service: Service, call: received.getQueueHistory_arg
     return await answers.queue_history(history)
 
 
+async def get_failures(service: Service, call: received.getFailures_args) -> Any:
+    return await answers.failure_groups(await service.failures.failure_groups(call.request.queueNames))
+
+
 async def add_deploy_mark(service: Service, call: received.addDeployMark_args) -> None:
     await service.history.add_mark(call.mark.text, call.mark.atMillis, call.mark.queueName or "")
 
@@ -259,6 +263,7 @@ HANDLERS: dict[str, Handler] = {
     "explainJob": explain_job,
     "getQueueHistory": get_queue_history,
     "addDeployMark": add_deploy_mark,
+    "getFailures": get_failures,
     "getQueueOwners": get_queue_owners,
     "getAudit": get_audit,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,

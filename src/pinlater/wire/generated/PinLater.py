@@ -1565,6 +1565,55 @@ getQueueHistory_result.thrift_spec = (
 )
 
 
+class getFailures_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(getFailures_args)
+getFailures_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [FailuresRequest, None], None, ),  # 2
+)
+
+
+class getFailures_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getFailures_result)
+getFailures_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [FailuresResponse, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class addDeployMark_args(TBase):
     """
     Attributes:

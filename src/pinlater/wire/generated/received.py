@@ -271,6 +271,28 @@ class QueueStats:
     maxJobsPerSecond: float | None = None
 
 
+class FailureGroup:
+    queueName: str = _NOT_SENT
+    name: str = _NOT_SENT
+    task: str = _NOT_SENT
+    errorType: str = _NOT_SENT
+    pattern: str = _NOT_SENT
+    failures: int = _NOT_SENT
+    firstMillis: int = _NOT_SENT
+    lastMillis: int = _NOT_SENT
+    sampleDescriptor: str = _NOT_SENT
+    hours: list[int] = _NOT_SENT
+
+
+class FailuresRequest:
+    queueNames: list[str] = _NOT_SENT
+
+
+class FailuresResponse:
+    groups: list[FailureGroup] = _NOT_SENT
+    incomplete: bool | None = None
+
+
 class Percentiles:
     number: int = _NOT_SENT
     p50Millis: int = _NOT_SENT
@@ -801,6 +823,16 @@ class getQueueHistory_args:
 
 class getQueueHistory_result:
     success: QueueHistoryResponse | None = None
+    e: PinLaterException | None = None
+
+
+class getFailures_args:
+    context: RequestContext = _NOT_SENT
+    request: FailuresRequest = _NOT_SENT
+
+
+class getFailures_result:
+    success: FailuresResponse | None = None
     e: PinLaterException | None = None
 
 

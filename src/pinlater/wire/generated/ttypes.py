@@ -1033,6 +1033,84 @@ class QueueStats(TBase):
         self.maxJobsPerSecond = maxJobsPerSecond
 
 
+class FailureGroup(TBase):
+    """
+    Attributes:
+     - queueName
+     - name
+     - task
+     - errorType
+     - pattern
+     - failures
+     - firstMillis
+     - lastMillis
+     - sampleDescriptor
+     - hours
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'name',
+        'task',
+        'errorType',
+        'pattern',
+        'failures',
+        'firstMillis',
+        'lastMillis',
+        'sampleDescriptor',
+        'hours',
+    )
+
+
+    def __init__(self, queueName=None, name=None, task=None, errorType=None, pattern=None, failures=None, firstMillis=None, lastMillis=None, sampleDescriptor=None, hours=None,):
+        self.queueName = queueName
+        self.name = name
+        self.task = task
+        self.errorType = errorType
+        self.pattern = pattern
+        self.failures = failures
+        self.firstMillis = firstMillis
+        self.lastMillis = lastMillis
+        self.sampleDescriptor = sampleDescriptor
+        self.hours = hours
+
+
+class FailuresRequest(TBase):
+    """
+    Attributes:
+     - queueNames
+
+    """
+
+    __slots__ = (
+        'queueNames',
+    )
+
+
+    def __init__(self, queueNames=None,):
+        self.queueNames = queueNames
+
+
+class FailuresResponse(TBase):
+    """
+    Attributes:
+     - groups
+     - incomplete
+
+    """
+
+    __slots__ = (
+        'groups',
+        'incomplete',
+    )
+
+
+    def __init__(self, groups=None, incomplete=None,):
+        self.groups = groups
+        self.incomplete = incomplete
+
+
 class Percentiles(TBase):
     """
     Attributes:
@@ -3612,6 +3690,31 @@ QueueStats.thrift_spec = (
     (6, TType.I32, 'waitingDequeues', None, None, ),  # 6
     (7, TType.BOOL, 'incomplete', None, None, ),  # 7
     (8, TType.DOUBLE, 'maxJobsPerSecond', None, None, ),  # 8
+)
+all_structs.append(FailureGroup)
+FailureGroup.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'name', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'task', 'UTF8', None, ),  # 3
+    (4, TType.STRING, 'errorType', 'UTF8', None, ),  # 4
+    (5, TType.STRING, 'pattern', 'UTF8', None, ),  # 5
+    (6, TType.I64, 'failures', None, None, ),  # 6
+    (7, TType.I64, 'firstMillis', None, None, ),  # 7
+    (8, TType.I64, 'lastMillis', None, None, ),  # 8
+    (9, TType.STRING, 'sampleDescriptor', 'UTF8', None, ),  # 9
+    (10, TType.LIST, 'hours', (TType.I64, None, False), None, ),  # 10
+)
+all_structs.append(FailuresRequest)
+FailuresRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 1
+)
+all_structs.append(FailuresResponse)
+FailuresResponse.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'groups', (TType.STRUCT, [FailureGroup, None], False), None, ),  # 1
+    (2, TType.BOOL, 'incomplete', None, None, ),  # 2
 )
 all_structs.append(Percentiles)
 Percentiles.thrift_spec = (
