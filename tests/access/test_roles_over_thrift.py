@@ -45,6 +45,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
         "runJobs": types.RunJobsRequest(queue, [job]),
         "getAudit": types.AuditRequest(queue),
+        "getFailures": types.FailuresRequest([queue]),
         "getQueueHistory": types.QueueHistoryRequest([queue], 0),
     }
     others: dict[str, dict[str, Any]] = {

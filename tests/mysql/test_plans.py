@@ -44,6 +44,8 @@ LARGE = {
     "request_keys",
     "audit",
     "samples",
+    "failures",
+    "failure_hours",
 }
 
 # What may be read from end to end, and why.
@@ -89,6 +91,8 @@ FILL = [
     "INSERT INTO unique_keys SELECT queue_id, CONCAT('key', id), 2, id, priority, id FROM jobs",
     "INSERT INTO request_keys SELECT queue_id, CONCAT('key', id), id, 'f', 'a', NULL FROM jobs",
     "INSERT INTO audit SELECT n + 1, CONCAT('00000', 10000 + n), 'entry' FROM numbers",
+    "INSERT INTO failures SELECT 1 + n % 3, n, '', '', '', 1, n, n, 1, n FROM numbers",
+    "INSERT INTO failure_hours SELECT 1 + n % 3, n, n % 7, 1 FROM numbers",
     "INSERT INTO samples SELECT 60, n, CONCAT('emails', n % 7), 'server', 'data' FROM numbers",
     "INSERT INTO counters SELECT 1 + n % 2, 1 + n % 3, n DIV 6, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 FROM numbers WHERE n < 120",
     "INSERT INTO writers SELECT n, n FROM numbers WHERE n BETWEEN 10 AND 100",
@@ -122,6 +126,10 @@ def values(ids: list[int]) -> dict[str, Any]:
         "until_ms list_samples_of": 200,
         "queues": [b"emails1", b"emails2"],
         "step_s": 60,
+        "before_ms old_failures": 5,
+        "before_ms delete_old_failures": 5,
+        "before_hour": 5,
+        "from_hour": 5_000,
         "before_id": BASE + 2_000,
         "before_ms": BASE + 5,
         "deleted_ms": BASE + 5,

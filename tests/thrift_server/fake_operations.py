@@ -27,6 +27,7 @@ from pinlater.domain.calls import (
     WaitingDequeues,
 )
 from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.history import DeployMark, Histories, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import Attempt, HandedOutJob, JobInfo, JobState, Outcome
 from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
@@ -127,6 +128,14 @@ ANSWERS: dict[str, Any] = {
         [DeployMark(1, "v2", "emails"), DeployMark(2, "v3")],
         True,
     ),
+    "failure_groups": FailureGroups(
+        [
+            FailureGroup(
+                "emails", "0123456789abcdef", "send", "OSError", "no file …", 2**40, 1, 2, "emails:s1:p1:7", [0, 3]
+            )
+        ],
+        True,
+    ),
     "add_mark": None,
     "owners": QueueOwners(
         (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
@@ -178,7 +187,7 @@ class FakeOperations:
         self.answers = dict(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
-        ) = self.explaining = self.audit = self.history = self
+        ) = self.explaining = self.audit = self.history = self.failures = self
         self.noted: list[AuditEntry] = []
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []

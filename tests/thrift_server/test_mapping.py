@@ -76,6 +76,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (["emails"], 1, 2, 60), {}),
+    "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
     "addDeployMark": ("add_mark", ("v2.0 Ü", 1_767_225_600_000, "emails"), {}),
     "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
     "getQueueOwners": ("owners", (), {}),
@@ -244,6 +245,23 @@ ANSWERED: dict[str, Any] = {
             "paused": None,
         },
         "origins": {"claimTimeoutMillis": "queue"},
+    },
+    "getFailures": {
+        "groups": [
+            {
+                "queueName": "emails",
+                "name": "0123456789abcdef",
+                "task": "send",
+                "errorType": "OSError",
+                "pattern": "no file …",
+                "failures": 2**40,
+                "firstMillis": 1,
+                "lastMillis": 2,
+                "sampleDescriptor": "emails:s1:p1:7",
+                "hours": [0, 3],
+            }
+        ],
+        "incomplete": True,
     },
     "getQueueHistory": {
         "queues": [

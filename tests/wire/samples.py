@@ -95,6 +95,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getWaitingDequeues": {},
         "getCluster": {},
         "getQueueHistory": {"request": types.QueueHistoryRequest(["emails"], 1, 2, 60)},
+        "getFailures": {"request": types.FailuresRequest(["emails", "Ü"])},
         "addDeployMark": {"mark": types.DeployMark(1_767_225_600_000, "v2.0 Ü", "emails")},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
         "getQueueOwners": {},
