@@ -175,7 +175,7 @@ ANSWERS: dict[str, Any] = {
         incomplete=True,
     ),
     "set_paused": None,
-    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True)],
+    "queue_stats": [QueueStats("emails", True, [COUNTS], 50, Rates(1.5, 2.5, 3.5, 4.5, 5.5), 3, True, 2.5)],
     "server_info": ServerInfo("1.2.3", ["waitMillis"], "memory", 1, 2, 3, 4, 5, 6, 7, 8, "tokens", "1-2-3", RIGHTS),
 }
 

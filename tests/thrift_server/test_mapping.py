@@ -229,6 +229,7 @@ ANSWERED: dict[str, Any] = {
             "rates": {"enqueued": 1.5, "claimed": 2.5, "succeeded": 3.5, "failed": 4.5, "retried": 5.5},
             "waitingDequeues": 3,
             "incomplete": True,
+            "maxJobsPerSecond": 2.5,
         }
     ],
     "runJobs": OUTCOMES,
