@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "cancel": JOBS,
     "lookup": JOBS,
     "explain": JOBS,
+    "failures": JOBS,
     "count": JOBS,
     "scan": JOBS,
     "run-now": JOBS,

@@ -145,6 +145,9 @@ OlderThan = Annotated[
 NewerThan = Annotated[
     str | None, typer.Option("--newer-than", metavar="SPAN", help="Only jobs enqueued since then: 90s, 5m, 2h, 1d.")
 ]
+OfGroup = Annotated[
+    str | None, typer.Option("--group", metavar="NAME", help="Only jobs in this group of failures (see `failures`).")
+]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
 Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR", show_default=False)]
 
@@ -240,6 +243,7 @@ def criteria(
     min_attempts: int | None,
     older_than: str | None,
     newer_than: str | None,
+    group: str | None,
     *,
     skip_cancelled: bool = False,
 ) -> JobCriteria:
@@ -257,6 +261,7 @@ def criteria(
         min_attempts or 0,
         ago_ms(newer_than, "--newer-than"),
         ago_ms(older_than, "--older-than"),
+        group or "",
         skip_cancelled,
     )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.values import JobInfo, JobState, Scanned
+from pinlater.domain.failures import CLAIM_TIMED_OUT, failure_of
 from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.transitions import was_cancelled
 
@@ -21,7 +22,8 @@ _JOB_BYTES, _ATTEMPT_BYTES = 400, 200  # without texts
 
 class JobCriteria(NamedTuple):
     """What a job must be and have. `tasks`: one of them, if any is named. `error`: a text in the type or the text of its error, in small or
-    large letters. `min_attempts`: that have begun. `enqueued_from_ms` and before `enqueued_before_ms`: when it was enqueued.
+    large letters. `min_attempts`: that have begun. `enqueued_from_ms` and before `enqueued_before_ms`: when it was enqueued. `group`: of
+    failures, in which its last failed attempt is.
     """
 
     tasks: frozenset[str] = frozenset()
@@ -30,6 +32,7 @@ class JobCriteria(NamedTuple):
     min_attempts: int = 0
     enqueued_from_ms: int | None = None
     enqueued_before_ms: int | None = None
+    group: str = ""
     skip_cancelled: bool = False
 
     @property
@@ -49,6 +52,8 @@ class JobCriteria(NamedTuple):
             return False
         if not all(job.headers.get(name) == value for name, value in self.headers.items()):
             return False
+        if self.group and group_of(job) != self.group:
+            return False
         return self._fits_error(job) and self._fits_attempts(job) and self._fits_age(job)
 
     def _fits_error(self, job: JobInfo) -> bool:
@@ -61,6 +66,17 @@ class JobCriteria(NamedTuple):
         if self.enqueued_from_ms is not None and job.created_at_ms < self.enqueued_from_ms:
             return False
         return self.enqueued_before_ms is None or job.created_at_ms < self.enqueued_before_ms
+
+
+def group_of(job: JobInfo) -> str:
+    """The name of the group in which its last failed attempt was counted. Of a failure without an error the status tells, which may have
+    more in it."""
+    error_type, error_text = job.error_type, job.error_text
+    if job.attempts and job.attempts[-1].outcome == "timed_out":
+        error_type, error_text = CLAIM_TIMED_OUT, ""
+    elif not error_type and not error_text:
+        error_text = job.custom_status
+    return failure_of(job.headers, TASK_HEADER, error_type, error_text).group
 
 
 def attempts_begun(job: JobInfo) -> int:

@@ -26,6 +26,7 @@ _GROUPS = {
     "claims": "Dequeue, ack, heartbeat, checkpoint and release.",
     "queues": "Create, list, configure, pause and delete queues.",
     "servers": "The servers behind the API.",
+    "failures": "Failed attempts in groups.",
     "search": "Jobs with a text in them.",
     "audit": "Changes and their callers.",
 }

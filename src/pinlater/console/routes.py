@@ -9,7 +9,7 @@ from typing import Any
 
 from pinlater.console import costs
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
-from pinlater.console.endpoints import audit, claims, jobs, queues, search, servers
+from pinlater.console.endpoints import audit, claims, failures, jobs, queues, search, servers
 from pinlater.console.shapes.audit import AuditAnswer, AuditQuery
 from pinlater.console.shapes.claims import (
     AckRequest,
@@ -20,6 +20,7 @@ from pinlater.console.shapes.claims import (
     ReleaseRequest,
     ResultsAnswer,
 )
+from pinlater.console.shapes.failures import FailuresAnswer, FailuresQuery
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
@@ -106,6 +107,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", "/v1/stats", queues.get_stats, StatsQuery, Nothing, StatsAnswer, "queue_stats"),
     Endpoint("GET", f"{_QUEUE}/history", queues.get_queue_history, HistoryQuery, Nothing, HistoryAnswer, "queue_history"),
     Endpoint("GET", "/v1/history", queues.get_history, HistoriesQuery, Nothing, HistoriesAnswer, "queue_history"),
+    Endpoint("GET", "/v1/failures", failures.get_failures, FailuresQuery, Nothing, FailuresAnswer, "failures"),
     Endpoint("POST", "/v1/marks", queues.add_mark, Nothing, MarkRequest, MarkItem, "add_mark", _CREATED),
     Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),
     Endpoint("GET", "/v1/cluster", servers.get_cluster, Nothing, Nothing, ClusterAnswer, "cluster"),

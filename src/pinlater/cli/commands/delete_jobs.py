@@ -34,6 +34,7 @@ def delete_jobs(
     min_attempts: options.MinAttempts = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
+    group: options.OfGroup = None,
     regex: options.Regex = None,
     limit: Limit = 1000,
     server: options.Server = options.SERVER,
@@ -51,7 +52,7 @@ def delete_jobs(
         raise typer.BadParameter("give either --state or --descriptor")
 
     options.check_queue(queue, descriptor or [])
-    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than)
+    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
     if state is None and not wanted.of_any_job:
         raise typer.BadParameter("--descriptor excludes the options that choose jobs")
 

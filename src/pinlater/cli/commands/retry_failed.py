@@ -33,6 +33,7 @@ def retry_failed(
     min_attempts: options.MinAttempts = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
+    group: options.OfGroup = None,
     regex: options.Regex = None,
     cancelled: Annotated[bool, typer.Option("--cancelled", help="Cancelled jobs too.")] = False,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts they get.")] = 1,
@@ -51,7 +52,9 @@ def retry_failed(
     Example: pinlater retry-failed emails --attempts 3 --delay 5m
     """
     run_after_ms = options.due_ms(delay, at)
-    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, skip_cancelled=not cancelled)
+    wanted = options.criteria(
+        task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=not cancelled
+    )
     if descriptor:
         if priority is not None or not wanted.of_any_job or regex is not None:
             raise typer.BadParameter("--descriptor excludes the options that choose jobs")

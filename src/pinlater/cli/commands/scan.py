@@ -34,6 +34,7 @@ def scan(
     min_attempts: options.MinAttempts = None,
     older_than: options.OlderThan = None,
     newer_than: options.NewerThan = None,
+    group: options.OfGroup = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 100,
     after: Annotated[
         str, typer.Option("--after", help="The continuation of an earlier scan of one queue.")
@@ -50,7 +51,7 @@ def scan(
     if after != SCAN_START and len(queues or ()) != 1:
         raise typer.BadParameter("a continuation is one queue's: name that queue", param_hint="--after")
     request = ScanFilter(state.wire, priority, future, regex, body)
-    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than)
+    wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
 
     async def ask(client: AsyncClient) -> ScannedQueues:
         names = queues or await client.queue_names()

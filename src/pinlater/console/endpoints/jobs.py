@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
-from pinlater.client import Job, UniqueKey, UniqueScope
+from pinlater.client import Job, JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.client._job_scan import SCAN_END, SCAN_START, JobCriteria, ScanBounds, ScanFilter, scan_by_task
 from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
@@ -24,6 +25,7 @@ from pinlater.console.shapes.jobs import (
     EnqueueQuery,
     ExplainAnswer,
     JobCountAnswer,
+    JobFilter,
     JobItem,
     LookupAnswer,
     LookupRequest,
@@ -35,6 +37,7 @@ from pinlater.console.shapes.jobs import (
 )
 from pinlater.wire.limits import FRAME_BYTES_MAX
 
+_PIECE = 500  # jobs of one request that changes them
 SCAN_BOUNDS = ScanBounds(jobs=10_000, found_bytes=FRAME_BYTES_MAX)
 
 _Enqueue = ApiCall[EnqueueQuery, Content] | ApiCall[Nothing, EnqueueBatchRequest]
@@ -157,21 +160,14 @@ async def lookup_jobs(call: ApiCall[Nothing, LookupRequest]) -> LookupAnswer:
 
 
 async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
-    """Lists jobs in a state, newest first, in pages. With `task`, `header`, `error`, `min_attempts` or a time of enqueue,
+    """Lists jobs in a state, newest first, in pages. With `task`, `header`, `error`, `min_attempts`, a time of enqueue or `group`,
     one request compares at most some 10,000 jobs: it may answer fewer than `limit`, also none, and a continuation."""
     query = call.query
     page = await scan_by_task(
         call.client,
         call.queue,
         ScanFilter(state_of(query.state), query.priority, query.future, query.regex, query.bodies),
-        JobCriteria(
-            frozenset(query.task),
-            _headers(query.header),
-            query.error,
-            query.min_attempts,
-            query.enqueued_from_ms,
-            query.enqueued_before_ms,
-        ),
+        _criteria(query),
         query.limit,
         query.continuation or SCAN_START,
         SCAN_BOUNDS,
@@ -205,27 +201,80 @@ async def run_jobs_now(call: ApiCall[Nothing, RunNowRequest]) -> ResultsAnswer:
     return results_shown(done)
 
 
-async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCountAnswer:
-    """Returns failed jobs to the queue, up to a limit. The answer has their number."""
-    body = call.body
-    done = await call.client.retry_failed(
-        call.queue,
-        priority=body.priority,
-        attempts=body.attempts,
-        run_after_ms=due_ms(body.run_after_ms, body.delay_ms, call.now_ms()),
-        limit=body.limit,
-        cancelled=body.cancelled,
+def _criteria(chosen: JobFilter, *, skip_cancelled: bool = False) -> JobCriteria:
+    return JobCriteria(
+        frozenset(chosen.task),
+        _headers(chosen.header),
+        chosen.error,
+        chosen.min_attempts,
+        chosen.enqueued_from_ms,
+        chosen.enqueued_before_ms,
+        chosen.group,
+        skip_cancelled,
     )
-    return JobCountAnswer(jobs=done)
+
+
+async def _chosen(
+    call: ApiCall[Any, Any], states: Sequence[ScanFilter], wanted: JobCriteria, limit: int
+) -> tuple[list[str], bool]:
+    """The descriptors of jobs that fit, up to a limit, and whether there may be more that were not compared."""
+    descriptors: list[str] = []
+    incomplete = False
+    for state in states:
+        left = limit - len(descriptors)
+        if left > 0:
+            page = await scan_by_task(call.client, call.queue, state, wanted, left, bounds=SCAN_BOUNDS)
+            descriptors += [job.descriptor for job in page.jobs]
+            incomplete |= page.incomplete
+    return descriptors, incomplete
+
+
+async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCountAnswer:
+    """Returns failed jobs to the queue, up to a limit. The answer has their number. With a filter other than `priority`, one request
+    compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more."""
+    body = call.body
+    run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
+    if not body.compares and body.regex is None:
+        done = await call.client.retry_failed(
+            call.queue,
+            priority=body.priority,
+            attempts=body.attempts,
+            run_after_ms=run_after_ms,
+            limit=body.limit,
+            cancelled=body.cancelled,
+        )
+        return JobCountAnswer(jobs=done)
+    wanted = _criteria(body, skip_cancelled=not body.cancelled)
+    failed = [ScanFilter(JobState.FAILED, body.priority, regex=body.regex)]
+    descriptors, incomplete = await _chosen(call, failed, wanted, body.limit)
+    retried = 0
+    for piece in _pieces(descriptors):
+        results = await call.client.run_jobs(call.queue, piece, attempts=body.attempts, run_after_ms=run_after_ms)
+        retried += sum(result.outcome is Outcome.APPLIED for result in results)
+    return JobCountAnswer(jobs=retried, incomplete=incomplete)
 
 
 async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> JobCountAnswer:
-    """Deletes jobs in a state, up to a limit. The answer has their number."""
+    """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` and `regex`, one request
+    compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more."""
     query = call.query
-    done = await call.client.delete_jobs(
-        call.queue, state_of(query.state), priority=query.priority, regex=query.regex, limit=query.limit
-    )
-    return JobCountAnswer(jobs=done)
+    state = state_of(query.state)
+    if not query.compares:
+        done = await call.client.delete_jobs(
+            call.queue, state, priority=query.priority, regex=query.regex, limit=query.limit
+        )
+        return JobCountAnswer(jobs=done)
+    futures = (False, True) if state is JobState.PENDING else (False,)
+    states = [ScanFilter(state, query.priority, future, query.regex) for future in futures]
+    descriptors, incomplete = await _chosen(call, states, _criteria(query), query.limit)
+    deleted = 0
+    for piece in _pieces(descriptors):
+        deleted += await call.client.delete_jobs_by_descriptor(call.queue, piece)
+    return JobCountAnswer(jobs=deleted, incomplete=incomplete)
+
+
+def _pieces(descriptors: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (descriptors[start : start + _PIECE] for start in range(0, len(descriptors), _PIECE))
 
 
 async def delete_jobs_by_descriptor(call: ApiCall[Nothing, DescriptorsRequest]) -> JobCountAnswer:

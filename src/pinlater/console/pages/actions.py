@@ -11,7 +11,13 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from pinlater.console.endpoint import ApiCall
-from pinlater.console.endpoints.jobs import cancel_jobs, delete_jobs_by_descriptor, retry_failed_jobs, run_jobs_now
+from pinlater.console.endpoints.jobs import (
+    cancel_jobs,
+    delete_jobs,
+    delete_jobs_by_descriptor,
+    retry_failed_jobs,
+    run_jobs_now,
+)
 from pinlater.console.endpoints.queues import change_settings, pause_queue, resume_queue
 from pinlater.console.pages.formats import moment
 from pinlater.console.pages.page import Goto, PageCall, job_path, queue_path
@@ -20,7 +26,7 @@ from pinlater.console.pins_cookie import fits
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
 from pinlater.console.shapes.fields import Attempts, RequestShape
-from pinlater.console.shapes.jobs import DescriptorsRequest, RetryFailedRequest, RunNowRequest
+from pinlater.console.shapes.jobs import DeleteJobsQuery, DescriptorsRequest, RetryFailedRequest, RunNowRequest
 from pinlater.domain.durations import duration_ms
 
 _OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*", re.ASCII)
@@ -29,6 +35,9 @@ _NOT_DONE: Mapping[str, str] = {
     "stale_claim": "its state changed meanwhile",
     "not_found": "there is no such job any more",
 }
+
+
+_MORE = " There are more failed jobs than were compared: repeat it."
 
 
 class BackForm(RequestShape, frozen=True, kw_only=True):
@@ -53,6 +62,14 @@ class RetryFailedForm(RetryForm, frozen=True, kw_only=True):
     """`number`: the jobs that the page announced; no more are retried."""
 
     number: Annotated[int, Meta(ge=1, le=100_000)]
+    group: str = ""
+
+
+class DeleteFailedForm(BackForm, frozen=True, kw_only=True):
+    """`number`: as for retries. `group`: of failures; no form deletes all failed jobs."""
+
+    number: Annotated[int, Meta(ge=1, le=100_000)]
+    group: Annotated[str, Meta(min_length=1)]
 
 
 async def pause(call: PageCall) -> Goto:
@@ -94,10 +111,25 @@ async def change(call: PageCall) -> Goto:
 async def retry_failed(call: PageCall) -> Goto:
     """Returns failed jobs of a queue, at most the number that the page announced."""
     form = call.read(RetryFailedForm)
-    wanted = RetryFailedRequest(limit=form.number, attempts=form.attempts)
+    wanted = RetryFailedRequest(limit=form.number, attempts=form.attempts, group=form.group)
     done = await call.api.ask(retry_failed_jobs, queue=call.queue, body=wanted)
     told = f"Retried {done.jobs:,} of {form.number:,} failed jobs of {call.queue}."
+    if form.group:
+        told = f"Retried {_jobs(done.jobs)} of this group in {call.queue}.{_MORE if done.incomplete else ''}"
     return Goto(_back(call, queue_path(call.queue, tab="failed")), told)
+
+
+async def delete_failed(call: PageCall) -> Goto:
+    """Deletes the failed jobs of a group of failures."""
+    form = call.read(DeleteFailedForm)
+    wanted = DeleteJobsQuery(state="failed", limit=form.number, group=form.group)
+    done = await call.api.ask(delete_jobs, queue=call.queue, query=wanted)
+    told = f"Deleted {_jobs(done.jobs)} of this group in {call.queue}.{_MORE if done.incomplete else ''}"
+    return Goto(_back(call, queue_path(call.queue, tab="failed")), told)
+
+
+def _jobs(number: int) -> str:
+    return f"{number:,} failed job{'' if number == 1 else 's'}"
 
 
 async def run(call: PageCall) -> Goto:

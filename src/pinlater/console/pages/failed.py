@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pinlater.client.errors import UnknownMethod
+from pinlater.console.endpoints.failures import get_failures
 from pinlater.console.endpoints.jobs import scan_jobs
 from pinlater.console.endpoints.queues import get_stats
+from pinlater.console.pages.formats import one_line
 from pinlater.console.pages.listed_job import ListedJob, rows_of
 from pinlater.console.pages.page import PageCall, PageView, with_fields
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
+from pinlater.console.shapes.failures import FailureGroupItem, FailuresQuery
 from pinlater.console.shapes.fields import RequestShape
 from pinlater.console.shapes.jobs import ScanQuery
 from pinlater.console.shapes.queues import StatsQuery
+from pinlater.domain.failures import OTHERS
 
-QUEUES, ROWS = 10, 10  # of a page, and of a queue
+QUEUES, ROWS, GROUPS = 10, 10, 10  # of a page, and of a queue
 
 
 class FailedQuery(RequestShape, frozen=True, kw_only=True):
@@ -25,11 +30,22 @@ class FailedQuery(RequestShape, frozen=True, kw_only=True):
     page: int = 1
 
 
+class GroupRow(NamedTuple):
+    """Failed attempts that look alike. `bars`: of the last 24 hours, each with its place and height in percent."""
+
+    group: FailureGroupItem
+    text: str
+    today: int
+    bars: Sequence[tuple[float, float]]
+
+
 class FailedQueue(NamedTuple):
-    """A queue with its newest failed jobs."""
+    """A queue with its groups of failures and its newest failed jobs. `more`: groups that are not shown."""
 
     queue: QueueFigures
     jobs: Sequence[ListedJob]
+    groups: Sequence[GroupRow]
+    more: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +66,7 @@ class FailedView(PageView):
 
 
 async def show(call: PageCall) -> FailedView:
-    """One call for the counters, and one for each queue of the page. The queues with the most failed jobs come first."""
+    """One call for the counters, one for the groups, and one for each queue of the page, those with the most failed jobs first."""
     query = call.read(FailedQuery)
     word = query.filter.lower()
     answer = await call.api.ask(get_stats, query=StatsQuery())
@@ -58,10 +74,13 @@ async def show(call: PageCall) -> FailedView:
     failing.sort(key=lambda queue: (-queue.failed, queue.name))
     pages = max(1, -(-len(failing) // QUEUES))
     page = min(max(1, query.page), pages)
-    shown = [
-        FailedQueue(queue, rows_of((await call.api.ask(scan_jobs, queue=queue.name, query=_NEWEST)).jobs))
-        for queue in failing[(page - 1) * QUEUES : page * QUEUES]
-    ]
+    on_page = failing[(page - 1) * QUEUES : page * QUEUES]
+    groups = await _groups(call, [queue.name for queue in on_page])
+    shown = []
+    for queue in on_page:
+        jobs = (await call.api.ask(scan_jobs, queue=queue.name, query=_NEWEST)).jobs
+        rows = groups.get(queue.name, [])
+        shown.append(FailedQueue(queue, rows_of(jobs), rows[:GROUPS], max(0, len(rows) - GROUPS)))
     return FailedView(
         title="Failed jobs",
         query=query,
@@ -72,6 +91,30 @@ async def show(call: PageCall) -> FailedView:
         pages=pages,
         incomplete=any(stats.incomplete for stats in answer.queues),
     )
+
+
+async def _groups(call: PageCall, queues: Sequence[str]) -> Mapping[str, list[GroupRow]]:
+    """By queue; none from servers that do not count them."""
+    found: dict[str, list[GroupRow]] = {}
+    if not queues:
+        return found
+    try:
+        answer = await call.api.ask(get_failures, query=FailuresQuery(queue=queues))
+    except UnknownMethod:
+        return found
+    for group in answer.groups:
+        found.setdefault(group.queue, []).append(group_row(group))
+    return found
+
+
+def group_row(group: FailureGroupItem) -> GroupRow:
+    """The group as a row of a table."""
+    text = ": ".join(part for part in (one_line(group.error_type), one_line(group.pattern)) if part)
+    if group.name == OTHERS:
+        text = "Failures of other groups"
+    highest = max(group.hours, default=0) or 1
+    bars = [(at, 100 * failures / highest) for at, failures in enumerate(group.hours)]
+    return GroupRow(group, text or "Without an error", sum(group.hours), bars)
 
 
 _NEWEST = ScanQuery(state="failed", limit=ROWS)

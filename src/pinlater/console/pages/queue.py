@@ -52,7 +52,7 @@ _TABS: Mapping[Tab, _Jobs] = {
 
 class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
     """Which jobs of the queue. `header`: NAME=VALUE. `body`: a regular expression. `older`, `newer`: how long ago they were enqueued, as
-    `10m`. `after`: the continuation of the page before.
+    `10m`. `group`: of failures. `after`: the continuation of the page before.
     `range`: of the charts, or of a `table` with the same figures."""
 
     tab: Tab = "due"
@@ -66,6 +66,7 @@ class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
     attempts: MinAttempts = 0
     older: str | None = None
     newer: str | None = None
+    group: str | None = None
     after: str | None = None
 
     @property
@@ -76,7 +77,7 @@ class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
     @property
     def has_more(self) -> bool:
         """Whether the filters count that a page hides at first."""
-        return bool(self.error or self.attempts or self.older or self.newer)
+        return bool(self.error or self.attempts or self.older or self.newer or self.group)
 
     @property
     def is_filtered(self) -> bool:
@@ -119,6 +120,7 @@ class QueueView(PageView):
             "attempts": query.attempts or "",
             "older": query.older,
             "newer": query.newer,
+            "group": query.group,
         }
         return queue_path(self.queue.name, **{**kept, **changes})
 
@@ -144,6 +146,7 @@ async def show(call: PageCall) -> QueueView:
         min_attempts=query.attempts,
         enqueued_from_ms=_ago_ms(call, "newer"),
         enqueued_before_ms=_ago_ms(call, "older"),
+        group=query.group or "",
         limit=ROWS,
         continuation=query.after,
     )

@@ -37,6 +37,7 @@ WithError = Annotated[
 MinAttempts = Annotated[int, Meta(ge=0, le=I32_MAX, description="Only jobs of which this many attempts have begun.")]
 EnqueuedFrom = Annotated[Moment | None, Meta(description="Only jobs that were enqueued then or later.")]
 EnqueuedBefore = Annotated[Moment | None, Meta(description="Only jobs that were enqueued before.")]
+OfGroup = Annotated[str, Meta(description="Only jobs whose last failed attempt is in this group of failures.")]
 Incomplete = Annotated[bool, Meta(description="A shard was unreachable, or a time limit made the answer shorter.")]
 
 

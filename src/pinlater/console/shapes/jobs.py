@@ -20,6 +20,7 @@ from pinlater.console.shapes.fields import (
     Limit,
     MinAttempts,
     Moment,
+    OfGroup,
     OfHeaders,
     OfPriority,
     OfTasks,
@@ -107,8 +108,8 @@ class CountQuery(RequestShape, frozen=True, kw_only=True):
     regex: Regex = None
 
 
-class ScanQuery(CountQuery, frozen=True, kw_only=True):
-    """Which jobs of a queue, and how many."""
+class JobFilter(RequestShape, frozen=True, kw_only=True):
+    """Which jobs, by what the console compares: servers choose by state, priority and body only."""
 
     task: OfTasks = ()
     header: OfHeaders = ()
@@ -116,15 +117,26 @@ class ScanQuery(CountQuery, frozen=True, kw_only=True):
     min_attempts: MinAttempts = 0
     enqueued_from_ms: EnqueuedFrom = None
     enqueued_before_ms: EnqueuedBefore = None
-    limit: Limit = 100
-    continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
-    bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
+    group: OfGroup = ""
 
     @property
     def compares(self) -> bool:
-        """Whether the console compares the jobs that the servers list."""
+        """Whether it chooses anything."""
         times = (self.enqueued_from_ms, self.enqueued_before_ms)
-        return bool(self.task or self.header or self.error or self.min_attempts) or any(at is not None for at in times)
+        chosen = self.task or self.header or self.error or self.min_attempts or self.group
+        return bool(chosen) or any(at is not None for at in times)
+
+
+class ScanQuery(JobFilter, frozen=True, kw_only=True):
+    """Which jobs of a queue, and how many."""
+
+    state: State = "pending"
+    priority: OfPriority = None
+    future: Annotated[bool, Meta(description="Pending jobs that are not due yet, instead of those that are.")] = False
+    regex: Regex = None
+    limit: Limit = 100
+    continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
+    bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
 
 
 class LookupRequest(RequestShape, frozen=True, kw_only=True):
@@ -254,10 +266,11 @@ class RunNowRequest(RequestShape, frozen=True, kw_only=True):
     delay_ms: Delay = None
 
 
-class RetryFailedRequest(RequestShape, frozen=True, kw_only=True):
+class RetryFailedRequest(JobFilter, frozen=True, kw_only=True):
     """Which failed jobs go back to the queue."""
 
     priority: OfPriority = None
+    regex: Regex = None
     attempts: Annotated[Attempts, Meta(description="Attempts that each job gets.")] = 1
     limit: Limit = 1000
     run_after_ms: RunAfter = None
@@ -265,7 +278,7 @@ class RetryFailedRequest(RequestShape, frozen=True, kw_only=True):
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
 
 
-class DeleteJobsQuery(RequestShape, frozen=True, kw_only=True):
+class DeleteJobsQuery(JobFilter, frozen=True, kw_only=True):
     """Which jobs to delete."""
 
     state: State

@@ -1,0 +1,73 @@
+"""`pinlater failures`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import notes, options, output
+from pinlater.client import AsyncClient, FailureGroup, FailureGroups
+from pinlater.domain.failures import QUEUES_MAX
+
+
+def failures(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most groups to show.")] = 50,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Show failed attempts in groups that look alike, those with the most of the last 24 hours first: of some queues, or of all.
+
+    `scan`, `retry-failed` and `delete-jobs` take a group with --group.
+
+    Example: pinlater failures emails
+    """
+
+    async def ask(client: AsyncClient) -> FailureGroups:
+        names = queues or sorted(await client.queue_names())
+        groups: list[FailureGroup] = []
+        incomplete = False
+        for start in range(0, len(names), QUEUES_MAX):
+            found = await client.failures(*names[start : start + QUEUES_MAX])
+            groups += found.groups
+            incomplete |= found.incomplete
+        groups.sort(key=lambda group: (-sum(group.hours), -group.last_ms))
+        return FailureGroups(groups, incomplete)
+
+    _print(options.ask(server, timeout, ask), limit, json)
+
+
+def _print(found: FailureGroups, limit: int, as_json: bool) -> None:
+    shown = found.groups[:limit]
+    if as_json:
+        output.print_json({"groups": [group._asdict() for group in shown], "incomplete": found.incomplete})
+        return
+    output.print_blocks(
+        ["group", "queue", "task", "error", "failures", "last 24 hours", "first", "last", "newest job"],
+        [_row(group) for group in shown],
+        without_rows="no failed attempts in the last 30 days",
+    )
+    if len(found.groups) > limit:
+        notes.write(f"{len(found.groups) - limit} more groups: raise --limit")
+    if found.incomplete:
+        output.warn_incomplete("a shard is unreachable, and its failures are not counted")
+
+
+def _row(group: FailureGroup) -> Sequence[object]:
+    return (
+        group.name,
+        group.queue,
+        group.task or None,
+        ": ".join(part for part in (group.error_type, group.pattern) if part) or None,
+        group.failures,
+        sum(group.hours),
+        output.iso(group.first_ms),
+        output.iso(group.last_ms),
+        group.sample,
+    )

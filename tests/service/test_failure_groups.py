@@ -1,0 +1,107 @@
+"""Groups of failures of a queue over several shards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import pytest_asyncio
+
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import InvalidArgument, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.failures import GROUP_KEPT_MS, HOUR_MS, HOURS_SHOWN, QUEUES_MAX
+from pinlater.domain.job import Holder, NewJob
+from pinlater.server.main.core import Core
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import ClaimCall, ClaimOrder, InsertRequest, JobAck, JobKey, StoredFailures
+from tests.assembly import open_core
+
+
+class BreakableShard(MemoryShard):
+    """Fails to list its groups once it is broken."""
+
+    broken = False
+
+    async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+        if self.broken:
+            raise ShardConnectionFailed("gone")
+        return await super().list_failures(queues, from_hour)
+
+
+class TwoShards:
+    """A server on two shards. Failures are made on the shards themselves."""
+
+    def __init__(self, core: Core, clock: ManualClock, shards: Sequence[BreakableShard]) -> None:
+        self.core = core
+        self.clock = clock
+        self.shards = shards
+        self._ids = 0
+
+    async def fails(self, shard: int, error_type: str, times: int = 1) -> None:
+        now_ms = self.clock.now_ms()
+        for _ in range(times):
+            self._ids += 1
+            job = NewJob(self._ids, b"x", 1, now_ms, 1)
+            await self.shards[shard].insert_jobs([InsertRequest("q", [job])], now_ms)
+            holder = Holder("host:1:1:worker:1", "worker", f"token{self._ids}")
+            [claimed] = await self.shards[shard].claim_jobs([ClaimOrder("q", [ClaimCall(1, holder)], 60_000)], now_ms)
+            assert not isinstance(claimed, Exception)
+            await self.shards[shard].finish_jobs(
+                [JobAck(JobKey("q", 1, self._ids), False, error_type=error_type)], now_ms
+            )
+
+
+@pytest_asyncio.fixture
+async def pair() -> AsyncIterator[TwoShards]:
+    clock = ManualClock()
+    shards = [BreakableShard("1"), BreakableShard("2")]
+    core = await open_core(*shards, clock=clock)
+    await core.service.queues.create_queue("q")
+    yield TwoShards(core, clock, shards)
+    await core.close()
+
+
+async def test_a_group_is_the_sum_over_the_shards(pair: TwoShards) -> None:
+    first_ms = pair.clock.now_ms()
+    await pair.fails(0, "OSError", 2)
+    pair.clock.advance(ms=HOUR_MS)
+    await pair.fails(1, "OSError", 3)
+    await pair.fails(1, "ValueError")
+    found = await pair.core.service.failures.failure_groups(["q"])
+    one, other = found.groups
+    assert (one.error_type, one.failures, one.first_ms, one.last_ms) == ("OSError", 5, first_ms, pair.clock.now_ms())
+    assert one.sample == "q:s2:p1:5"
+    assert one.hours == [0] * (HOURS_SHOWN - 2) + [2, 3]
+    assert (other.error_type, other.failures) == ("ValueError", 1)
+    assert not found.incomplete
+
+
+async def test_a_shard_that_does_not_answer_makes_the_answer_incomplete(pair: TwoShards) -> None:
+    await pair.fails(0, "OSError")
+    await pair.fails(1, "OSError")
+    pair.shards[1].broken = True
+    found = await pair.core.service.failures.failure_groups(["q", "none"])
+    assert (found.incomplete, [group.failures for group in found.groups]) == (True, [1])
+
+
+async def test_those_with_the_most_failures_of_a_day_come_first_and_old_ones_are_left_out(pair: TwoShards) -> None:
+    await pair.fails(0, "Old", 9)
+    pair.clock.advance(ms=2 * 24 * HOUR_MS)
+    await pair.fails(0, "New")
+    await pair.fails(1, "Often", 2)
+    found = await pair.core.service.failures.failure_groups(["q"])
+    assert [group.error_type for group in found.groups] == ["Often", "New", "Old"]
+    pair.clock.advance(ms=GROUP_KEPT_MS - HOUR_MS)
+    found = await pair.core.service.failures.failure_groups(["q"])
+    assert {group.error_type for group in found.groups} == {"Often", "New"}
+    await pair.core.sweeps.prune_failures()
+    assert len(await pair.shards[0].list_failures(["q"], 0)) == 1
+
+
+async def test_a_request_names_a_bounded_number_of_queues(pair: TwoShards) -> None:
+    for names in ([], ["q"] * (QUEUES_MAX + 1)):
+        with pytest.raises(InvalidArgument):
+            await pair.core.service.failures.failure_groups(names)
+    with pytest.raises(QueueNotFound):
+        await pair.core.service.failures.failure_groups(["none"])
+    assert (await pair.core.service.failures.failure_groups(["q"])).groups == []
