@@ -23,6 +23,7 @@ from pinlater.cli.commands import (
     cron,
     dequeue,
     explain,
+    failures,
     import_original,
     load,
     lookup,
@@ -46,6 +47,7 @@ from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
 from pinlater.domain.access import Role
 from pinlater.domain.audit import AuditEntry, AuditPage
 from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, JobCount, ServerInfo, SettingsInForce
+from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.job import Attempt, Outcome
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
 from pinlater.domain.slices import SLICES
@@ -108,6 +110,18 @@ AUDITED = AuditEntry(
     "failed",
     TEXT,
     HOST,
+)
+FAILED = FailureGroup(
+    QUEUE,
+    "0123456789abcdef",
+    f"make_{QUEUE}",
+    "SMTPRecipientsRefused",
+    TEXT,
+    40_021_000,
+    AT_MS,
+    AT_MS,
+    DESCRIPTOR,
+    [12_000],
 )
 RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
@@ -225,6 +239,9 @@ SAMPLES: Mapping[str, Print] = {
     "demo": _demo,
     "dequeue": printed(dequeue.print_jobs, Dequeued([CLAIMED]), False),
     "explain": answered([EXPLAINED, EXPLAINED._replace(job=JOB)], explain.explain, [DESCRIPTOR]),
+    "failures": answered(
+        FailureGroups([FAILED, FAILED._replace(task="", error_type="", pattern="")]), failures.failures, [QUEUE]
+    ),
     "import_original": printed(
         import_original._print,
         {(QUEUE, 1): CopyCounts(40_021_000, 40_000_000, 21_000, Counter(failed=700))},

@@ -35,6 +35,7 @@ FAILING = {
     "dequeue": ("emails", "--timeout", "1200ms"),
     "enqueue": ("emails", "--body", "x", "--timeout", "1200ms"),
     "explain": (JOB,),
+    "failures": (),
     "hash-password": (),
     "import-original": ("--from", "mysql://root@127.0.0.1:1/", "--dry-run", "--retry-for", "0"),
     "load": (),

@@ -66,7 +66,7 @@ class FailureGroup(NamedTuple):
 
 
 class FailureGroups(NamedTuple):
-    """Those of some queues. `incomplete`: a shard was unreachable, and its failures are missing."""
+    """Holds the groups of some queues. `incomplete`: a shard was unreachable, and its failures are missing."""
 
     groups: Sequence[FailureGroup]
     incomplete: bool = False

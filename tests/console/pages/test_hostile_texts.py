@@ -24,6 +24,7 @@ from pinlater.console.pages.page import Action, SitePage
 from pinlater.console.pages.routes import PAGES
 from pinlater.console.pages.setting_fields import LABELS
 from pinlater.console.problems import MEDIA_TYPE
+from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.fields import AnswerShape
 from pinlater.console.shapes.queues import HistoriesQuery
 from pinlater.domain.access import Role
@@ -91,7 +92,7 @@ class HostileServers(NamedTuple):
 
         async def ask(api: Api, *arguments: Any, **named: Any) -> Any:
             query = named.get("query")
-            if isinstance(query, HistoriesQuery):
+            if isinstance(query, HistoriesQuery | FailuresQuery):
                 named["query"] = structs.replace(query, queue=["mail"])
             names = {name: each for name, each in {"queue": "mail", "descriptor": self.job}.items() if name in named}
             return filled_with(text, await plain_ask(api, *arguments, **{**named, **names}))

@@ -14,6 +14,8 @@ from pinlater.console.pages.page import Action, SitePage
 from pinlater.console.pages.routes import ACTIONS, PAGES
 from pinlater.console.pages.site import EVERY_PAGE_CALLS
 from pinlater.domain.access import ALL_QUEUES, BODIES, EVERY_CALLER, METHOD_ROLES, Role, allowed, new_secret
+from pinlater.domain.failures import failure_of
+from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import Grant
 from pinlater.server.thrift.guard import Guard, _variant
@@ -27,7 +29,7 @@ NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/queues/{queue}": {"getQueueStats", "getQueueConfig", "getSettingsInForce", "scanJobs", "getQueueHistory"},
     "/jobs/{descriptor}": {BODIES, "explainJob"},
     "/jobs/{descriptor}/body": {BODIES},
-    "/failed": {"getQueueStats", "scanJobs"},
+    "/failed": {"getQueueStats", "getFailures", "scanJobs"},
     "/workers": {"getWaitingDequeues", "getQueueStats", "scanJobs"},
     "/servers": {"getCluster"},
     "/search": {"getQueueStats", "scanJobs"},
@@ -40,15 +42,19 @@ NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/unpin": set(),
     "/queues/{queue}/settings": {"getQueueConfig", "configureQueue", "getSettingsInForce"},
     "/queues/{queue}/retry-failed": {"retryFailedJobs"},
+    "/queues/{queue}/delete-failed": {"scanJobs", "deleteJobsByDescriptor"},
     "/jobs/{descriptor}/run": {"runJobs"},
     "/jobs/{descriptor}/cancel": {"cancelJobs"},
     "/jobs/{descriptor}/delete": {"deleteJobsByDescriptor"},
 }
 """The methods of the protocol, and their variants, that pages and actions need. What every caller may call is left out."""
 
+GROUP = failure_of(None, TASK_HEADER, "ValueError", "boom").group
+"""Of `failed_job`."""
 FIELDS: Mapping[str, Mapping[str, Any]] = {
     "/queues/{queue}/settings": {"max_backlog": 7},
     "/queues/{queue}/retry-failed": {"number": 10},
+    "/queues/{queue}/delete-failed": {"number": 10, "group": GROUP},
 }
 OF_A_WAITING_JOB = "/jobs/{descriptor}/cancel"
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)

@@ -94,7 +94,7 @@ async def show(call: PageCall) -> FailedView:
 
 
 async def _groups(call: PageCall, queues: Sequence[str]) -> Mapping[str, list[GroupRow]]:
-    """By queue; none from servers that do not count them."""
+    """Returns them by queue; none from servers that do not count them."""
     found: dict[str, list[GroupRow]] = {}
     if not queues:
         return found

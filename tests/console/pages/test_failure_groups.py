@@ -1,0 +1,76 @@
+"""Groups of failures on the page of failed jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.client import AsyncClient, JobState
+from pinlater.client.errors import UnknownMethod
+from pinlater.console.pages.failed import group_row
+from pinlater.console.shapes.failures import FailureGroupItem
+from pinlater.domain.failures import OTHERS
+from tests.console.pages.conftest import failed_job
+from tests.console.pages.visitor import PageVisitor
+
+
+async def name_of(client: AsyncClient, pattern: str) -> str:
+    [name] = [group.name for group in (await client.failures("mail")).groups if group.pattern == pattern]
+    return name
+
+
+async def test_the_page_shows_groups_with_their_numbers(visitor: PageVisitor, client: AsyncClient) -> None:
+    for number in range(3):
+        await failed_job(client, f"no file {number}")
+    await failed_job(client, "boom")
+    name = await name_of(client, "no file …")
+    page = await visitor.page("/failed")
+    assert "ValueError: no file …" in page.text
+    assert f"/queues/mail?tab=failed&group={name}" in page.links
+    listed = await visitor.page(f"/queues/mail?tab=failed&group={name}")
+    assert len({link for link in listed.links if link.startswith("/jobs/")}) == 3
+    assert "3 failures in the last 24 hours, 3 in this one" in (await visitor.get("/failed")).body.decode()
+
+
+async def test_the_jobs_of_a_group_are_retried_and_deleted(visitor: PageVisitor, client: AsyncClient) -> None:
+    wanted = [await failed_job(client, f"no file {number}") for number in range(2)]
+    other = await failed_job(client, "boom")
+    name = await name_of(client, "no file …")
+    told = await visitor.does("/queues/mail/retry-failed", number=1, group=name)
+    assert told == "Retried 1 failed job of this group in mail."
+    assert await visitor.does("/queues/mail/delete-failed", number=9, group=name) == (
+        "Deleted 1 failed job of this group in mail."
+    )
+    found = await client.lookup([*wanted, other])
+    assert sorted(job.state for job in found.values()) == sorted([JobState.PENDING, JobState.FAILED])
+    assert (await visitor.submit("/queues/mail/delete-failed", {"number": 9})).status == 400
+
+
+async def test_before_servers_that_count_no_groups_the_page_shows_the_jobs(
+    visitor: PageVisitor, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failures(_client: AsyncClient, *_queues: str) -> None:
+        raise UnknownMethod("getFailures")
+
+    monkeypatch.setattr(AsyncClient, "failures", failures)
+    assert f"/jobs/{await failed_job(client)}" in (await visitor.page("/failed")).links
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "OSError: no file …"),
+        ({"error_type": ""}, "no file …"),
+        ({"pattern": ""}, "OSError"),
+        ({"error_type": "", "pattern": ""}, "Without an error"),
+        ({"name": OTHERS, "error_type": "", "pattern": ""}, "Failures of other groups"),
+    ],
+)
+def test_a_group_is_named_by_its_error(given: dict[str, str], text: str) -> None:
+    fields = {"name": "0123456789abcdef", "error_type": "OSError", "pattern": "no file …", **given}
+    hours = [0] * 22 + [1, 4]
+    row = group_row(
+        FailureGroupItem(
+            queue="q", task="", failures=5, first_ms=1, last_ms=2, sample="q:s1:p1:1", hours=hours, **fields
+        )
+    )
+    assert (row.text, row.today, row.bars[-2:]) == (text, 5, [(22, 25.0), (23, 100.0)])
