@@ -66,10 +66,11 @@ def get(console: RunningConsole, path: str) -> str:
     return text
 
 
-def test_a_url_of_traces_without_a_place_for_the_id_is_refused(offline: Pinlater) -> None:
-    done = offline("console", "--trace-url", "https://jaeger.example.org")
+@pytest.mark.parametrize(("option", "place"), [("--trace-url", "{trace_id}"), ("--source-url", "{file}")])
+def test_a_url_of_links_without_its_place_is_refused(offline: Pinlater, option: str, place: str) -> None:
+    done = offline("console", option, "https://jaeger.example.org")
     assert done.code == 2
-    assert "{trace_id}" in done.err
+    assert place in done.err
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "jobs.example"])

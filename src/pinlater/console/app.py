@@ -33,6 +33,7 @@ from pinlater.console.reading import BYTES, JSON, bearer_of, body_of, content_of
 from pinlater.console.routes import ENDPOINTS
 from pinlater.console.sessions import Sessions
 from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 
 T = TypeVar("T")
 _BYTES_MAX = 256 * 1024 * 1024
@@ -45,9 +46,7 @@ class Console:
     `client` is opened and closed with the application.
 
     `now_ms`: this machine's clock, which never jumps. `hosts`: the names that callers use for this console; None accepts all.
-    `guest_token`: what people without a log-in see is what this token may see; '' is none. `trace_url`: of traces, with a place for
-    their id; '' links no job to its trace.
-    `budget`: of the bodies of all requests in flight, of their answers, and of lists under way.
+    `guest_token`: what people without a log-in see is what this token may see; '' is none. `links`: of jobs to their traces and their code.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Console:
         now_ms: Callable[[], int],
         hosts: Collection[str] | None,
         guest_token: Callable[[], str] = str,
-        trace_url: str = "",
+        links: LinkUrls = NO_LINKS,
     ) -> None:
         self._client = client
         self._now_ms = now_ms
@@ -65,7 +64,7 @@ class Console:
         self._stopping = False
         self.sessions = Sessions(now_ms)
         visitors = Visitors(client, self.sessions, now_ms, guest_token)
-        self._site = Site(Api(client, self._api_call, self.budget), visitors, now_ms, self.budget, trace_url)
+        self._site = Site(Api(client, self._api_call, self.budget), visitors, now_ms, self.budget, links)
         starlette = Starlette(
             routes=[*self._routes(), Route(OPENAPI_PATH, _openapi), *self._site.routes()],
             exception_handlers={HTTPException: self._not_routed, Exception: _failed},

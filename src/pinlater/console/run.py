@@ -18,6 +18,7 @@ from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
 from pinlater.console.server_channel import ServerChannel
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 from pinlater.supervision.open_files import raise_open_files
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import HTTPS_WANTED, listening_side
@@ -127,12 +128,12 @@ def serve(
     channel: ServerChannel | None = None,
     certificate: CertificateSource | None = None,
     guest_token: Callable[[], str] = str,
-    trace_url: str = "",
+    links: LinkUrls = NO_LINKS,
 ) -> None:
     """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
     machine's names as `Host`. `certificate`: None serves without TLS. `guest_token`: for people who have not logged in; '' is none.
-    `trace_url`: as `Console` has it."""
-    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None, guest_token, trace_url)
+    `links`: as `Console` has it."""
+    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None, guest_token, links)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)

@@ -9,6 +9,7 @@ from pinlater.client.errors import UnknownMethod
 from pinlater.console.app import Console
 from pinlater.console.pages.bodies import body_view
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.link_urls import LinkUrls
 from tests.console.caller import Caller
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageVisitor
@@ -42,8 +43,15 @@ async def test_a_job_in_a_trace_links_to_it(client: AsyncClient, clock: ManualCl
         ("https://traces.example.org/{trace_id}", f'<a href="https://traces.example.org/{trace}" rel="noreferrer">'),
         ("", f"<code>{trace}</code>"),
     ):
-        console = Console(client, clock.now_ms, None, trace_url=url)
+        console = Console(client, clock.now_ms, None, links=LinkUrls(url))
         assert shown in (await Caller(console.app).get(f"/jobs/{name}")).body.decode()
+
+
+async def test_an_error_links_to_its_line_of_code(client: AsyncClient, clock: ManualClock) -> None:
+    name = await failed_job(client, 'boom\n  File "/srv/mailer.py", line 12, in send\n    raise boom')
+    console = Console(client, clock.now_ms, None, links=LinkUrls("", "https://git.example.org/{file}#L{line}"))
+    shown = (await Caller(console.app).get(f"/jobs/{name}")).body.decode()
+    assert '<a href="https://git.example.org/srv/mailer.py#L12" rel="noreferrer">' in shown
 
 
 async def test_the_time_line_shows_attempts_and_their_errors(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pinlater.cli import exits, options
-from pinlater.domain.trace_url import check_trace_url
+from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, LinkUrls, check_url
 from pinlater.supervision.logs import setup
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ TraceUrl = Annotated[
         help="Link each job to its trace: a URL with {trace_id}.",
     ),
 ]
+SourceUrl = Annotated[
+    str,
+    typer.Option(
+        "--source-url", metavar="URL", help="Link each error to its line of code: a URL with {file} and {line}."
+    ),
+]
 HttpsCertificate = Annotated[
     Path | None,
     typer.Option(
@@ -84,6 +90,7 @@ def console(
     insecure: Insecure = False,
     guest_token_file: GuestTokenFile = None,
     trace_url: TraceUrl = "",
+    source_url: SourceUrl = "",
     https_certificate: HttpsCertificate = None,
     https_key: HttpsKey = None,
     https_client_ca: HttpsClientCa = None,
@@ -109,11 +116,7 @@ def console(
             param_hint="--host",
         )
     guest_token = _guest_token(guest_token_file)
-    if trace_url:
-        try:
-            check_trace_url(trace_url)
-        except ValueError as error:
-            raise typer.BadParameter(f"{trace_url!r} {error}", param_hint="--trace-url") from None
+    links = _links(trace_url, source_url)
     certificate = _certificate(https_certificate, https_key, https_client_ca)
     client = options.client_for(server, timeout, connections=2, token="")
     setup(log_format.value, log_level.value)
@@ -140,7 +143,7 @@ def console(
         channel=channel,
         certificate=certificate,
         guest_token=guest_token,
-        trace_url=trace_url,
+        links=links,
     )
 
 
@@ -152,6 +155,17 @@ def _guest_token(file: Path | None) -> Callable[[], str]:
         return token_source(file or "", monotonic)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--guest-token-file") from None
+
+
+def _links(trace_url: str, source_url: str) -> LinkUrls:
+    """URLs that are no good are a usage error."""
+    for option, url, places in (("--trace-url", trace_url, TRACE_PLACES), ("--source-url", source_url, SOURCE_PLACES)):
+        try:
+            if url:
+                check_url(url, places)
+        except ValueError as error:
+            raise typer.BadParameter(f"{url!r} {error}", param_hint=option) from None
+    return LinkUrls(trace_url, source_url)
 
 
 def _certificate(certificate: Path | None, key: Path | None, client_ca: Path | None) -> CertificateSource | None:

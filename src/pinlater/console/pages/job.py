@@ -18,7 +18,7 @@ from pinlater.console.pages.page import PageCall, PageView, job_path
 from pinlater.console.shapes.fields import RequestShape
 from pinlater.console.shapes.jobs import BodiesQuery, JobItem, ReasonItem
 from pinlater.domain.job import TASK_HEADER
-from pinlater.domain.trace_url import trace_link
+from pinlater.domain.link_urls import JobLink, source_link, trace_link
 
 _WHOLE_CHARACTERS = 2_000_000
 
@@ -42,7 +42,7 @@ class JobMoment(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView(PageView):
     """`reasons`: why it waits, or how it ended. `actions`: names of what is possible. `attempts_ended`: also those before a retry.
-    `trace`: the id of the job's trace and the link to it, '' without one. `commands`: for a shell."""
+    `trace`: to the job's trace. `source`: to the line of code that raised its error. `commands`: for a shell."""
 
     query: JobPageQuery
     job: JobItem
@@ -56,7 +56,8 @@ class JobView(PageView):
     status: ShownText
     progress: ShownText
     headers: Sequence[tuple[str, ShownText]]
-    trace: tuple[str, str] | None
+    trace: JobLink | None
+    source: JobLink | None
     body: BodyView
     commands: Mapping[str, str]
 
@@ -91,7 +92,8 @@ async def show(call: PageCall) -> JobView:
         status=shown(job.custom_status, characters),
         progress=shown(job.progress, characters),
         headers=[(name, shown(value, characters)) for name, value in job.headers.items()],
-        trace=trace_link(call.trace_url, job.headers),
+        trace=trace_link(call.links, job.headers),
+        source=source_link(call.links, job.error_text),
         body=body_view(_bytes(job), query.view, whole=query.whole),
         commands=commands(job),
     )

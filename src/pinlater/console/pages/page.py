@@ -11,6 +11,7 @@ from pinlater.console.endpoint import Content
 from pinlater.console.pages.api import Api
 from pinlater.console.reading import fields_of
 from pinlater.console.shapes.fields import RequestShape
+from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 
 Fields = TypeVar("Fields", bound=RequestShape)
 
@@ -20,7 +21,7 @@ class PageCall:
     """A request for a page, or of a form. `fields`: of the query or the form, without empty ones. `queue` and `descriptor`: of the path.
 
     `may(method)`: whether the servers answer the visitor's calls of a method of the protocol, as far as it is known. `pins`: the queues
-    that the visitor has pinned to the top of the overview. `trace_url`: of traces, with a place for their id."""
+    that the visitor has pinned to the top of the overview. `links`: of jobs to their traces and their code."""
 
     api: Api
     now_ms: int
@@ -29,7 +30,7 @@ class PageCall:
     fields: Mapping[str, str]
     may: Callable[[str], bool] = lambda _: True
     pins: Set[str] = frozenset()
-    trace_url: str = ""
+    links: LinkUrls = NO_LINKS
 
     def read(self, shape: type[Fields]) -> Fields:
         """The fields as the shape says. Raises RequestRefused."""

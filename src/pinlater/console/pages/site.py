@@ -64,12 +64,12 @@ class Navigation(NamedTuple):
 
 class Site:
     """The pages with what their requests share. `budget`: of the console. `now_ms`: a clock that never jumps.
-    `trace_url`: as `Console` has it."""
+    `links`: as `Console` has it."""
 
     def __init__(
-        self, api: Api, visitors: Visitors, now_ms: Callable[[], int], budget: ByteBudget, trace_url: str
+        self, api: Api, visitors: Visitors, now_ms: Callable[[], int], budget: ByteBudget, links: LinkUrls
     ) -> None:
-        self._trace_url = trace_url
+        self._links = links
         self._api = api
         self._visitors = visitors
         self._logins = Logins(visitors, now_ms)
@@ -228,7 +228,7 @@ class Site:
             given,
             visitor.rights.may,
             pins_of(request),
-            self._trace_url,
+            self._links,
         )
 
     def _navigation(self, request: Request, section: str, visitor: Visitor) -> Navigation:

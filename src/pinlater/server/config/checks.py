@@ -13,8 +13,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from pinlater.domain.clock import WallClock
+from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import HashMalformed, check_hash_form
-from pinlater.domain.trace_url import check_trace_url
 from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.extras import install_line
 from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set, tokens_in
@@ -82,14 +82,20 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "http.port", f"Thrift and HTTP can't both listen on port {settings.http.port}"
     if not settings.host.strip():
         yield "host", "is empty"
-    if settings.console_trace_url is not None:
-        try:
-            check_trace_url(settings.console_trace_url)
-        except ValueError as error:
-            yield "console_trace_url", f"{settings.console_trace_url!r} {error}"
+    yield from _url_problems(settings)
     address = settings.advertised_thrift_address
     if address is not None and not _is_address(address):
         yield "advertised_thrift_address", f"{address!r} is no address; write host:port"
+
+
+def _url_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    for key, places in (("console_trace_url", TRACE_PLACES), ("console_source_url", SOURCE_PLACES)):
+        url = getattr(settings, key)
+        try:
+            if url is not None:
+                check_url(url, places)
+        except ValueError as error:
+            yield key, f"{url!r} {error}"
 
 
 def _is_address(text: str) -> bool:

@@ -121,6 +121,8 @@ class Settings:
 
     console_trace_url: str | None = None
     """With which that console links each job to its trace: `https://jaeger.example.org/trace/{trace_id}`."""
+    console_source_url: str | None = None
+    """With which that console links each error to its line of code: `https://git.example.org/app/blob/main/{file}#L{line}`."""
 
     drain_timeout_s: float = 30.0
     """How long a stopping server waits for requests in flight before it cuts them off. In seconds; `20s` or `500ms` too."""

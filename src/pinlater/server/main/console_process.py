@@ -90,6 +90,7 @@ class ConsoleProcess:
             *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
             *(("--guest-token-file", str(guest)) if guest is not None else ()),
             *(("--trace-url", settings.console_trace_url) if settings.console_trace_url is not None else ()),
+            *(("--source-url", settings.console_source_url) if settings.console_source_url is not None else ()),
             *self._tls_options(),
         ]
 
