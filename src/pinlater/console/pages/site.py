@@ -30,6 +30,7 @@ from pinlater.console.reading import BYTES, body_of
 from pinlater.console.session_cookie import give_session_id, session_id_of, take_session_id
 from pinlater.console.shapes.problem import Problem
 from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.link_urls import LinkUrls
 
 HTML, FORM = "text/html", "application/x-www-form-urlencoded"
 POLICY = (
