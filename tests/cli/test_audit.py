@@ -62,7 +62,7 @@ def test_a_terminal_gets_blocks_that_fit(pinlater: Pinlater, queue: str, columns
 
 
 def test_a_queue_without_changes_is_said_to_have_none(pinlater: Pinlater) -> None:
-    assert on_terminal(pinlater.address, 80, False, "audit", "no_such_queue") == "no entry of the audit\n"
+    assert on_terminal(pinlater.address, 80, False, "audit", "never_changed") == "no entry of the audit\n"
 
 
 @pytest.mark.parametrize(
