@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinlater.domain.failures import CLAIM_TIMED_OUT, GROUPS_MAX, HOUR_MS, OTHERS, Failure
+from pinlater.domain.failures import CLAIM_TIMED_OUT, GROUPS_MAX, HOUR_MS, OTHERS, FailureKind
 from pinlater.domain.job import TASK_HEADER, JobState
 from pinlater.server.storage.values import JobAck, StoredFailures
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
@@ -44,7 +44,7 @@ async def test_failures_that_look_alike_are_one_group(desk: Desk) -> None:
     await failed(desk, "OSError", "no file 17")
     await failed(desk, "ValueError", "no file 17", headers=SEND)
     same, *others = await groups(desk)
-    failure = Failure("send", "OSError", "no file …")
+    failure = FailureKind("send", "OSError", "no file …")
     assert same == StoredFailures(
         QUEUE, failure.group, *failure, 3, first_ms, desk.now, last.key.priority, last.key.id, {desk.now // HOUR_MS: 3}
     )

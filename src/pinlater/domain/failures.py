@@ -32,7 +32,7 @@ _VARIABLE = re.compile(
 _READ_CHARS = 500
 
 
-class Failure(NamedTuple):
+class FailureKind(NamedTuple):
     """What a failed attempt is grouped by. `pattern`: the first line of the error, with `…` for numbers, names in quotes and addresses."""
 
     task: str
@@ -72,10 +72,10 @@ class FailureGroups(NamedTuple):
     incomplete: bool = False
 
 
-def failure_of(headers: Mapping[str, str] | None, task_header: str, error_type: str, error_text: str) -> Failure:
+def failure_of(headers: Mapping[str, str] | None, task_header: str, error_type: str, error_text: str) -> FailureKind:
     """How a failed attempt of a job with these headers is grouped."""
     task = (headers or {}).get(task_header, "")[:TASK_CHARS_MAX]
-    return Failure(task, error_type, pattern_of(error_text))
+    return FailureKind(task, error_type, pattern_of(error_text))
 
 
 def pattern_of(error_text: str) -> str:

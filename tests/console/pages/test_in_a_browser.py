@@ -81,8 +81,9 @@ async def test_the_policy_stops_inline_scripts_and_frames(browsed: BrowsedConsol
 async def test_a_newcomer_finds_a_failed_job_and_retries_it(browsed: BrowsedConsole) -> None:
     async with browsed.tab("/") as page:
         await page.get_by_role("link", name="Failed", exact=True).first.click()
-        row = page.locator("[data-row]").first
-        await expect(row).to_contain_text("smtplib.SMTPException: Connection closed")
+        group = page.locator(".groups [data-row]").first
+        await expect(group).to_contain_text("smtplib.SMTPException: Connection closed")
+        row = page.locator(".jobs [data-row]").first
         await row.get_by_role("button", name="Retry").click()
         await expect(page.get_by_role("status")).to_contain_text("1 job is due now")
         await expect(page).not_to_have_url(re.compile("done="))

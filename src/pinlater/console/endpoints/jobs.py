@@ -16,6 +16,7 @@ from pinlater.console.shapes.claims import ResultsAnswer
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
+    ComparedJobs,
     CountQuery,
     DeleteJobsQuery,
     DescriptorsRequest,
@@ -25,7 +26,6 @@ from pinlater.console.shapes.jobs import (
     EnqueueQuery,
     ExplainAnswer,
     JobCountAnswer,
-    JobFilter,
     JobItem,
     LookupAnswer,
     LookupRequest,
@@ -201,7 +201,7 @@ async def run_jobs_now(call: ApiCall[Nothing, RunNowRequest]) -> ResultsAnswer:
     return results_shown(done)
 
 
-def _criteria(chosen: JobFilter, *, skip_cancelled: bool = False) -> JobCriteria:
+def _criteria(chosen: ComparedJobs, *, skip_cancelled: bool = False) -> JobCriteria:
     return JobCriteria(
         frozenset(chosen.task),
         _headers(chosen.header),

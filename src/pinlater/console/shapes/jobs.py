@@ -108,7 +108,7 @@ class CountQuery(RequestShape, frozen=True, kw_only=True):
     regex: Regex = None
 
 
-class JobFilter(RequestShape, frozen=True, kw_only=True):
+class ComparedJobs(RequestShape, frozen=True, kw_only=True):
     """Which jobs, by what the console compares: servers choose by state, priority and body only."""
 
     task: OfTasks = ()
@@ -127,7 +127,7 @@ class JobFilter(RequestShape, frozen=True, kw_only=True):
         return bool(chosen) or any(at is not None for at in times)
 
 
-class ScanQuery(JobFilter, frozen=True, kw_only=True):
+class ScanQuery(ComparedJobs, frozen=True, kw_only=True):
     """Which jobs of a queue, and how many."""
 
     state: State = "pending"
@@ -266,7 +266,7 @@ class RunNowRequest(RequestShape, frozen=True, kw_only=True):
     delay_ms: Delay = None
 
 
-class RetryFailedRequest(JobFilter, frozen=True, kw_only=True):
+class RetryFailedRequest(ComparedJobs, frozen=True, kw_only=True):
     """Which failed jobs go back to the queue."""
 
     priority: OfPriority = None
@@ -278,7 +278,7 @@ class RetryFailedRequest(JobFilter, frozen=True, kw_only=True):
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
 
 
-class DeleteJobsQuery(JobFilter, frozen=True, kw_only=True):
+class DeleteJobsQuery(ComparedJobs, frozen=True, kw_only=True):
     """Which jobs to delete."""
 
     state: State

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pinlater.domain.failures import CLAIM_TIMED_OUT, Failure, failure_of
+from pinlater.domain.failures import CLAIM_TIMED_OUT, FailureKind, failure_of
 from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.transitions import (
     ERROR_TYPE_CHARS_MAX,
@@ -48,7 +48,7 @@ class CountedFailure:
 
     __slots__ = ("failure", "failures", "job")
 
-    def __init__(self, failure: Failure, job: JobRecord) -> None:
+    def __init__(self, failure: FailureKind, job: JobRecord) -> None:
         self.failure = failure
         self.job = job
         self.failures = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pinlater.domain.failures import GROUPS_MAX, HOUR_MS, OTHERS, Failure, failure_of
+from pinlater.domain.failures import GROUPS_MAX, HOUR_MS, OTHERS, FailureKind, failure_of
 from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.transitions import ERROR_TYPE_CHARS_MAX
 from pinlater.server.storage.memory.record import MemoryJob
@@ -13,7 +13,7 @@ from pinlater.server.storage.values import StoredFailures
 
 @dataclass(slots=True)
 class _Group:
-    failure: Failure
+    failure: FailureKind
     first_ms: int
     last_ms: int = 0
     failures: int = 0
@@ -33,7 +33,7 @@ class MemoryFailures:
         failure = failure_of(job.headers, TASK_HEADER, error_type[:ERROR_TYPE_CHARS_MAX], error_text)
         name = failure.group
         if name not in self._groups and len(self._groups.keys() - {OTHERS}) >= GROUPS_MAX:
-            name, failure = OTHERS, Failure("", "", "")
+            name, failure = OTHERS, FailureKind("", "", "")
         if name not in self._groups:
             self._groups[name] = _Group(failure, now_ms)
         group = self._groups[name]

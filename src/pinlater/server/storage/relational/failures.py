@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.domain.failures import GROUPS_MAX, HOUR_MS, OTHERS, Failure
+from pinlater.domain.failures import GROUPS_MAX, HOUR_MS, OTHERS, FailureKind
 from pinlater.server.storage.changes import Changes
 from pinlater.server.storage.relational.dialect import Dialect, QueueEntry
 from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.values import StoredFailures
 
-_OTHERS = Failure("", "", "")
+_OTHERS = FailureKind("", "", "")
 
 
 async def count(dialect: Dialect, changes: Changes) -> None:
@@ -22,7 +22,7 @@ async def count(dialect: Dialect, changes: Changes) -> None:
     if not changes.failures:
         return
     queues = await dialect.queues_of({queue_id for queue_id, _ in changes.failures})
-    rows: dict[tuple[int, str], tuple[Failure, int, int, int]] = {}
+    rows: dict[tuple[int, str], tuple[FailureKind, int, int, int]] = {}
     for (queue_id, name), counted in sorted(changes.failures.items(), key=lambda item: item[0]):
         queue = queues.get(queue_id)
         if queue is None:

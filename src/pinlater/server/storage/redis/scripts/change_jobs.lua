@@ -57,21 +57,23 @@ if plain then
 end
 even_when_full()
 
--- Failed attempts of one group: {group, about it, how many, the newest, the hour, now}.
+-- Failed attempts of one group: {group, about it, how many, the newest, the hour, now}. Two commands, one more for a group too many.
 local function count_failures(queue, values)
-    local key, group = T .. 'v' .. queue, values[1]
-    local about, failures, newest, hour = values[2], values[3], values[4], values[5]
-    if call('HEXISTS', key, 'a' .. group) == 0 then
-        if tonumber(call('HGET', key, 'g') or '0') < GROUPS_MAX then
-            call('HINCRBY', key, 'g', 1)
-        else
-            group, about = OTHERS, '[' .. values[6] .. ',"","",""]'
-        end
-        call('HSETNX', key, 'a' .. group, about)
+    local key, group, about = T .. 'v' .. queue, values[1], values[2]
+    local function counts()
+        return call('HMGET', key, 'a' .. group, 'g', 'n' .. group, 'h' .. values[5] .. ' ' .. group)
     end
-    call('HINCRBY', key, 'n' .. group, failures)
-    call('HSET', key, 'l' .. group, newest)
-    call('HINCRBY', key, 'h' .. hour .. ' ' .. group, failures)
+    local found = counts()
+    local groups = tonumber(found[2] or '0')
+    if not found[1] and groups >= GROUPS_MAX then
+        group, about = OTHERS, '[' .. values[6] .. ',"","",""]'
+        found = counts()
+    elseif not found[1] then
+        groups = groups + 1
+    end
+    call('HSET', key, 'a' .. group, found[1] or about, 'g', string.format('%.0f', groups),
+        'n' .. group, string.format('%.0f', (found[3] or 0) + values[3]), 'l' .. group, values[4],
+        'h' .. values[5] .. ' ' .. group, string.format('%.0f', (found[4] or 0) + values[3]))
 end
 
 for _, command in ipairs(commands) do
