@@ -44,7 +44,12 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "change_settings": {"max_backlog": 10},
     "add_mark": {"text": "v2", "queue": "mail_new"},
 }
-QUERIES = {"delete_jobs": "?state=failed", "get_history": "?queue={queue}"}
+QUERIES = {
+    "delete_jobs": "?state=failed",
+    "get_history": "?queue={queue}",
+    "get_failures": "?queue={queue}",
+    "search_jobs": "?text=x&queue={queue}",
+}
 _PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()}
 
 
