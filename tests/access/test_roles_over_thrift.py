@@ -143,6 +143,16 @@ async def test_a_token_for_other_queues_is_refused(guarded: GuardedServer, metho
     caller.close()
 
 
+async def test_only_a_token_for_all_queues_marks_all_queues(guarded: GuardedServer) -> None:
+    """The charts of queues that the token is not for would show its text."""
+    caller = await TokenSender.connect(guarded)
+    mark = types.DeployMark(guarded.clock.now_ms(), "v2")
+    for queues, expected in ((["mail*"], "ACCESS_DENIED"), (["mail*", "*"], "")):
+        token = guarded.token(Role.OPERATE, queues=queues)
+        assert await denial(caller, "addDeployMark", token, mark=mark) == expected
+    caller.close()
+
+
 @pytest.mark.parametrize("role", list(Role))
 async def test_a_lookup_with_bodies_and_a_dry_run_need_the_roles_of_their_own_rows(
     guarded: GuardedServer, role: Role

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from pinlater.client import Ack, AsyncClient, Job, JobState, UniqueKey
+from pinlater.client.errors import PinLaterError, error_for
 from pinlater.client.values import Scanned
 from pinlater.console.job_search import JobSearch, SearchBounds, SearchResult
 from pinlater.domain.clock import ManualClock
+from pinlater.server.main.core import Core
 from tests.console.caller import Caller
 
 SEARCH = "/v1/search"
+
+
+class _Wrapped:
+    """A client with other answers to some calls."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
 
 
 @pytest.fixture
@@ -60,6 +73,47 @@ async def test_a_descriptor_is_looked_up(client: AsyncClient) -> None:
     name = await put(client)
     assert named(await search(client, name)) == {name: "descriptor"}
     assert named(await search(client, name[:-1] + "9")) == {}
+
+
+@pytest.mark.usefixtures("queues")
+async def test_a_descriptor_of_another_queue_than_the_one_to_search_is_a_text(client: AsyncClient) -> None:
+    name = await put(client, "orders")
+    follower = await put(client, headers={"after": name})
+    assert named(await search(client, name, queue="mail")) == {follower: "header after"}
+    assert named(await search(client, name)) == {name: "descriptor", follower: "header after"}
+
+
+@pytest.mark.usefixtures("queues")
+async def test_a_queue_that_is_deleted_meanwhile_fails_no_search(core: Core, client: AsyncClient) -> None:
+    await put(client, "orders")
+    found = await put(client, headers={"tenant": "acme"})
+
+    class DeletesAfterCounters(_Wrapped):
+        async def queue_stats(self, *queues: str) -> object:
+            stats = await client.queue_stats(*queues)
+            await core.service.queues.delete_queue("orders", None)
+            return stats
+
+    result = await search(DeletesAfterCounters(client), "acme")  # type: ignore[arg-type]
+    assert (named(result), result.unread) == ({found: "header tenant"}, [])
+
+
+@pytest.mark.parametrize("detail", ["REGEX_TOO_COSTLY", "TOO_MANY_WAITING", "INTERNAL"])
+async def test_bodies_that_servers_cannot_look_into_now_are_not_read(client: AsyncClient, detail: str) -> None:
+    found = await put(client, headers={"tenant": "acme"})
+
+    class LooksIntoNoBody(_Wrapped):
+        async def scan(self, *given: Any, regex: str | None, **options: Any) -> Scanned:
+            if regex is not None:
+                raise error_for(500, "not now", detail)
+            return await client.scan(*given, **options)
+
+    if detail == "INTERNAL":
+        with pytest.raises(PinLaterError, match="not now"):
+            await search(LooksIntoNoBody(client), "acme")  # type: ignore[arg-type]
+        return
+    result = await search(LooksIntoNoBody(client), "acme")  # type: ignore[arg-type]
+    assert (named(result), [part.jobs for part in result.unread]) == ({found: "header tenant"}, [1])
 
 
 @pytest.mark.parametrize("text", ["a.b", "[", "(?i)", "\\d", "é ü", "a b", "'\"<&"])

@@ -31,8 +31,20 @@ def test_a_job_in_no_trace_has_no_link(parent: str) -> None:
 def test_the_last_line_of_code_of_a_traceback_has_a_link() -> None:
     assert source_link(URLS, TEXT) == ("/srv/app/a b.py, line 12", "https://git.example.org/main/srv/app/a%20b.py#L12")
     assert source_link(LinkUrls(), TEXT) is None
-    for text in ("", "boom", 'File "x.py"', 'see File "x.py", line 7', 'File "x"y.py", line 7'):
+    for text in (
+        "",
+        "boom",
+        'File "x.py"',
+        'see File "x.py", line 7',
+        'File "x"y.py", line 7',
+        'File "/a/../../evil/x.py", line 7',
+    ):
         assert source_link(URLS, text) is None
+
+
+def test_the_white_space_before_a_frame_is_that_of_its_line() -> None:
+    """Of each empty line, all that follow it were read: in quadratic time."""
+    assert source_link(URLS, "\n" * 1_000_000 + TEXT) == source_link(URLS, TEXT)
 
 
 @pytest.mark.parametrize(

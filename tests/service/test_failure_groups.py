@@ -18,11 +18,13 @@ from tests.assembly import open_core
 
 
 class BreakableShard(MemoryShard):
-    """Fails to list its groups once it is broken."""
+    """Fails to list its groups once it is broken. `most_queues`: of one call."""
 
     broken = False
+    most_queues = 0
 
     async def list_failures(self, queues: Sequence[str], from_hour: int) -> Sequence[StoredFailures]:
+        self.most_queues = max(self.most_queues, len(queues))
         if self.broken:
             raise ShardConnectionFailed("gone")
         return await super().list_failures(queues, from_hour)
@@ -82,6 +84,14 @@ async def test_a_shard_that_does_not_answer_makes_the_answer_incomplete(pair: Tw
     pair.shards[1].broken = True
     found = await pair.core.service.failures.failure_groups(["q", "none"])
     assert (found.incomplete, [group.failures for group in found.groups]) == (True, [1])
+
+
+async def test_the_groups_of_many_queues_are_read_in_pieces(pair: TwoShards) -> None:
+    await pair.fails(0, "OSError")
+    names = [f"none{number}" for number in range(QUEUES_MAX - 1)]
+    found = await pair.core.service.failures.failure_groups([*names, "q"])
+    assert [group.failures for group in found.groups] == [1]
+    assert 0 < pair.shards[0].most_queues < 10
 
 
 async def test_those_with_the_most_failures_of_a_day_come_first_and_old_ones_are_left_out(pair: TwoShards) -> None:

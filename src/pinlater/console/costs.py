@@ -1,7 +1,7 @@
 """How much memory a request may need before its answer is on its way: an estimate, which the console reserves before it calls a server.
 
-Only lists of jobs have one, as in a server. A job is taken to be as long as a body may be by default, and all jobs together to be no
-larger than an answer of a server.
+Only lists of jobs and of groups of failures have one. A job is taken to be as long as a body may be by default, and all jobs together to
+be no larger than an answer of a server.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any
 from pinlater.client._job_scan import PAGE_JOBS
 from pinlater.console.endpoint import ApiCall, Endpoint
 from pinlater.console.problems import no_memory
+from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.jobs import LookupRequest, ScanQuery
 from pinlater.console.shapes.search import SearchQuery
 from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.failures import GROUPS_MAX
 from pinlater.wire.limits import FRAME_BYTES_MAX
 
 JOB_BYTES = 4 * 1024  # of a job without its body
 BODY_BYTES = 1024 * 1024
+GROUP_BYTES = 1024  # of failures
 
 
 def lookup(call: ApiCall[Any, LookupRequest]) -> int:
@@ -38,6 +41,11 @@ def scan(call: ApiCall[ScanQuery, Any]) -> int:
 def search(call: ApiCall[SearchQuery, Any]) -> int:
     """Estimates the jobs that a search has found, and a page of jobs to compare."""
     return _shown(call.query.limit + PAGE_JOBS, bodies=False)
+
+
+def failures(call: ApiCall[FailuresQuery, Any]) -> int:
+    """Estimates the groups of the queues, as many as a shard keeps of each."""
+    return 2 * min(len(call.query.queue) * GROUPS_MAX * GROUP_BYTES, FRAME_BYTES_MAX)
 
 
 @contextmanager

@@ -7,13 +7,13 @@ it has not read to their ends. A part is the jobs of one queue in one state. Ser
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pinlater.client import AsyncClient
 from pinlater.client._job_scan import PAGE_JOBS, SCAN_END, SCAN_START
-from pinlater.client.errors import DescriptorInvalid
+from pinlater.client.errors import DescriptorInvalid, PinLaterError, QueueNotFound
 from pinlater.client.values import JobInfo, JobState, QueueStats, Scanned
 from pinlater.domain.descriptor import parse_descriptor
 
@@ -61,6 +61,9 @@ class SearchResult:
 class JobSearch:
     """One search. `monotonic`: in seconds."""
 
+    # What servers answer that cannot look into bodies now.
+    _NOT_SEARCHED = frozenset({"REGEX_TOO_COSTLY", "REGEX_UNAVAILABLE", "TOO_MANY_WAITING"})
+
     def __init__(
         self, client: AsyncClient, text: str, queue: str, monotonic: Callable[[], float], bounds: SearchBounds
     ) -> None:
@@ -74,27 +77,37 @@ class JobSearch:
         self._result = SearchResult()
 
     async def run(self) -> SearchResult:
-        """Raises the errors of the servers, except of parts that have gone meanwhile."""
+        """Raises the errors of the servers, except of parts that have gone meanwhile, and of bodies that they can't look into now."""
         result = self._result
-        await self._look_up()
         stats = await self._client.queue_stats(*([self._queue] if self._queue else []))
+        await self._look_up({one.queue for one in stats})
         result.incomplete = any(one.incomplete for one in stats)
         for part in sorted(parts_of(stats), key=lambda part: part.jobs):
             if self._is_over() or not await self._read(part):
                 result.unread.append(part)
         return result
 
-    async def _look_up(self) -> None:
+    async def _look_up(self, queues: Set[str]) -> None:
+        """Only in these queues: the text may name a queue that the caller may not see, which is no reason to refuse the search."""
         try:
-            parse_descriptor(self._text)
+            queue = parse_descriptor(self._text).queue
         except DescriptorInvalid:
+            return
+        if queue not in queues:
             return
         for job in (await self._client.lookup([self._text])).values():
             self._result.add(job, DESCRIPTOR)
 
     async def _read(self, part: JobPart) -> bool:
-        """Whether the part was read to its end, for what is compared here and for bodies."""
-        return await self._compare(part) and await self._look_into_bodies(part)
+        """Whether the part was read to its end, for what is compared here and for bodies; also if its queue was deleted meanwhile."""
+        try:
+            return await self._compare(part) and await self._look_into_bodies(part)
+        except QueueNotFound:
+            return True
+        except PinLaterError as error:
+            if error.detail not in self._NOT_SEARCHED:
+                raise
+            return False
 
     async def _compare(self, part: JobPart) -> bool:
         after = SCAN_START

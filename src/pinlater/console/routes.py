@@ -107,7 +107,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", "/v1/stats", queues.get_stats, StatsQuery, Nothing, StatsAnswer, "queue_stats"),
     Endpoint("GET", f"{_QUEUE}/history", queues.get_queue_history, HistoryQuery, Nothing, HistoryAnswer, "queue_history"),
     Endpoint("GET", "/v1/history", queues.get_history, HistoriesQuery, Nothing, HistoriesAnswer, "queue_history"),
-    Endpoint("GET", "/v1/failures", failures.get_failures, FailuresQuery, Nothing, FailuresAnswer, "failures"),
+    Endpoint("GET", "/v1/failures", failures.get_failures, FailuresQuery, Nothing, FailuresAnswer, "failures", cost=costs.failures),
     Endpoint("POST", "/v1/marks", queues.add_mark, Nothing, MarkRequest, MarkItem, "add_mark", _CREATED),
     Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),
     Endpoint("GET", "/v1/cluster", servers.get_cluster, Nothing, Nothing, ClusterAnswer, "cluster"),

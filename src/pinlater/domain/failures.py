@@ -26,7 +26,7 @@ _VARIABLE = re.compile(
     r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
     r"|\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{12,}\b"
     r"|'[^']*'|\"[^\"]*\""
-    r"|[^\s@<>]+@[^\s@<>]+"
+    r"|(?<![^\s@<>'\"])[^\s@<>]+@[^\s@<>]+"  # from the beginning of a word: from each of its characters takes quadratic time
     r"|\d+(?:[.:,/-]\d+)*"
 )
 _READ_CHARS = 500

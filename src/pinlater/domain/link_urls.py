@@ -10,7 +10,7 @@ from urllib.parse import quote
 TRACE_PLACES = ("{trace_id}",)
 SOURCE_PLACES = ("{file}", "{line}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?", re.ASCII)
-_FRAME = re.compile(r'^\s*File "([^"\n]{1,500})", line (\d{1,9})', re.MULTILINE | re.ASCII)
+_FRAME = re.compile(r'^[ \t]*File "([^"\n]{1,500})", line (\d{1,9})', re.MULTILINE | re.ASCII)
 
 
 class LinkUrls(NamedTuple):
@@ -48,10 +48,12 @@ def trace_link(urls: LinkUrls, headers: Mapping[str, str]) -> JobLink | None:
 
 
 def source_link(urls: LinkUrls, error_text: str) -> JobLink | None:
-    """The link to the last line of code that a Python traceback names; None if there is none, or no URL."""
+    """The link to the last line of code that a Python traceback names; None if there is none, or no URL, or the path goes up."""
     frames = _FRAME.findall(error_text)
     if not frames or not urls.source:
         return None
     file, line = frames[-1]
+    if ".." in file.split("/"):  # a browser would leave the folder that the URL names
+        return None
     url = urls.source.replace("{file}", quote(file.lstrip("/"))).replace("{line}", line)
     return JobLink(f"{file}, line {line}", url)

@@ -211,7 +211,7 @@ class MarkRequest(RequestShape, frozen=True, kw_only=True):
 
     text: Annotated[str, Meta(min_length=1, max_length=MARK_CHARS_MAX, description="Printable characters.")]
     at_ms: Annotated[Moment | None, Meta(description="At most an hour ahead. Without it: now.")] = None
-    queue: Annotated[str | None, Meta(description="Without it: all queues.")] = None
+    queue: Annotated[str | None, Meta(description="Without it: all queues, which needs a token for all.")] = None
 
 
 class StatsQuery(RequestShape, frozen=True, kw_only=True):

@@ -70,11 +70,12 @@ class Grant:
         raise AccessDenied(f"{name} {needed}; token {self.name} has {held}")
 
     def check_queues(self, name: str, queues: Iterable[str]) -> None:
-        """Raises AccessDenied for the first queue that the patterns do not allow."""
+        """Raises AccessDenied for the first queue that the patterns do not allow. '' stands for all queues."""
         for queue in queues:
             if not self.has_queue(queue):
+                named = f"queue {queue[:200]!r}" if queue else "all queues"
                 raise AccessDenied(
-                    f"{name}: token {self.name} is not for queue {queue[:200]!r}, only for {', '.join(self._patterns)}"
+                    f"{name}: token {self.name} is not for {named}, only for {', '.join(self._patterns)}"
                 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from pinlater.domain.clock import Clock
@@ -9,10 +10,14 @@ from pinlater.domain.descriptor import JobDescriptor
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.failures import GROUP_KEPT_MS, HOUR_MS, HOURS_SHOWN, QUEUES_MAX, FailureGroup, FailureGroups
 from pinlater.server.operations.addressing import on_reachable
+from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import StoredFailures
 from pinlater.server.telemetry.metrics import Metrics
+
+# A queue has up to 200 groups with 48 hours each, which the store and the event loop read in one go.
+_QUEUES_A_READ = 5
 
 
 class FailureQueries:
@@ -38,16 +43,20 @@ class FailureQueries:
         from_hour = now_ms // HOUR_MS - HOURS_SHOWN + 1
 
         async def read(shard: ShardLanes) -> Sequence[tuple[str, StoredFailures]]:
-            return [(shard.name, each) for each in await shard.store.list_failures(queues, from_hour)]
+            found: list[tuple[str, StoredFailures]] = []
+            for start in range(0, len(queues), _QUEUES_A_READ):
+                some = queues[start : start + _QUEUES_A_READ]
+                found += [(shard.name, each) for each in await shard.store.list_failures(some, from_hour)]
+                await asyncio.sleep(0)
+            return found
 
         answers = await on_reachable(self._shards, self._metrics, "getFailures", read)
         groups: dict[tuple[str, str], FailureGroup] = {}
         for answer in answers:
-            for shard, stored in answer:
-                if stored.last_ms >= now_ms - GROUP_KEPT_MS:
-                    key = (stored.queue, stored.name)
-                    group = _group_of(shard, stored, from_hour)
-                    groups[key] = _joined(groups[key], group) if key in groups else group
+            kept = [(shard, stored) for shard, stored in answer if stored.last_ms >= now_ms - GROUP_KEPT_MS]
+            for group in await in_turns(kept, lambda some: [_group_of(*each, from_hour) for each in some], JOBS_A_TURN):
+                key = (group.queue, group.name)
+                groups[key] = _joined(groups[key], group) if key in groups else group
         order = sorted(groups.values(), key=lambda group: (-sum(group.hours), -group.last_ms, group.name))
         return FailureGroups(order, len(answers) < len(self._shards))
 

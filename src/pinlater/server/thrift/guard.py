@@ -61,7 +61,8 @@ def _queues_of_request(call: Any) -> Collection[str]:
 
 
 def _marked_queue(call: Any) -> Collection[str]:
-    return (call.mark.queueName,) if call.mark.queueName else ()
+    """A mark for all queues, without a name, needs a token for all."""
+    return (call.mark.queueName or "",)
 
 
 def _named_queues(call: Any) -> Collection[str]:
