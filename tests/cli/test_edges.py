@@ -310,6 +310,8 @@ def test_errors_of_the_command_line_are_json_too_where_json_is_asked_for(offline
 def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offline: Pinlater) -> None:
     assert "Did you mean 'stats'?" in offline("queue", "stat").err
     assert "Did you mean 'queue stats'?" in offline("stats").err
+    assert "Did you mean 'retry-failed'?" in offline("retry").err
+    assert "Did you mean 'delete-jobs'?" in offline("purge").err
     for given in ("tasks.py:worker", "./tasks.py:worker"):
         assert "is a file: name its module, tasks:worker" in offline("worker", given).err
     assert "go there and name its module, shop:worker" in offline("cron", "../app/shop:worker").err
@@ -345,6 +347,7 @@ def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, m
 
 def test_hints_say_what_to_do_about_a_queue() -> None:
     assert "`pinlater queue create NAME` creates one" in exits.hint_for(errors.QueueNotFound("x"))
+    assert "with --descriptor" in exits.hint_for(errors.QueueNotFound.of("emails:s1d2:p1:73"))
     assert "letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
     assert "emails:s1:p1:73" in exits.hint_for(errors.CallerError("x", detail="DESCRIPTOR_INVALID"))
     assert "`pinlater serve`" in exits.hint_for(errors.ServerUnreachable("x"))

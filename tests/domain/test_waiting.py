@@ -143,7 +143,13 @@ CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[
         WAITING,
         NONE,
         QueueFacts(last_dequeue_at_ms=NOW - 30_000),
-        [("next", "It is due and comes first: the next request of a worker gets it.")],
+        [
+            (
+                "next",
+                "It is due and comes first: the next request of a worker gets it. No worker waits for it now. "
+                "The last one asked this server 30s ago.",
+            )
+        ],
     ),
     "behind at least 10,000 jobs, and not due": (
         WAITING._replace(run_after_ms=NOW + 90_000),
@@ -174,6 +180,24 @@ CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[
     "succeeded": (WAITING._replace(state=JobState.SUCCEEDED), None, WORKED, [("succeeded", "It has succeeded.")]),
     "failed": (
         WAITING._replace(state=JobState.FAILED),
+        None,
+        WORKED,
+        [("failed", "It has failed, and does not run again by itself.")],
+    ),
+    "failed, as its worker died in the last attempt": (
+        FAILED_ONCE._replace(state=JobState.FAILED, attempts_remaining=0),
+        None,
+        WORKED,
+        [
+            (
+                "failed",
+                "It has failed, and does not run again by itself. Attempt 1, its last, timed out: its worker neither ended it nor "
+                "renewed the claim.",
+            )
+        ],
+    ),
+    "cancelled after an attempt that timed out": (
+        FAILED_ONCE._replace(state=JobState.FAILED),
         None,
         WORKED,
         [("failed", "It has failed, and does not run again by itself.")],

@@ -194,7 +194,7 @@ async def test_a_lost_claim_cancels_its_task_and_nothing_is_acked(
     assert (worker.counts.lost, worker.counts.failed, worker.counts.acks_refused) == (1, 0, 0)
     info = (await client.lookup([descriptor]))[descriptor]
     assert (info.state, info.custom_status) == (JobState.FAILED, "cancelled")
-    assert f"job {descriptor}: claim lost: the job has ended, for example because it was cancelled" in caplog.messages
+    assert f"job {descriptor}: claim lost: the job has ended: it was cancelled, " in caplog.text
 
 
 async def test_a_stop_lets_running_jobs_finish(client: AsyncClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import traceback
 from collections.abc import Iterator
 from typing import NoReturn
@@ -70,6 +71,8 @@ DESCRIPTOR_HINT = (
     "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `enqueue` and `scan` print it)"
 )
 
+_A_JOB = re.compile(r"not found: \w+:s[^:\s]+:p\d+:\d+")
+
 
 def code_for(error: PinLaterError) -> int:
     """The exit code for what a call raised."""
@@ -80,6 +83,8 @@ def code_for(error: PinLaterError) -> int:
 
 def hint_for(error: PinLaterError) -> str:
     """What the operator can do about it; '' if the error's text says enough."""
+    if isinstance(error, QueueNotFound) and _A_JOB.search(error.message):
+        return "(this names a job: `lookup` and `run-now` take it as it is, `retry-failed` and `delete-jobs` with --descriptor)"
     if isinstance(error, QueueNotFound):
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
     if isinstance(error, TokenRequired):

@@ -71,8 +71,14 @@ EXTRAS = {"console": "console"}
 WITHOUT_TOKEN = frozenset({"console"})
 # Its options of these names are for the connection to the database of the original.
 WITH_OTHER_TLS = frozenset({"import-original"})
-# Commands of a group that are looked for at the top.
-_OF_GROUPS = {name: f"queue {name}" for name in ("stats", "create", "pause", "resume", "config", "list", "delete")}
+# Commands of a group that are looked for at the top, and words of other job services.
+_MEANT = {
+    **{name: f"queue {name}" for name in ("stats", "create", "pause", "resume", "config", "list", "delete")},
+    "retry": "retry-failed",
+    "purge": "delete-jobs",
+    "revoke": "cancel",
+    "status": "queue stats",
+}
 
 
 class LazyCommands(typer.core.TyperGroup):
@@ -84,8 +90,8 @@ class LazyCommands(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS:
             return _load(cmd_name)
-        if cmd_name in _OF_GROUPS and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {cmd_name!r}. Did you mean {_OF_GROUPS[cmd_name]!r}?")
+        if cmd_name in _MEANT and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {cmd_name!r}. Did you mean {_MEANT[cmd_name]!r}?")
         near = get_close_matches(cmd_name, COMMANDS, n=1)
         if near and not ctx.resilient_parsing:
             ctx.fail(f"No such command {cmd_name!r}. Did you mean {near[0]!r}?")

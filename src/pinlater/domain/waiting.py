@@ -134,7 +134,7 @@ def _reasons(
     elif job.state is JobState.SUCCEEDED:
         yield Reason("succeeded", "It has succeeded.", "succeeded")
     else:
-        yield Reason("failed", "It has failed, and does not run again by itself.", "failed")
+        yield _failed(job)
 
 
 def _waiting(now_ms: int, job: JobInfo, ahead: JobsAhead | None, queue: QueueFacts) -> Iterator[Reason]:
@@ -145,7 +145,7 @@ def _waiting(now_ms: int, job: JobInfo, ahead: JobsAhead | None, queue: QueueFac
     if ahead is not None and ahead.jobs:
         yield _behind(ahead, queue, 0 if later is None else (job.run_after_ms or 0) - now_ms)
     elif not known:
-        yield Reason("next", "It is due and comes first: the next request of a worker gets it.", "comes first")
+        yield _next(queue, now_ms)
 
 
 def not_due(job: JobInfo, now_ms: int) -> Reason | None:
@@ -217,12 +217,11 @@ def _of_workers(queue: QueueFacts, now_ms: int) -> Reason | None:
     if queue.waiting_dequeues or queue.claimed_per_second or asked_lately:
         return None
     figures: dict[str, Figure] = {"running": queue.running, "servers": queue.servers}
-    here = "this server" if queue.servers_asked == 1 else f"one of the {queue.servers_asked} servers"
     if asked_at_ms is None:
-        last = f"None has asked {here} since its start {span(now_ms - queue.server_started_at_ms)} ago."
+        last = f"None has asked {_here(queue)} since its start {span(now_ms - queue.server_started_at_ms)} ago."
         figures["server_started_at_ms"] = queue.server_started_at_ms
     else:
-        last = f"The last one asked {here} {span(now_ms - asked_at_ms)} ago."
+        last = f"The last one asked {_here(queue)} {span(now_ms - asked_at_ms)} ago."
         figures["last_dequeue_at_ms"] = asked_at_ms
     if queue.servers > queue.servers_asked:
         last += f" {queue.servers} servers share the shards, and each knows only the workers that ask it."
@@ -230,6 +229,19 @@ def _of_workers(queue: QueueFacts, now_ms: int) -> Reason | None:
         text = f"No worker asks for jobs of the queue; {counted(queue.running, 'job')} of it {_are(queue.running)} claimed. {last}"
         return Reason("workers_busy", text, "no worker asks for more jobs", figures)
     return Reason("no_worker", f"No worker asks for jobs of the queue. {last}", "no worker", figures)
+
+
+def _next(queue: QueueFacts, now_ms: int) -> Reason:
+    text = "It is due and comes first: the next request of a worker gets it."
+    asked_at_ms = queue.last_dequeue_at_ms
+    if queue.waiting_dequeues or asked_at_ms is None:
+        return Reason("next", text, "comes first")
+    text = f"{text} No worker waits for it now. The last one asked {_here(queue)} {span(now_ms - asked_at_ms)} ago."
+    return Reason("next", text, "comes first", {"last_dequeue_at_ms": asked_at_ms})
+
+
+def _here(queue: QueueFacts) -> str:
+    return "this server" if queue.servers_asked == 1 else f"one of the {queue.servers_asked} servers"
 
 
 def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int) -> Reason:
@@ -271,6 +283,16 @@ def _claimed(job: JobInfo, now_ms: int) -> Reason:
     else:
         text = f"The claim of {holder} ended {span(now_ms - ends_at_ms)} ago; a server is about to end the attempt."
     return Reason("claimed", text, f"claimed by {holder}", figures)
+
+
+def _failed(job: JobInfo) -> Reason:
+    """A claim that timed out leaves no error with the job, so the text tells it."""
+    text = "It has failed, and does not run again by itself."
+    latest = job.attempts[-1] if job.attempts and not job.attempts_remaining else None
+    if latest is None or latest.outcome != "timed_out":
+        return Reason("failed", text, "failed")
+    text = f"{text} Attempt {latest.number}, its last, timed out: its worker neither ended it nor renewed the claim."
+    return Reason("failed", text, "failed", {"ended_attempt": latest.number})
 
 
 def _at(at_ms: int) -> str:

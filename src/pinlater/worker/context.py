@@ -154,7 +154,9 @@ class JobContext:
 def why_lost(result: AckResult) -> str:
     """Why the claim has ended of which the server says this, for people."""
     if result.outcome is Outcome.ALREADY_FINAL:
-        return "the job has ended, for example because it was cancelled"
+        return (
+            "the job has ended: it was cancelled, its claim timed out in its last attempt, or another worker ended it"
+        )
     if result.outcome is Outcome.NOT_FOUND:
         return "the job does not exist"
     return f"{result.holder} holds the job now" if result.holder else "it timed out"

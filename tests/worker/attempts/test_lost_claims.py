@@ -33,7 +33,7 @@ from tests.worker.attempts.test_attempts import FAST, ended, running_processes
 from tests.worker.conftest import eventually
 from tests.worker.test_worker import running, state_of
 
-CANCELLED = "the job has ended, for example because it was cancelled"
+CANCELLED = "the job has ended: it was cancelled, its claim timed out in its last attempt, or another worker ended it"
 
 
 class ImportStopped(Exception): ...

@@ -18,10 +18,10 @@ def explain(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Tell why jobs wait, what an operator has to change first: a pause, the due time, a rate limit, no worker, jobs before it. Exit code
-    1 if any of the jobs does not exist.
+    """Tell why jobs wait: a pause, the due time, a rate limit, no worker, jobs before it. What an operator has to change comes first.
 
-    A server knows only the workers that ask it for jobs itself: name all servers with --server.
+    Exit code 1 if any of the jobs does not exist. A server knows only the workers that ask it for jobs itself: name all servers with
+    --server.
 
     Example: pinlater explain emails:s1:p1:42 --server a:9010,b:9010
     """

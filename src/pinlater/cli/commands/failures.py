@@ -24,7 +24,7 @@ def failures(
 ) -> None:
     """Show failed attempts in groups that look alike, those with the most of the last 24 hours first: of some queues, or of all.
 
-    `scan`, `retry-failed` and `delete-jobs` take a group with --group.
+    `retry-failed --group NAME` retries the failed jobs of a group. `scan` and `delete-jobs` take --group, too, with --state failed.
 
     Example: pinlater failures emails
     """

@@ -94,8 +94,9 @@ def demo(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Watch a service run some thousand jobs, a few of which fail and are retried, then look at them in the dashboard. Leaves nothing
-    behind.
+    """Watch a service run some thousand jobs, a few of which fail and are retried, then look at them in the dashboard.
+
+    Leaves nothing behind.
 
     Example: pinlater demo --jobs 20000
     """
