@@ -9,7 +9,9 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.client import AsyncClient, FailureGroup, FailureGroups
-from pinlater.domain.failures import QUEUES_MAX
+
+# Groups of a hundred queues with the longest texts are more than one answer holds.
+_QUEUES_A_CALL = 20
 
 
 def failures(
@@ -33,8 +35,8 @@ def failures(
         names = queues or sorted(await client.queue_names())
         groups: list[FailureGroup] = []
         incomplete = False
-        for start in range(0, len(names), QUEUES_MAX):
-            found = await client.failures(*names[start : start + QUEUES_MAX])
+        for start in range(0, len(names), _QUEUES_A_CALL):
+            found = await client.failures(*names[start : start + _QUEUES_A_CALL])
             groups += found.groups
             incomplete |= found.incomplete
         groups.sort(key=lambda group: (-sum(group.hours), -group.last_ms))

@@ -256,7 +256,8 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
 
 async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> JobCountAnswer:
     """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` and `regex`, one request
-    compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more."""
+    compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more. It deletes these also if
+    one has just changed its state."""
     query = call.query
     state = state_of(query.state)
     if not query.compares:
