@@ -115,6 +115,23 @@ async def test_beyond_a_number_of_groups_failures_are_counted_together(desk: Des
     assert {one.failures for one in await groups(desk) if one.error_type == "Error0"} == {2}
 
 
+async def test_the_bound_holds_within_one_call_and_after_all_groups_were_forgotten(desk: Desk) -> None:
+    for start in (0, 1000):
+        held = [await desk.put_and_take() for _ in range(GROUPS_MAX + 3)]
+        acks = [
+            JobAck(one.key, False, one.holder.token, final=True, error_type=f"Error{start + at}")
+            for at, one in enumerate(held)
+        ]
+        await desk.shard.finish_jobs(acks, desk.now)
+        found = await groups(desk)
+        assert len(found) == GROUPS_MAX + 1
+        assert (found[0].name, found[0].failures) == (OTHERS, 3)
+        desk.clock.advance(ms=2 * HOUR_MS)
+        while await desk.shard.prune_failures(desk.now, desk.now // HOUR_MS, ALL):
+            pass
+        assert await groups(desk) == []
+
+
 async def test_hours_are_told_from_one_on(desk: Desk) -> None:
     first_hour = desk.now // HOUR_MS
     for _ in range(3):

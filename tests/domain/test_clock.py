@@ -76,6 +76,23 @@ def test_a_clock_follows_one_that_is_a_little_ahead(ahead_ms: int, moves_ms: int
     assert abs(clock.now_ms() - before_ms - moves_ms) <= 1
 
 
+def test_two_clocks_that_follow_each_other_do_not_run_away() -> None:
+    machine = Machine()
+    ahead = machine.clock()
+    machine.wall_s -= 0.000_5
+    behind = machine.clock()
+    machine.wall_s += 0.000_5
+    for step in range(2_000):
+        asking, asked = (ahead, behind) if step % 2 else (behind, ahead)
+        sent_ms = asking.now_ms()
+        machine.pass_time(0.000_2)
+        asked.catch_up(sent_ms)
+        assert asked.now_ms() >= sent_ms
+        machine.pass_time(0.000_03 * (step % 11))
+    assert abs(ahead.drift_ms()) <= 1
+    assert abs(behind.drift_ms()) <= 1
+
+
 def test_the_real_clock_tells_milliseconds_since_the_epoch() -> None:
     clock = SystemClock()
 

@@ -12,6 +12,8 @@ CLOCK_JUMP_MS = 1_000
 CATCH_UP_MS_MAX = 100
 """A server follows the clock of another one that is ahead by no more: what differs by more is wrong."""
 
+_ROUNDING_MS = 0.002
+
 
 class Clock(Protocol):
     """Two views of time: `now_ms` for what is stored, `monotonic` (seconds) for measuring and timers."""
@@ -43,11 +45,13 @@ class SystemClock:
     def catch_up(self, now_ms: int) -> None:
         """Goes on from `now_ms`, the time of another server, if this clock is a little behind it.
 
-        Clocks that were agreed upon differ by some milliseconds, and drift. What one server says is due is then due on this one.
+        Clocks that were agreed upon differ by some milliseconds, and drift. What one server says is due is then due on this one. This
+        clock is then at the beginning of that millisecond, so never ahead of the other: two servers that follow each other would run away.
         """
-        behind_ms = now_ms - self.now_ms()
+        monotonic = self.monotonic()
+        behind_ms = now_ms - int((self._offset + monotonic) * 1000)
         if 0 < behind_ms <= CATCH_UP_MS_MAX:
-            self._offset += behind_ms / 1000
+            self._offset = (now_ms + _ROUNDING_MS) / 1000 - monotonic
 
     def drift_ms(self) -> int:
         """Wall clock minus this clock."""

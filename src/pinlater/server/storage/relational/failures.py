@@ -23,12 +23,13 @@ async def count(dialect: Dialect, changes: Changes) -> None:
         return
     queues = await dialect.queues_of({queue_id for queue_id, _ in changes.failures})
     rows: dict[tuple[int, str], tuple[FailureKind, int, int, int]] = {}
+    looked: set[int] = set()  # a second look would miss the groups that this call makes
     for (queue_id, name), counted in sorted(changes.failures.items(), key=lambda item: item[0]):
         queue = queues.get(queue_id)
         if queue is None:
             continue
         failure = counted.failure
-        if not await _is_kept(dialect, queue, name, changes.now_ms):
+        if not await _is_kept(dialect, queue, name, changes.now_ms, looked):
             name, failure = OTHERS, _OTHERS
         failures = rows[queue_id, name][1] if (queue_id, name) in rows else 0
         rows[queue_id, name] = (failure, failures + counted.failures, counted.job.priority, counted.job.id)
@@ -47,10 +48,11 @@ async def count(dialect: Dialect, changes: Changes) -> None:
     )
 
 
-async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int) -> bool:
-    """Whether the group is there, or may be made."""
+async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int, looked: set[int]) -> bool:
+    """Whether the group is there, or may be made. `looked`: the queues whose groups this call has read."""
     known = queue.known_failures
-    if name not in known.names and known.may_have_changed(now_ms):
+    if name not in known.names and queue.queue_id not in looked and known.may_have_changed(now_ms):
+        looked.add(queue.queue_id)
         found = await dialect.select("failure_names", queue_id=queue.queue_id)
         known.names = {_text(each) for (each,) in found} - {OTHERS}
         known.looked_ms = now_ms

@@ -11,6 +11,8 @@ local function is_old_failure(field, value, before_ms, hour_before)
     return kind == 'h' and tonumber(string.match(field, '%d+')) < hour_before
 end
 
+-- As `domain/failures.py` has it: the one group that `g` does not count.
+local OTHERS = '0000000000000000'
 local again = before()
 if again then
     return again
@@ -27,7 +29,9 @@ for i = 1, #fields, 2 do
         local group = sub(fields[i], 2)
         if sub(fields[i], 1, 1) == 'l' then
             call('HDEL', key, 'a' .. group, 'n' .. group, 'l' .. group)
-            call('HINCRBY', key, 'g', -1)
+            if group ~= OTHERS then
+                call('HINCRBY', key, 'g', -1)
+            end
         else
             call('HDEL', key, fields[i])
         end
