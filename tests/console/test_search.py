@@ -102,7 +102,7 @@ async def test_a_queue_that_is_deleted_meanwhile_fails_no_search(core: Core, cli
 async def test_bodies_that_servers_cannot_look_into_now_are_not_read(client: AsyncClient, detail: str) -> None:
     found = await put(client, headers={"tenant": "acme"})
 
-    class LooksIntoNoBody(_Wrapped):
+    class ClientWithoutBodySearch(_Wrapped):
         async def scan(self, *given: Any, regex: str | None, **options: Any) -> Scanned:
             if regex is not None:
                 raise error_for(500, "not now", detail)
@@ -110,9 +110,9 @@ async def test_bodies_that_servers_cannot_look_into_now_are_not_read(client: Asy
 
     if detail == "INTERNAL":
         with pytest.raises(PinLaterError, match="not now"):
-            await search(LooksIntoNoBody(client), "acme")  # type: ignore[arg-type]
+            await search(ClientWithoutBodySearch(client), "acme")  # type: ignore[arg-type]
         return
-    result = await search(LooksIntoNoBody(client), "acme")  # type: ignore[arg-type]
+    result = await search(ClientWithoutBodySearch(client), "acme")  # type: ignore[arg-type]
     assert (named(result), [part.jobs for part in result.unread]) == ({found: "header tenant"}, [1])
 
 

@@ -123,6 +123,7 @@ async def test_no_script_does_more_the_more_queues_and_jobs_there_are(
         await shard.create_queues(["another"], desk.now)
         await shard.time_out_claims(desk.now, ALL)
     desk.clock.advance(ms=HOUR_MS + 1)
+    await shard.prune_failures(desk.now, desk.now // HOUR_MS + 1, 2_000)
     ttls = [TimeToLive(queue.name, HOUR_MS, HOUR_MS) for queue in await shard.list_queues()]
     await shard.collect_garbage(ttls, desk.now, 2_000)
     await shard.delete_queues([QUEUE, *(f"queue_{number}" for number in range(_QUEUES))])
