@@ -53,4 +53,4 @@ async def test_a_checkpoint_that_waits_for_longer_than_its_claim_ends_as_a_lost_
     assert (info.attempts[0].outcome, info.attempts[-1].outcome) == ("timed_out", "succeeded")
     assert (worker.counts.lost >= 1, worker.counts.failed) == (True, 0)
     lost = [record.getMessage() for record in caplog.records if "claim lost" in record.getMessage()]
-    assert re.search(r"claim lost.*: (?:it timed out|\S+ holds the job now|the job has ended, .*)$", lost[0])
+    assert re.search(r"claim lost.*: (?:it timed out|\S+ holds the job now|the job has ended: .*)$", lost[0])
