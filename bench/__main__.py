@@ -28,7 +28,16 @@ from bench.several_shards import idle_shards, two_shards
 from bench.sqlite_stores import SqliteStores
 from bench.statements import statements
 from bench.stores import BenchmarkStores
-from bench.throughput import claim_batched, claim_single, enqueue_batched, enqueue_single, request_keys, steady
+from bench.throughput import (
+    claim_batched,
+    claim_single,
+    enqueue_batched,
+    enqueue_single,
+    fail_batched,
+    fail_single,
+    request_keys,
+    steady,
+)
 from bench.waiting import idle_waits, pickup
 
 Row = Callable[[BenchmarkRun], RowResult]
@@ -38,6 +47,8 @@ _SQLITE: dict[str, Row] = {
     "request_keys": request_keys,
     "claim_single": claim_single,
     "claim_batched": claim_batched,
+    "fail_single": fail_single,
+    "fail_batched": fail_batched,
     "steady": steady,
     "backlog": backlog,
     "pickup": pickup,
@@ -54,6 +65,8 @@ _MYSQL: dict[str, Row] = {
     "enqueue_batched": enqueue_batched,
     "claim_single": claim_single,
     "claim_batched": claim_batched,
+    "fail_single": fail_single,
+    "fail_batched": fail_batched,
     "backlog": backlog,
     "garbage": garbage,
     "two_shards": two_shards,
@@ -69,6 +82,8 @@ _REDIS: dict[str, Row] = {
     "enqueue_batched": enqueue_batched,
     "claim_single": claim_single,
     "claim_batched": claim_batched,
+    "fail_single": fail_single,
+    "fail_batched": fail_batched,
     "pickup": pickup,
     "backlog": backlog,
     "memory": memory,

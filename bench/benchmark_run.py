@@ -85,6 +85,10 @@ class MeasuredRun:
     server_cpu_share: float
     database_cpu_share: float = 0.0
 
+    def cpu_per_job(self) -> float:
+        """Seconds of the server's CPU for each job."""
+        return self.server_cpu_share / self.report.rate
+
     def facts(self, prefix: str) -> dict[str, float]:
         """The figures of it, named."""
         latency = self.report.latency_ms or {}

@@ -99,13 +99,17 @@ def dequeue(queue: str, limit: int, *, wait_ms: int | None = None) -> bytes:
 
 
 class AckMaker:
-    """Makes ackDequeuedJobs frames for one queue (successes, without tokens, as old clients do). Caches all that stays the same."""
+    """Makes ackDequeuedJobs frames for one queue, without tokens, as old clients do. Caches all that stays the same.
 
-    def __init__(self, queue: str) -> None:
+    Of successes, unless `failure` says why the jobs failed; then they are due again in an hour.
+    """
+
+    def __init__(self, queue: str, failure: str = "") -> None:
         probe = _call("ackDequeuedJobs", _field(_STRUCT, 2, _string(1, queue.encode())))
         self._head = probe[4:-1]  # without length and the arguments' stop
-        self._list = struct.pack(">bhb", _LIST, 2, _STRUCT)
-        self._tail = _string(2, b"") + _field(_I64, 3, bytes(8)) + _STOP
+        self._list = struct.pack(">bhb", _LIST, 3 if failure else 2, _STRUCT)
+        delay_ms = struct.pack(">q", 3_600_000 if failure else 0)
+        self._tail = _string(2, failure.encode()) + _field(_I64, 3, delay_ms) + _STOP
         self._item_heads: dict[int, bytes] = {}
 
     def frame(self, descriptors: Iterable[bytes]) -> bytes:

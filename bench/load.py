@@ -21,13 +21,16 @@ from pinlater.domain.descriptor import shard_of
 from pinlater.domain.rendezvous import rendezvous_home
 
 BODY_BYTES = 100
+# The failures of all connections are one group.
+FAILURE = "TimeoutError: 10.0.0.{}:3306 gave no answer in 3.5 s"
 # One buffer for all: making a large one for each read costs four times the read.
 _BUFFER = memoryview(bytearray(256 * 1024))
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPlan:
-    """What to do. `kind`: enqueue, enqueue with key, or claim (a dequeue and then an ack, two requests). `rate` makes it an open loop.
+    """What to do. `kind`: enqueue, enqueue with key, claim (a dequeue and then an ack, two requests) or fail (whose ack says that the jobs
+    failed). `rate` makes it an open loop.
 
     `ports`: of several servers, over which connections are spread instead of `port`. `owner_ports`: of clients that know who owns the
     queue, by shard. `first_connection`: its number, if several loads run at once.
@@ -128,7 +131,7 @@ class Claiming:
         self._turn = number
         self.port = plan.port_of(number)
         self._frame = frames.dequeue(plan.queue, plan.jobs_per_request)
-        self._acks = frames.AckMaker(plan.queue)
+        self._acks = frames.AckMaker(plan.queue, FAILURE.format(number) if plan.kind == "fail" else "")
         self._in_hand = 0
         self.empty = 0
 
@@ -154,7 +157,7 @@ class Claiming:
 
 def converse(plan: BenchmarkPlan, number: int) -> Conversation:
     """The conversation of connection `number`."""
-    if plan.kind == "claim":
+    if plan.kind in {"claim", "fail"}:
         return Claiming(plan, number)
     return KeyedEnqueuing(plan, number) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
 

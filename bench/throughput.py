@@ -79,6 +79,16 @@ def claim_batched(place: BenchmarkRun) -> RowResult:
     return _row(place, "claim_batched", "claim + ack, fifty a request, 32 connections", runs)
 
 
+def fail_single(place: BenchmarkRun) -> RowResult:
+    """Claim and failed ack, one job a request, 64 connections, in turn with acks that succeed."""
+    return _failures(place, "fail_single", "claim + failed ack, one a request, 64 connections", 64, 1)
+
+
+def fail_batched(place: BenchmarkRun) -> RowResult:
+    """The same with fifty a request, 32 connections."""
+    return _failures(place, "fail_batched", "claim + failed ack, fifty a request, 32 connections", 32, 50)
+
+
 def steady(place: BenchmarkRun) -> RowResult:
     """Commit latency at a steady rate, one job a request, from when each request was due (open loop)."""
     sizes = place.sizes
@@ -95,13 +105,18 @@ def steady(place: BenchmarkRun) -> RowResult:
 
 
 def claim_run(
-    place: BenchmarkRun, connections: int, jobs_per_request: int, jobs: int, store: BenchmarkStore | None = None
+    place: BenchmarkRun,
+    connections: int,
+    jobs_per_request: int,
+    jobs: int,
+    store: BenchmarkStore | None = None,
+    kind: str = "claim",
 ) -> MeasuredRun:
     """Fills a new store with `jobs` waiting jobs, then claims and acks most of them; the rate ends before the queue runs dry."""
     with place.pinlater(store) as server:
         with RawClient(server.port) as client:
             client.enqueue_many(QUEUE, BODY, jobs)
-        plan = place.plan(server, "claim", connections, jobs_per_request)
+        plan = place.plan(server, kind, connections, jobs_per_request)
         run = place.load(
             server,
             replace(plan, seconds=60.0, warmup_seconds=min(0.1, place.sizes.warmup_seconds), jobs_max=int(jobs * 0.9)),
@@ -109,6 +124,16 @@ def claim_run(
     if not run.report.jobs:
         raise RuntimeError(f"no job was claimed and acked: {run.report}")
     return run
+
+
+def _failures(place: BenchmarkRun, name: str, title: str, connections: int, jobs_per_request: int) -> RowResult:
+    jobs = place.sizes.claim_jobs_single if jobs_per_request == 1 else place.sizes.claim_jobs_batched
+    runs = []
+    for _ in range(place.sizes.repeats):
+        succeeded = claim_run(place, connections, jobs_per_request, jobs)
+        failed = claim_run(place, connections, jobs_per_request, jobs, kind="fail")
+        runs.append({**failed.facts("fail"), "success_cpu_ratio": failed.cpu_per_job() / succeeded.cpu_per_job()})
+    return _row(place, name, title, runs)
 
 
 def _beside_wire(

@@ -61,6 +61,13 @@ def test_an_ack_names_each_job() -> None:
     assert [info.jobDescriptor.encode() for info in request.jobsSucceeded] == names
 
 
+def test_a_failed_ack_says_why_and_when_the_job_is_due_again() -> None:
+    request = decoded(frames.AckMaker("q", "no disk").frame([b"q:s1:p1:1"]), "ackDequeuedJobs").request
+    (info,) = request.jobsFailed
+    assert (info.jobDescriptor, info.appendCustomStatus, info.retryDelayMillis) == ("q:s1:p1:1", "no disk", 3_600_000)
+    assert request.jobsSucceeded is None
+
+
 def test_a_create_queue_names_it() -> None:
     assert decoded(frames.create_queue("q"), "createQueue").name == "q"
 

@@ -112,6 +112,7 @@ def test_on_a_terminal_it_stays_until_ctrl_c_and_a_retry_of_a_failed_job_succeed
         demo.press_ctrl_c()
         demo.read_to_end()
         assert demo.process.wait(60) == 0
+        assert "The demo ends, and leaves nothing behind." in demo.said
         assert_nothing_remains(demo, tmp_path)
 
 

@@ -47,6 +47,10 @@ from tests.client.fake_server import FakeServer
         ("enqueue", "q", "--body", "x", "--at", "2100-01-01T00:00:00Z", "--expires-in", "1m"),
         ("ack", "q:s1:p1:1", "--final"),
         ("delete-jobs", "q"),
+        ("delete-jobs", "--state", "failed"),
+        ("delete-jobs", "--descriptor", "q:s1:p1:1", "--descriptor", "r:s1:p1:1"),
+        ("retry-failed",),
+        ("retry-failed", "q", "--descriptor", "r:s1:p1:1"),
         ("delete-jobs", "q", "--state", "failed", "--descriptor", "q:s1:p1:1"),
         ("queue", "config", "q", "--max-backlog", "many"),
         ("worker", "x:y", "--log-level", "loud"),
@@ -312,6 +316,7 @@ def test_a_word_of_a_group_that_does_not_exist_is_answered_with_the_nearest(offl
     assert "Did you mean 'queue stats'?" in offline("stats").err
     assert "Did you mean 'retry-failed'?" in offline("retry").err
     assert "Did you mean 'delete-jobs'?" in offline("purge").err
+    assert "Did you mean 'delete-jobs'?" in offline("queue", "purge", "emails").err
     for given in ("tasks.py:worker", "./tasks.py:worker"):
         assert "is a file: name its module, tasks:worker" in offline("worker", given).err
     assert "go there and name its module, shop:worker" in offline("cron", "../app/shop:worker").err

@@ -100,7 +100,7 @@ def test_final_failures_are_scanned_retried_and_deleted(pinlater: Pinlater, queu
     }
     (left,) = pinlater.ok("scan", queue, "--json").json["jobs"]
     assert left["attempts_remaining"] == 5
-    assert pinlater.ok("delete-jobs", queue, "--descriptor", left["descriptor"]).out == "deleted 1\n"
+    assert pinlater.ok("delete-jobs", "--descriptor", left["descriptor"]).out == "deleted 1\n"
 
 
 def test_retries_and_deletes_are_of_all_priorities_unless_one_is_named(pinlater: Pinlater, queue: str) -> None:

@@ -125,7 +125,7 @@ def test_a_cancelled_job_is_retried_if_it_is_named(pinlater: Pinlater, queue: st
     [cancelled] = pinlater.ok("enqueue", queue, "--body", "x", "--json").json["descriptors"]
     pinlater.ok("cancel", cancelled)
     assert pinlater("retry-failed", queue).out == "retried 0\n"
-    assert pinlater.ok("retry-failed", queue, "--descriptor", cancelled).out == f"due {cancelled}\n"
+    assert pinlater.ok("retry-failed", "--descriptor", cancelled).out == f"due {cancelled}\n"
 
 
 def test_a_scan_for_a_task_goes_on_where_it_stopped_and_shows_each_job_once(pinlater: Pinlater, queue: str) -> None:

@@ -197,10 +197,61 @@ CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[
         ],
     ),
     "cancelled after an attempt that timed out": (
-        FAILED_ONCE._replace(state=JobState.FAILED),
+        FAILED_ONCE._replace(
+            state=JobState.FAILED, attempts_remaining=0, custom_status="cancelled", finished_at_ms=NOW - 500
+        ),
         None,
         WORKED,
-        [("failed", "It has failed, and does not run again by itself.")],
+        [("cancelled", "It was cancelled, 500ms ago, and does not run again by itself.")],
+    ),
+    "cancelled, as an original server says it": (
+        WAITING._replace(state=JobState.FAILED, custom_status="cancelled"),
+        None,
+        WORKED,
+        [("cancelled", "It was cancelled, and does not run again by itself.")],
+    ),
+    "failed, with the status that its producer gave it": (
+        FAILED_ONCE._replace(
+            state=JobState.FAILED, attempts_remaining=0, custom_status="cancelled", finished_at_ms=NOW - 1_000
+        ),
+        None,
+        WORKED,
+        [
+            (
+                "failed",
+                "It has failed, and does not run again by itself. Attempt 1, its last, timed out: its worker neither ended it nor "
+                "renewed the claim.",
+            )
+        ],
+    ),
+    "expired": (
+        WAITING._replace(state=JobState.FAILED, custom_status="expired", finished_at_ms=NOW - MINUTE),
+        None,
+        WORKED,
+        [("expired", "It expired while it waited, 1m ago, and does not run again by itself.")],
+    ),
+    "behind others while workers claim": (
+        WAITING,
+        JobsAhead(4),
+        WORKED._replace(waiting_dequeues=0, last_dequeue_at_ms=NOW - 9_999),
+        [
+            (
+                "behind",
+                "4 jobs come before it. At 2 jobs a second, as all servers claimed in the last minute, its turn comes in about 2s.",
+            )
+        ],
+    ),
+    "behind others, after the last worker has gone": (
+        WAITING,
+        JobsAhead(4),
+        WORKED._replace(waiting_dequeues=0, last_dequeue_at_ms=NOW - 20_000),
+        [
+            (
+                "behind",
+                "4 jobs come before it. At 2 jobs a second, as all servers claimed in the last minute, its turn comes in about 2s. "
+                "No worker asks now: the last one asked this server 20s ago.",
+            )
+        ],
     ),
     "unreachable": (
         None,

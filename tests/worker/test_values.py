@@ -163,6 +163,22 @@ def test_enqueue_refuses_arguments_that_do_not_fit_the_function() -> None:
         parameters_of(named).encode(JSON, (), {})
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"nmae": "x"}, r"missing a required argument: 'name', and it has no 'nmae'; did you mean name\?"),
+        ({"zzz": "x"}, "missing a required argument: 'name', and it has no 'zzz'"),
+        ({"name": "x", "zzz": 1}, "got an unexpected keyword argument 'zzz'"),
+        ({"name": "x", "countdown": 1}, r"argument 'countdown': write task.using\(delay=...\).enqueue\(...\)"),
+    ],
+)
+def test_enqueue_names_an_argument_that_the_function_does_not_have(given: dict[str, Any], said: str) -> None:
+    def greet(name: str) -> None: ...
+
+    with pytest.raises(TypeError, match=rf"^greet\(\) .*{said}$"):
+        parameters_of(greet).encode(JSON, (), given)
+
+
 def test_functions_that_no_body_can_call_are_refused() -> None:
     def variadic(*names: str) -> None: ...
     def keywords(**names: str) -> None: ...

@@ -149,7 +149,13 @@ OfGroup = Annotated[
     str | None, typer.Option("--group", metavar="NAME", help="Only jobs in this group of failures (see `failures`).")
 ]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, autocompletion=complete_queue)]
-Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR", show_default=False)]
+QueueIfAny = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="QUEUE", show_default=False, autocompletion=complete_queue, help="--descriptor names it, too."
+    ),
+]
+Descriptors = Annotated[list[str], typer.Argument(metavar="DESCRIPTOR...", show_default=False)]
 
 SERVER = DEFAULT_SERVER
 TIMEOUT_S = 10.0
@@ -308,11 +314,16 @@ def by_queue(descriptors: list[str]) -> dict[str, list[str]]:
     return grouped
 
 
-def check_queue(queue: str, descriptors: list[str]) -> None:
-    """A usage error if one of the jobs is of another queue than the one that is named beside it."""
-    others = sorted(by_queue(descriptors).keys() - {queue})
+def queue_of(queue: str | None, descriptors: list[str] | None) -> str:
+    """The queue that is named, or else that of the jobs. A usage error if neither is, or if one of the jobs is of another queue."""
+    of_jobs = by_queue(descriptors or [])
+    named = queue or next(iter(of_jobs), None)
+    if named is None:
+        raise typer.BadParameter("name a queue, or jobs with --descriptor", param_hint="QUEUE")
+    others = sorted(of_jobs.keys() - {named})
     if others:
-        raise typer.BadParameter(f"a job of queue {others[0]}, not {queue}", param_hint="--descriptor")
+        raise typer.BadParameter(f"a job of queue {others[0]}, not {named}", param_hint="--descriptor")
+    return named
 
 
 def headers_of(texts: Sequence[str]) -> dict[str, str] | None:

@@ -17,7 +17,7 @@ from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain import waiting, wording
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import PROGRESS_MARK, TASK_HEADER, source_of_claim
+from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, PROGRESS_MARK, TASK_HEADER, TIMED_OUT, source_of_claim
 
 Row = Sequence[object]
 
@@ -186,6 +186,13 @@ def waits_for(job: JobInfo) -> str | None:
 def first_line(error_type: str, error_text: str) -> str | None:
     """An error in one line; workers put where it was raised below that."""
     return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None
+
+
+def error_of(job: JobInfo) -> str | None:
+    """How the job's latest attempt failed, in one line. A claim that timed out leaves no error: the job keeps that of an attempt before."""
+    if job.attempts and job.attempts[-1].outcome == TIMED_OUT:
+        return CLAIM_TIMED_OUT_TEXT
+    return first_line(job.error_type, job.error_text)
 
 
 def status_without_progress(job: JobInfo) -> str:

@@ -62,7 +62,7 @@ def _is_option(param: Any) -> bool:
 
 
 def _argument(param: Any) -> str:
-    name = (param.metavar or param.name.upper()) + ("..." if param.nargs == -1 else "")
+    name = param.metavar or param.name.upper()
     return name if param.required else f"[{name}]"
 
 

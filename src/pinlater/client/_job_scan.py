@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.values import JobInfo, JobState, Scanned
 from pinlater.domain.failures import CLAIM_TIMED_OUT, failure_of
-from pinlater.domain.job import TASK_HEADER
+from pinlater.domain.job import TASK_HEADER, TIMED_OUT
 from pinlater.domain.transitions import was_cancelled
 
 SCAN_START, SCAN_END = "0", "-1"
@@ -72,7 +72,7 @@ def group_of(job: JobInfo) -> str:
     """The name of the group in which its last failed attempt was counted. Of a failure without an error the status tells, which may have
     more in it."""
     error_type, error_text = job.error_type, job.error_text
-    if job.attempts and job.attempts[-1].outcome == "timed_out":
+    if job.attempts and job.attempts[-1].outcome == TIMED_OUT:
         error_type, error_text = CLAIM_TIMED_OUT, ""
     elif not error_type and not error_text:
         error_text = job.custom_status

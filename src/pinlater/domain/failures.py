@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -80,5 +81,9 @@ def failure_of(headers: Mapping[str, str] | None, task_header: str, error_type: 
 
 def pattern_of(error_text: str) -> str:
     """The first line that is not empty, without what differs from job to job."""
-    line = error_text.lstrip()[:_READ_CHARS].partition("\n")[0].rstrip()
+    return _pattern(error_text.lstrip()[:_READ_CHARS].partition("\n")[0].rstrip())
+
+
+@lru_cache(maxsize=1024)
+def _pattern(line: str) -> str:
     return _VARIABLE.sub(_ANYTHING, line)[:PATTERN_CHARS_MAX]

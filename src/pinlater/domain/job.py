@@ -42,6 +42,9 @@ class Outcome(IntEnum):
 PROGRESS_MARK = "[progress] "
 # Of jobs that a worker has a function for: the name of the task.
 TASK_HEADER = "pinlater-task"
+# How an attempt ended whose claim timed out, and what people read in place of the error that it did not leave.
+TIMED_OUT = "timed_out"
+CLAIM_TIMED_OUT_TEXT = "the claim timed out"
 ATTEMPTS_ALLOWED_MAX = 2**31 - 1
 UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
 

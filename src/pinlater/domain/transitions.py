@@ -99,28 +99,24 @@ def prepend_status(status: str, addition: str, *, chars_max: int = CUSTOM_STATUS
     return (addition + status)[:chars_max]
 
 
-def was_cancelled(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> bool:
-    """Whether a FAILED job is FAILED because it was cancelled."""
-    return status.endswith(STATUS_CANCELLED) and not _ended_by_an_attempt(finished_at_ms, last_attempt)
-
-
-def _ended_by_an_attempt(finished_at_ms: int | None, last_attempt: Attempt | None) -> bool:
-    return (
-        last_attempt is not None and last_attempt.ended_at_ms == finished_at_ms and last_attempt.outcome != "cancelled"
-    )
-
-
-def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
-    """Custom status of a FAILED job that waits again: without the word that its cancel or expiry has appended, which is no longer so.
+def given_up(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
+    """Why a FAILED job was given up: `STATUS_CANCELLED` or `STATUS_EXPIRED`, with which its custom status ends; '' if its attempts failed.
 
     A job whose last attempt failed or timed out as the job finished was neither cancelled nor expired: that word is its producer's.
     """
-    if _ended_by_an_attempt(finished_at_ms, last_attempt):
-        return status
-    for word in (STATUS_CANCELLED, STATUS_EXPIRED):
-        if status.endswith(word):
-            return status.removesuffix(word)
-    return status
+    if last_attempt is not None and last_attempt.ended_at_ms == finished_at_ms and last_attempt.outcome != "cancelled":
+        return ""
+    return next((word for word in (STATUS_CANCELLED, STATUS_EXPIRED) if status.endswith(word)), "")
+
+
+def was_cancelled(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> bool:
+    """Whether a FAILED job is FAILED because it was cancelled."""
+    return given_up(status, finished_at_ms, last_attempt) == STATUS_CANCELLED
+
+
+def status_when_requeued(status: str, finished_at_ms: int | None, last_attempt: Attempt | None) -> str:
+    """Custom status of a FAILED job that waits again: without the word that its cancel or expiry has appended, which is no longer so."""
+    return status.removesuffix(given_up(status, finished_at_ms, last_attempt))
 
 
 class StatusRule(NamedTuple):

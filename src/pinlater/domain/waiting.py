@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.domain.job import JobInfo, JobState, source_of_claim
+from pinlater.domain.job import TIMED_OUT, JobInfo, JobState, source_of_claim
+from pinlater.domain.transitions import STATUS_CANCELLED, given_up
 from pinlater.domain.wording import counted, moment, span
 
 ASKED_LATELY_MS = 60_000
 """A worker that has asked for jobs within this time counts as asking. The rates of a server are of the same time."""
+_ASKS_NOW_MS = 10_000
+"""A worker that waits for jobs asks more often than this."""
 AT_ITS_LIMIT = 0.9
 """A queue of which this share of its rate limit was claimed waits for the limit."""
 
@@ -134,7 +137,7 @@ def _reasons(
     elif job.state is JobState.SUCCEEDED:
         yield Reason("succeeded", "It has succeeded.", "succeeded")
     else:
-        yield _failed(job)
+        yield _failed(job, now_ms)
 
 
 def _waiting(now_ms: int, job: JobInfo, ahead: JobsAhead | None, queue: QueueFacts) -> Iterator[Reason]:
@@ -143,7 +146,8 @@ def _waiting(now_ms: int, job: JobInfo, ahead: JobsAhead | None, queue: QueueFac
     known = [reason for reason in found if reason is not None]
     yield from known
     if ahead is not None and ahead.jobs:
-        yield _behind(ahead, queue, 0 if later is None else (job.run_after_ms or 0) - now_ms)
+        due_in_ms = 0 if later is None else (job.run_after_ms or 0) - now_ms
+        yield _behind(ahead, queue, due_in_ms, _idle_now(queue, now_ms))
     elif not known:
         yield _next(queue, now_ms)
 
@@ -240,11 +244,19 @@ def _next(queue: QueueFacts, now_ms: int) -> Reason:
     return Reason("next", text, "comes first", {"last_dequeue_at_ms": asked_at_ms})
 
 
+def _idle_now(queue: QueueFacts, now_ms: int) -> str:
+    """That workers have asked lately and do not ask now, so they may be gone, whatever was claimed in the last minute; '' else."""
+    asked_at_ms = queue.last_dequeue_at_ms
+    if queue.waiting_dequeues or asked_at_ms is None or not _ASKS_NOW_MS <= now_ms - asked_at_ms <= ASKED_LATELY_MS:
+        return ""
+    return f"No worker asks now: the last one asked {_here(queue)} {span(now_ms - asked_at_ms)} ago."
+
+
 def _here(queue: QueueFacts) -> str:
     return "this server" if queue.servers_asked == 1 else f"one of the {queue.servers_asked} servers"
 
 
-def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int) -> Reason:
+def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int, idle_now: str) -> Reason:
     figures: dict[str, Figure] = {
         "jobs_ahead": ahead.jobs,
         "at_least": ahead.at_least,
@@ -266,6 +278,8 @@ def _behind(ahead: JobsAhead, queue: QueueFacts, due_in_ms: int) -> Reason:
         text = f"{text} {rate} {comes} {span(turn_in_ms)}."
     elif not stopped:
         text = f"{text} No job was claimed in the last minute, so no time can be told."
+    if idle_now:
+        text = f"{text} {idle_now}"
     if ahead.incomplete:
         text += " A shard is unreachable, and its jobs are not counted."
     return Reason("behind", text, f"behind {'at least ' if ahead.at_least else ''}{many}", figures)
@@ -285,11 +299,19 @@ def _claimed(job: JobInfo, now_ms: int) -> Reason:
     return Reason("claimed", text, f"claimed by {holder}", figures)
 
 
-def _failed(job: JobInfo) -> Reason:
+def _failed(job: JobInfo, now_ms: int) -> Reason:
     """A claim that timed out leaves no error with the job, so the text tells it."""
-    text = "It has failed, and does not run again by itself."
-    latest = job.attempts[-1] if job.attempts and not job.attempts_remaining else None
-    if latest is None or latest.outcome != "timed_out":
+    rest = "and does not run again by itself."
+    latest = job.attempts[-1] if job.attempts else None
+    cause = given_up(job.custom_status, job.finished_at_ms, latest)
+    if cause:
+        how = "was cancelled" if cause == STATUS_CANCELLED else "expired while it waited"
+        if job.finished_at_ms is None:
+            return Reason(cause, f"It {how}, {rest}", cause)
+        ago = span(now_ms - job.finished_at_ms)
+        return Reason(cause, f"It {how}, {ago} ago, {rest}", cause, {"finished_at_ms": job.finished_at_ms})
+    text = f"It has failed, {rest}"
+    if latest is None or latest.outcome != TIMED_OUT:
         return Reason("failed", text, "failed")
     text = f"{text} Attempt {latest.number}, its last, timed out: its worker neither ended it nor renewed the claim."
     return Reason("failed", text, "failed", {"ended_attempt": latest.number})

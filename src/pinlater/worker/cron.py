@@ -81,7 +81,12 @@ class Cron:
         """Whether to retry a firing: it is not too late, and the next one has not replaced it."""
         if now - firing > self._lateness:
             return False
-        return self.missed is Missed.ALL or next(self.after(firing), now) >= now
+        replaced = self.replaced_at(firing)
+        return replaced is None or replaced >= now
+
+    def replaced_at(self, firing: datetime) -> datetime | None:
+        """When the next firing takes the place of one that is not made yet. None if all are made, or if it is the last."""
+        return None if self.missed is Missed.ALL else next(self.after(firing), None)
 
     @property
     def _lateness(self) -> timedelta:

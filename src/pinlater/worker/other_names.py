@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 _WITH_OPTIONS = "write task.using(delay=...).enqueue(...)"
@@ -69,11 +69,12 @@ def using_option_hint(name: str) -> str:
     return _hint(name, USING_OPTIONS, "using({})", TASK_OPTIONS, "@worker.task(..., {}), for all jobs of the task")
 
 
-def argument_hint(names: Iterable[str]) -> str:
-    """What to write if one of these names of arguments, which the function does not have, is that of an option."""
+def argument_hint(unknown: Sequence[str], own: Sequence[str]) -> str:
+    """What to write instead of names that are none of the function's `own` arguments: the option of that name, or a name that is near."""
     using, task = "task.using({}).enqueue(...)", "@worker.task(..., {}), for all jobs of the task"
-    hints = (_hint(name, USING_OPTIONS, using, TASK_OPTIONS, task, typing_mistakes=False) for name in names)
-    return next(filter(None, hints), "")
+    hints = (_hint(name, USING_OPTIONS, using, TASK_OPTIONS, task, typing_mistakes=False) for name in unknown)
+    near = (match for name in unknown for match in get_close_matches(name, own, n=1))
+    return next(filter(None, hints), "") or next((f"; did you mean {match}?" for match in near), "")
 
 
 def _hint(

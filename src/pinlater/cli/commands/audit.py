@@ -18,7 +18,7 @@ _PAGES_MAX = 100
 def audit(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
     ] = None,
     who: Annotated[
         str | None, typer.Option("--who", metavar="NAME", help="Only by this token, or 'no token' or 'admin password'.")

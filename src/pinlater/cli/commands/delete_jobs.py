@@ -22,7 +22,7 @@ from pinlater.client._job_scan import ScanFilter, scan_by_task
 
 
 def delete_jobs(
-    queue: options.QueueName,
+    queue: options.QueueIfAny = None,
     state: options.StateIfAny = None,
     descriptor: Annotated[
         list[str] | None, typer.Option("--descriptor", "-d", help="These jobs, in whatever state; may be repeated.")
@@ -51,7 +51,7 @@ def delete_jobs(
     if (state is None) == (not descriptor):
         raise typer.BadParameter("give either --state or --descriptor")
 
-    options.check_queue(queue, descriptor or [])
+    of_queue = options.queue_of(queue, descriptor)
     wanted = options.criteria(task, header, error, min_attempts, older_than, newer_than, group)
     if state is None and not wanted.of_any_job:
         raise typer.BadParameter("--descriptor excludes the options that choose jobs")
@@ -63,12 +63,12 @@ def delete_jobs(
         for future in (False, True) if state is options.State.PENDING else (False,):
             left = limit - len(descriptors)
             request = ScanFilter(state.wire, priority, future, regex)
-            found = await scan_by_task(client, queue, request, wanted, left) if left else Scanned([], "", False)
+            found = await scan_by_task(client, of_queue, request, wanted, left) if left else Scanned([], "", False)
             descriptors += [job.descriptor for job in found.jobs]
             incomplete |= found.incomplete
 
         async def delete(piece: Sequence[str]) -> int:
-            return await client.delete_jobs_by_descriptor(queue, piece)
+            return await client.delete_jobs_by_descriptor(of_queue, piece)
 
         deleted = await change_in_pieces("deleted", descriptors, delete, json)
         return Changed(deleted, incomplete, more=len(descriptors) == limit)
@@ -79,9 +79,9 @@ def delete_jobs(
 
     async def ask(client: AsyncClient) -> Changed:
         if state is None:
-            return Changed(await client.delete_jobs_by_descriptor(queue, descriptor or []), incomplete=False)
-        number = await client.delete_jobs(queue, state.wire, priority=priority, regex=regex, limit=limit)
-        left = await count_left(client, queue, state, priority)
+            return Changed(await client.delete_jobs_by_descriptor(of_queue, descriptor or []), incomplete=False)
+        number = await client.delete_jobs(of_queue, state.wire, priority=priority, regex=regex, limit=limit)
+        left = await count_left(client, of_queue, state, priority)
         more = number == limit and (left.jobs > 0 or left.incomplete)
         return Changed(number, left.incomplete, more)
 

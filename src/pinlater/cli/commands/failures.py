@@ -17,7 +17,7 @@ _QUEUES_A_CALL = 20
 def failures(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most groups to show.")] = 50,
     server: options.Server = options.SERVER,

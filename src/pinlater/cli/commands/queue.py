@@ -16,14 +16,36 @@ from pinlater.domain.calls import DELETES_QUEUES
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import check_queue_name
 
+# Words of other job services.
+_MEANT = {
+    **dict.fromkeys(("purge", "clear", "empty", "drain"), "delete-jobs"),
+    **dict.fromkeys(("status", "show", "info", "count"), "queue stats"),
+    **dict.fromkeys(("rm", "remove", "drop"), "queue delete"),
+    **dict.fromkeys(("set", "limit"), "queue config"),
+    "retry": "retry-failed",
+}
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands of the group."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _MEANT and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {cmd_name!r}. Did you mean {_MEANT[cmd_name]!r}?")
+        return super().get_command(ctx, cmd_name)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="queue",
     help="Create, list, delete, pause and configure queues.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 
-Names = Annotated[list[str], typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue)
+]
 _NO_QUEUES = "no queues"
 # Of `queue stats` on a narrow terminal.
 _SHORTER = {"in_progress": "claimed", "succeeded": "done", "failed/s": "fail/s", "waiting": "waits"}
@@ -137,7 +159,7 @@ def list_queues(
 def stats(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
     ] = None,
     watch: Watch = False,
     every: Every = EVERY,

@@ -21,7 +21,7 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs 
 
 
 def retry_failed(
-    queue: options.QueueName,
+    queue: options.QueueIfAny = None,
     descriptor: Annotated[
         list[str] | None,
         typer.Option("--descriptor", "-d", help="These jobs, failed (cancelled ones too) or waiting; may be repeated."),
@@ -58,12 +58,12 @@ def retry_failed(
     if descriptor:
         if priority is not None or not wanted.of_any_job or regex is not None:
             raise typer.BadParameter("--descriptor excludes the options that choose jobs")
-        options.check_queue(queue, descriptor)
+        options.queue_of(queue, descriptor)
         runs = options.ask(server, timeout, lambda client: run_all(client, descriptor, attempts, run_after_ms))
         print_runs(runs, json)
         return
 
-    retry = _Retry(queue, priority, attempts, run_after_ms, limit)
+    retry = _Retry(options.queue_of(queue, descriptor), priority, attempts, run_after_ms, limit)
     if wanted.of_any_job and regex is None:
         retried, left = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
         more = retried == limit and (left.jobs > 0 or left.incomplete)

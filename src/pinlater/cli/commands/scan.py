@@ -22,7 +22,7 @@ class ScannedQueues(NamedTuple):
 def scan(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
     ] = None,
     state: options.StateOption = options.State.PENDING,
     priority: options.Priority = None,
@@ -115,7 +115,7 @@ def _print_jobs(jobs: Sequence[JobInfo], bodies: bool, without_jobs: str) -> Non
             output.holder_of(job),
             job.attempts_remaining,
             output.iso(job.run_after_ms if job.state is JobState.PENDING else None),
-            output.first_line(job.error_type, job.error_text),
+            output.error_of(job),
             job.custom_status.rstrip() or None,
             output.waits_for(job),
             *([output.body_text(job.body or b"")] if bodies else []),

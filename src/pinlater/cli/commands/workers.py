@@ -25,7 +25,7 @@ class WorkersFound(NamedTuple):
 def workers(
     queues: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUEUE", show_default=False, autocompletion=options.complete_queue),
+        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
     ] = None,
     watch: Watch = False,
     every: Every = EVERY,

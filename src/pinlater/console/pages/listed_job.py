@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.console.pages.formats import one_line
 from pinlater.console.shapes.jobs import JobItem
-from pinlater.domain.job import TASK_HEADER, source_of_claim
+from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, TASK_HEADER, TIMED_OUT, source_of_claim
 
 
 class ListedJob(NamedTuple):
@@ -38,7 +38,12 @@ def rows_of(jobs: Iterable[JobItem]) -> list[ListedJob]:
 
 
 def error_line(job: JobItem) -> str:
-    """The type of the error and the line that says most: the first line, which workers put before the traceback."""
+    """The type of the error and the line that says most: the first line, which workers put before the traceback.
+
+    A claim that timed out leaves no error: the job keeps that of an attempt before.
+    """
+    if job.attempts and job.attempts[-1].outcome == TIMED_OUT:
+        return CLAIM_TIMED_OUT_TEXT
     return ": ".join(part for part in (one_line(job.error_type), one_line(job.error_text)) if part)
 
 

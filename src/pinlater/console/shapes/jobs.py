@@ -199,6 +199,8 @@ class ReasonItem(AnswerShape, frozen=True, kw_only=True):
             "claimed",
             "succeeded",
             "failed",
+            "cancelled",
+            "expired",
             "shard_unreachable",
             "shard_drains",
         ],

@@ -44,12 +44,11 @@ class CallTotals:
 
 
 class CountedFailure:
-    """How many attempts of one group failed in a call, and the job that failed last."""
+    """How many attempts of one kind failed in a call, and the job that failed last."""
 
-    __slots__ = ("failure", "failures", "job")
+    __slots__ = ("failures", "job")
 
-    def __init__(self, failure: FailureKind, job: JobRecord) -> None:
-        self.failure = failure
+    def __init__(self, job: JobRecord) -> None:
         self.job = job
         self.failures = 0
 
@@ -64,7 +63,7 @@ class Changes:
         self._now: dict[int, JobRecord] = {}
         self._queues: dict[int, str] = {}
         self.totals: dict[tuple[int, int], CallTotals] = {}
-        self.failures: dict[tuple[int, str], CountedFailure] = {}  # by queue and group
+        self.failures: dict[tuple[int, FailureKind], CountedFailure] = {}  # by queue
 
     def add(self, job: JobRecord, queue: str = "") -> None:
         """A job as the store has it, and the name of its queue where keys are to be found (`find`)."""
@@ -111,10 +110,10 @@ class Changes:
             if not error_type and not error_text:
                 error_text = happening.append_status
         failure = failure_of(job.options.headers, TASK_HEADER, error_type[:ERROR_TYPE_CHARS_MAX], error_text)
-        key = (job.queue_id, failure.group)
+        key = (job.queue_id, failure)
         counted = self.failures.get(key)
         if counted is None:
-            counted = self.failures[key] = CountedFailure(failure, job)
+            counted = self.failures[key] = CountedFailure(job)
         counted.job = job
         counted.failures += 1
 

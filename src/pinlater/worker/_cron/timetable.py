@@ -13,6 +13,8 @@ from pinlater.worker.cron import Cron
 
 _log = logging.getLogger("pinlater.worker")
 _RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 60.0
+# How long a server may take for a firing, at least, though the next one is due.
+_ANSWER_MIN_S = 2.0
 # The longest sleep: the clock may be corrected meanwhile.
 _SLEEP_MAX_S = 30.0
 # A larger step back is a correction of the clock; a smaller one is normal adjustment.
@@ -68,7 +70,11 @@ class Timetable:
         entry, failures = self._entry, 0
         while True:
             try:
-                placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
+                async with asyncio.timeout(self._answer_s(firing)):
+                    placed = await entry.task.using(unique=entry.key(firing)).enqueue_async()
+            except TimeoutError:
+                self._log_missed(firing, "no answer came before the next one was due")
+                return
             except PinLaterError as error:
                 failures += 1
                 pause_s = min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 10))
@@ -89,7 +95,12 @@ class Timetable:
                     _log.debug("cron %s fired", entry.name, extra=fired)
                 return
 
-    def _log_missed(self, firing: datetime, error: PinLaterError) -> None:
+    def _answer_s(self, firing: datetime) -> float | None:
+        """How long to wait for a server: until the next firing replaces this one, so that not both are made when it comes back."""
+        replaced = self._entry.replaced_at(firing)
+        return None if replaced is None else max(_ANSWER_MIN_S, (replaced - self._now()).total_seconds())
+
+    def _log_missed(self, firing: datetime, error: PinLaterError | str) -> None:
         """The first one of an outage is named. The lines of others are equal, so that the log can leave them out and count them."""
         due = None if self._missed_before else {"due": self._shown(firing)}
         level = logging.DEBUG if isinstance(error, QueueNotFound) else logging.WARNING

@@ -61,8 +61,7 @@ class Parameters(NamedTuple):
             try:
                 bound_arguments = self.signature.bind(*args, **kwargs)
             except TypeError as error:
-                hint = argument_hint(name for name in kwargs if name not in self.names)
-                raise TypeError(f"{self.function}() {error}{hint}") from None  # Python's own text
+                raise TypeError(f"{self.function}() {self._misfit(str(error), kwargs)}") from None
             if self.form in {_Form.OCTETS, _Form.WHOLE}:
                 bound_arguments.apply_defaults()  # the body is the value, and must be there
             bound = bound_arguments.arguments
@@ -74,6 +73,13 @@ class Parameters(NamedTuple):
             return codec.encode(bound[self.names[0]] if self.form is _Form.WHOLE else bound)
         except Exception as error:
             raise self._cant_encode(codec, bound, error) from error
+
+    def _misfit(self, text: str, kwargs: Mapping[str, Any]) -> str:
+        """Python's own text, which names only the first mistake, with the argument that the function does not have."""
+        unknown = [name for name in kwargs if name not in self.names]
+        if unknown and repr(unknown[0]) not in text:
+            text = f"{text}, and it has no {unknown[0]!r}"
+        return text + argument_hint(unknown, self.names)
 
     def _cant_encode(self, codec: Codec, bound: Mapping[str, Any], error: Exception) -> Exception:
         """The error with the names of task and argument: TypeError for a value of no type that the codec knows, else ValueError."""

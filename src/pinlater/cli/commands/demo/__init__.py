@@ -207,7 +207,8 @@ async def _stay(server: DemoServer, failed: int, view: DemoView, working: asynci
         await asyncio.wait([waiting, working], return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
-    view.say("")  # the terminal shows ^C
+    if interrupted.is_set():
+        view.say("\nThe demo ends, and leaves nothing behind.")  # on a line of its own, as the terminal shows ^C
 
 
 async def _produce(client: AsyncClient, task: Task[..., Any], jobs: int) -> None:

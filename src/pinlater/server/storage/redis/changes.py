@@ -165,9 +165,9 @@ class Changes(changes.Changes):
         for before, after in self.moves():
             self._write(self.found(before), after)
         self._write_totals()
-        for (queue_id, name), counted in self.failures.items():
+        for (queue_id, failure), counted in self.failures.items():
             queue = queue_id.to_bytes(QUEUE_BYTES, "big")
-            self.writing.single("FAILED", queue, *values_of(name, counted, self.now_ms))
+            self.writing.single("FAILED", queue, *values_of(failure, counted, self.now_ms))
         refs = list(self.loaded)
         found = self.loaded.values()
         return encode(

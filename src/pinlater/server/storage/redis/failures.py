@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pinlater.domain.failures import HOUR_MS
+from pinlater.domain.failures import HOUR_MS, FailureKind
 from pinlater.server.storage.changes import CountedFailure
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.readers import Readers
@@ -27,11 +27,12 @@ _About = tuple[int, str, str, str]
 _decode = msgspec.json.Decoder(_About).decode
 
 
-def values_of(name: str, counted: CountedFailure, now_ms: int) -> list[bytes | int | str]:
+def values_of(failure: FailureKind, counted: CountedFailure, now_ms: int) -> list[bytes | int | str]:
     """What `change_jobs.lua` is told of the failures of one group."""
     job = counted.job
     newest = f"{now_ms} {job.priority} {job.id}"
-    return [name, _encode((now_ms, *counted.failure)), counted.failures, newest, f"{now_ms // HOUR_MS}", f"{now_ms}"]
+    about = _encode((now_ms, *failure))
+    return [failure.group, about, counted.failures, newest, f"{now_ms // HOUR_MS}", f"{now_ms}"]
 
 
 async def read(readers: Readers, queues: Mapping[str, bytes], from_hour: int) -> list[StoredFailures]:

@@ -24,11 +24,10 @@ async def count(dialect: Dialect, changes: Changes) -> None:
     queues = await dialect.queues_of({queue_id for queue_id, _ in changes.failures})
     rows: dict[tuple[int, str], tuple[FailureKind, int, int, int]] = {}
     looked: set[int] = set()  # a second look would miss the groups that this call makes
-    for (queue_id, name), counted in sorted(changes.failures.items(), key=lambda item: item[0]):
-        queue = queues.get(queue_id)
+    for (queue_id, failure), counted in sorted(changes.failures.items(), key=lambda item: item[0]):
+        queue, name = queues.get(queue_id), failure.group
         if queue is None:
             continue
-        failure = counted.failure
         if not await _is_kept(dialect, queue, name, changes.now_ms, looked):
             name, failure = OTHERS, _OTHERS
         failures = rows[queue_id, name][1] if (queue_id, name) in rows else 0
