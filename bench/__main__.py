@@ -17,6 +17,7 @@ from bench.backlog import backlog
 from bench.benchmark_run import FULL_BACKLOG, QUICK, BenchmarkRun, Sizes
 from bench.busy_loop import busy_loop
 from bench.cluster import cluster, cluster_owners
+from bench.console_pages import console_pages
 from bench.garbage import garbage
 from bench.memory import memory
 from bench.mysql_stores import MysqlStores
@@ -58,6 +59,7 @@ _SQLITE: dict[str, Row] = {
     "worker_threads": worker_threads,
     "client_sync": client_sync,
     "enqueue_many": enqueue_many,
+    "console_pages": console_pages,
 }
 # What only the service does, whatever it stores in, is measured on SQLite.
 _MYSQL: dict[str, Row] = {
@@ -76,6 +78,7 @@ _MYSQL: dict[str, Row] = {
     "pickup": pickup,
     "pickup_elsewhere": pickup_elsewhere,
     "statements": statements,
+    "console_pages": console_pages,
 }
 _REDIS: dict[str, Row] = {
     "enqueue_single": enqueue_single,

@@ -49,6 +49,10 @@ class Sizes:
     busy_jobs: int = 20_000
     worker_jobs: int = 100_000
     client_calls: int = 10_000
+    console_queues: int = 2_000
+    console_rate: float = 500
+    console_seconds: float = 10.0
+    browsers: int = 20
 
 
 QUICK = Sizes(
@@ -72,6 +76,10 @@ QUICK = Sizes(
     busy_jobs=200,
     worker_jobs=500,
     client_calls=20,
+    console_queues=5,
+    console_rate=50,
+    console_seconds=0.5,
+    browsers=2,
 )
 # In Redis all of it is in memory, some 900 bytes for one of each kind.
 FULL_BACKLOG = {"sqlite": 5_000_000, "mysql": 10_000_000, "redis": 2_000_000}

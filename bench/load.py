@@ -252,7 +252,7 @@ def percentiles_ms(seconds: array[float]) -> dict[str, float]:
     if not values:
         return {}
     last = len(values) - 1
-    marks = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+    marks = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
     return {name: round(values[min(last, int(len(values) * mark))] * 1000, 4) for name, mark in marks.items()}
 
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import subprocess
 import sys
 import threading
 import time
 from array import array
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from bench import frames
 from bench.benchmark_run import BODY, QUEUE, BenchmarkRun
-from bench.counted import PERIODIC
+from bench.counted import PERIODIC, counts_of
 from bench.load import percentiles_ms
 from bench.raw_client import RawClient
 from bench.results import RowResult, median_of
-from bench.servers import PinLaterServer, ServerFailed
+from bench.servers import PinLaterServer
 
 WAIT_MS = 60_000
 # The wait must be parked in the server before the enqueue leaves, or a plain dequeue is measured.
@@ -107,9 +103,9 @@ def idle_waits(place: BenchmarkRun) -> RowResult:
     with place.pinlater(counts=counts) as server, parked(server, sizes.idle_waits) as before_mb:
         pause = threading.Event()
         pause.wait(min(1.0, sizes.idle_seconds))
-        before, cpu = _store_calls(server, counts), server.cpu_seconds()
+        before, cpu = counts_of(server, counts).calls, server.cpu_seconds()
         pause.wait(sizes.idle_seconds)
-        calls = _store_calls(server, counts) - before
+        calls = counts_of(server, counts).calls - before
         figures = {
             "server_mb": server.memory_mb(),
             "store_calls": float(sum(count for name, count in calls.items() if name not in PERIODIC)),
@@ -136,15 +132,3 @@ def parked(server: PinLaterServer, waits: int) -> Iterator[float]:
         for number, each in enumerate(clients):
             each.send(frames.dequeue(f"idle_{number}", 1, wait_ms=WAIT_MS))
         yield before_mb
-
-
-def _store_calls(server: PinLaterServer, counts: Path) -> Counter[str]:
-    """Calls at the store's seam so far, by method."""
-    counts.unlink(missing_ok=True)
-    server.signal(signal.SIGUSR1)
-    deadline, pause = time.monotonic() + 10, threading.Event()
-    while not counts.exists():
-        if time.monotonic() > deadline:
-            raise ServerFailed("the server does not say what it asked its store")
-        pause.wait(0.005)
-    return Counter(json.loads(counts.read_text()))
