@@ -43,6 +43,7 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "replace_settings": {},
     "change_settings": {"max_backlog": 10},
     "add_mark": {"text": "v2", "queue": "mail_new"},
+    "mute_failures": {"group": "0123456789abcdef"},
 }
 QUERIES = {
     "delete_jobs": "?state=failed",

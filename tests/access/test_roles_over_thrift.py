@@ -60,6 +60,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "deleteJobsByDescriptor": of_jobs,
         "configureQueue": {**of_queue, "config": types.QueueConfig()},
         "addDeployMark": {"mark": types.DeployMark(0, "v2", queue)},
+        "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef")},
         "explainJob": {**of_queue, "jobDescriptor": job},
         "getQueueConfig": of_queue,
         "getSettingsInForce": of_queue,

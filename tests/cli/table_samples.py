@@ -240,7 +240,9 @@ SAMPLES: Mapping[str, Print] = {
     "dequeue": printed(dequeue.print_jobs, Dequeued([CLAIMED]), False),
     "explain": answered([EXPLAINED, EXPLAINED._replace(job=JOB)], explain.explain, [DESCRIPTOR]),
     "failures": answered(
-        FailureGroups([FAILED, FAILED._replace(task="", error_type="", pattern="")]), failures.failures, [QUEUE]
+        FailureGroups([FAILED, FAILED._replace(task="", error_type="", pattern="", muted_until_ms=AT_MS)]),
+        failures.failures,
+        [QUEUE],
     ),
     "import_original": printed(
         import_original._print,

@@ -127,7 +127,7 @@ NEW_METHODS = {
     "getServerInfo", "ackJobs", "checkpointJobsFenced", "heartbeatClaims", "releaseJobs", "cancelJobs", "configureQueue",
     "getQueueConfig", "pauseQueue", "resumeQueue", "getQueueStats", "deleteJobsByDescriptor",
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
-    "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "explainJob", "getQueueOwners", "getAudit",
+    "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
 }  # fmt: skip
 
 

@@ -9,11 +9,29 @@ import pytest_asyncio
 
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import InvalidArgument, QueueNotFound, ShardConnectionFailed
-from pinlater.domain.failures import GROUP_KEPT_MS, HOUR_MS, HOURS_SHOWN, QUEUES_MAX
+from pinlater.domain.failures import (
+    GROUP_KEPT_MS,
+    HOUR_MS,
+    HOURS_SHOWN,
+    MUTED_MS_MAX,
+    MUTES_MAX,
+    QUEUES_MAX,
+    FailureKind,
+)
 from pinlater.domain.job import Holder, NewJob
+from pinlater.server.history.rollup import MUTES_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.storage.memory import MemoryShard
-from pinlater.server.storage.values import ClaimCall, ClaimOrder, InsertRequest, JobAck, JobKey, StoredFailures
+from pinlater.server.storage.values import (
+    ClaimCall,
+    ClaimOrder,
+    InsertRequest,
+    JobAck,
+    JobKey,
+    SampleRange,
+    StoredFailures,
+    StoredSample,
+)
 from tests.assembly import open_core
 
 
@@ -115,3 +133,66 @@ async def test_a_request_names_a_bounded_number_of_queues(pair: TwoShards) -> No
     with pytest.raises(QueueNotFound):
         await pair.core.service.failures.failure_groups(["none"])
     assert (await pair.core.service.failures.failure_groups(["q"])).groups == []
+
+
+async def shown(pair: TwoShards) -> list[tuple[str, int]]:
+    """The types of the errors in their order, with the ends of their mutes."""
+    found = await pair.core.service.failures.failure_groups(["q"])
+    return [(group.error_type, group.muted_until_ms) for group in found.groups]
+
+
+async def mute(pair: TwoShards, error_type: str, until_ms: int | None = None) -> None:
+    await pair.core.service.failures.mute("q", FailureKind("", error_type, "").group, until_ms)
+
+
+async def test_a_muted_group_comes_last_and_still_counts(pair: TwoShards) -> None:
+    await pair.fails(0, "Often", 3)
+    await pair.fails(1, "Rare")
+    now_ms = pair.clock.now_ms()
+    await mute(pair, "Often", now_ms + HOUR_MS)
+    await pair.fails(1, "Often")
+    assert await shown(pair) == [("Rare", 0), ("Often", now_ms + HOUR_MS)]
+    pair.clock.advance(ms=HOUR_MS)
+    assert await shown(pair) == [("Often", 0), ("Rare", 0)]
+
+
+async def test_a_mute_lasts_for_30_days_at_most_and_ends_when_an_operator_ends_it(pair: TwoShards) -> None:
+    await pair.fails(0, "Often")
+    longest_ms = pair.clock.now_ms() + MUTED_MS_MAX
+    for until_ms in (None, 2**60):
+        await mute(pair, "Often", until_ms)
+        assert await shown(pair) == [("Often", longest_ms)]
+    pair.clock.advance(ms=1)
+    await mute(pair, "Often", 0)
+    assert await shown(pair) == [("Often", 0)]
+
+
+async def test_the_newest_change_of_any_shard_counts(pair: TwoShards) -> None:
+    """So a shard that was unreachable when a mute was ended elsewhere does not bring it back."""
+    await pair.fails(1, "Often")
+    await mute(pair, "Often")
+    pair.clock.advance(ms=1)
+    ended = StoredSample(MUTES_STEP_S, pair.clock.now_ms(), "q", FailureKind("", "Often", "").group, b"0")
+    for shard in pair.shards:
+        if not await shard.list_samples(SampleRange(MUTES_STEP_S, 0, 2**50)):
+            await shard.save_samples([ended])
+    assert await shown(pair) == [("Often", 0)]
+
+
+async def test_what_cannot_be_muted_is_refused(pair: TwoShards) -> None:
+    failures = pair.core.service.failures
+    for name in ("", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "0123456789abcde\n"):
+        with pytest.raises(InvalidArgument, match="16 hexadecimal digits"):
+            await failures.mute("q", name)
+    with pytest.raises(QueueNotFound):
+        await failures.mute("none", "0" * 16)
+
+
+async def test_the_changes_of_mutes_are_bounded_and_old_ones_are_deleted(pair: TwoShards) -> None:
+    for _ in range(MUTES_MAX):
+        pair.clock.advance(ms=1)
+        await mute(pair, "Often")
+    with pytest.raises(InvalidArgument, match="1000 changes"):
+        await mute(pair, "Often")
+    pair.clock.advance(ms=MUTED_MS_MAX)
+    await mute(pair, "Often")

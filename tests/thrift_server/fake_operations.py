@@ -131,12 +131,23 @@ ANSWERS: dict[str, Any] = {
     "failure_groups": FailureGroups(
         [
             FailureGroup(
-                "emails", "0123456789abcdef", "send", "OSError", "no file …", 2**40, 1, 2, "emails:s1:p1:7", [0, 3]
+                "emails",
+                "0123456789abcdef",
+                "send",
+                "OSError",
+                "no file …",
+                2**40,
+                1,
+                2,
+                "emails:s1:p1:7",
+                [0, 3],
+                2**40,
             )
         ],
         True,
     ),
     "add_mark": None,
+    "mute": None,
     "owners": QueueOwners(
         (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
     ),

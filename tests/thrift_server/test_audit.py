@@ -39,6 +39,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "deleteQueue": {"name": queue, "password": SECRET},
         "configureQueue": {"queueName": queue, "config": types.QueueConfig(maxJobsPerSecond=2.5, maxBacklog=7)},
         "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},
+        "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef", 7)},
         "pauseQueue": {"queueName": queue},
         "resumeQueue": {"queueName": queue},
         "retryFailedJobs": {

@@ -77,6 +77,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (["emails"], 1, 2, 60), {}),
     "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
+    "muteFailures": ("mute", ("emails", "0123456789abcdef", 2**40), {}),
     "addDeployMark": ("add_mark", ("v2.0 Ü", 1_767_225_600_000, "emails"), {}),
     "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
     "getQueueOwners": ("owners", (), {}),
@@ -260,6 +261,7 @@ ANSWERED: dict[str, Any] = {
                 "lastMillis": 2,
                 "sampleDescriptor": "emails:s1:p1:7",
                 "hours": [0, 3],
+                "mutedUntilMillis": 2**40,
             }
         ],
         "incomplete": True,
@@ -312,6 +314,7 @@ ANSWERED: dict[str, Any] = {
         "incomplete": True,
     },
     "addDeployMark": None,
+    "muteFailures": None,
     "explainJob": {
         "jobDescriptor": DESCRIPTOR,
         "job": INFO,

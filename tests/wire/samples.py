@@ -96,6 +96,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getCluster": {},
         "getQueueHistory": {"request": types.QueueHistoryRequest(["emails"], 1, 2, 60)},
         "getFailures": {"request": types.FailuresRequest(["emails", "Ü"])},
+        "muteFailures": {"mute": types.FailureMute("emails", "0123456789abcdef", 2**40)},
         "addDeployMark": {"mark": types.DeployMark(1_767_225_600_000, "v2.0 Ü", "emails")},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
         "getQueueOwners": {},

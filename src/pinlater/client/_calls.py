@@ -375,6 +375,10 @@ def failures(queues: Sequence[str]) -> ClientCall[values.FailureGroups]:
     return ClientCall("getFailures", (types.FailuresRequest(list(queues)),), _parsing.failure_groups, Resend.SAFE)
 
 
+def mute_failures(queue: str, group: str, until_ms: int | None) -> ClientCall[None]:
+    return ClientCall("muteFailures", (types.FailureMute(queue, group, until_ms),), _nothing, Resend.SAFE)
+
+
 def add_mark(text: str, at_ms: int, queue: str) -> ClientCall[None]:
     mark = types.DeployMark(at_ms, text, queue or None)
     return ClientCall("addDeployMark", (mark,), _nothing, Resend.SAFE)

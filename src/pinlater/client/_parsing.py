@@ -251,6 +251,7 @@ def _failure_group(group: types.FailureGroup) -> values.FailureGroup:
         group.lastMillis,
         group.sampleDescriptor,
         tuple(group.hours),
+        group.mutedUntilMillis or 0,
     )
 
 

@@ -119,6 +119,11 @@ class Client(SyncClientBase):
         """Failed attempts of up to a hundred queues in groups that look alike, those with the most of the last 24 hours first."""
         return self._run(_calls.failures(queues))
 
+    def mute_failures(self, queue: str, group: str, *, until_ms: int | None = None) -> None:
+        """Mutes a group of failures: it comes last then, and still counts. At most for 30 days, which is the default; a time that is past
+        ends it."""
+        self._run(_calls.mute_failures(queue, group, until_ms))
+
     def add_mark(self, text: str, *, at_ms: int | None = None, queue: str = "") -> None:
         """Keeps a mark for 30 days, which charts show. `at_ms`: now for None. `queue`: '' for all."""
         self._run(_calls.add_mark(text, self._clock.now_ms() if at_ms is None else at_ms, queue))

@@ -20,7 +20,7 @@ from pinlater.console.shapes.claims import (
     ReleaseRequest,
     ResultsAnswer,
 )
-from pinlater.console.shapes.failures import FailuresAnswer, FailuresQuery
+from pinlater.console.shapes.failures import FailuresAnswer, FailuresQuery, MuteRequest
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
@@ -108,6 +108,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", f"{_QUEUE}/history", queues.get_queue_history, HistoryQuery, Nothing, HistoryAnswer, "queue_history"),
     Endpoint("GET", "/v1/history", queues.get_history, HistoriesQuery, Nothing, HistoriesAnswer, "queue_history"),
     Endpoint("GET", "/v1/failures", failures.get_failures, FailuresQuery, Nothing, FailuresAnswer, "failures", cost=costs.failures),
+    Endpoint("POST", f"{_QUEUE}/failures/mute", failures.mute_failures, Nothing, MuteRequest, NoneType, "mute_failures", _NO_CONTENT),
     Endpoint("POST", "/v1/marks", queues.add_mark, Nothing, MarkRequest, MarkItem, "add_mark", _CREATED),
     Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),
     Endpoint("GET", "/v1/cluster", servers.get_cluster, Nothing, Nothing, ClusterAnswer, "cluster"),

@@ -81,6 +81,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "pauseQueue": _OPERATE,
     "resumeQueue": _OPERATE,
     "addDeployMark": _OPERATE,
+    "muteFailures": _OPERATE,
     "cancelJobs": _OPERATE,
     "runJobs": _OPERATE,
     "retryFailedJobs": _OPERATE,

@@ -19,6 +19,9 @@ CLAIM_TIMED_OUT = "ClaimTimeout"
 """The type of a failure without an error: a claim that timed out."""
 QUEUES_MAX = 100
 """Of one request."""
+MUTED_MS_MAX = 30 * 24 * HOUR_MS
+MUTES_MAX = 1_000
+"""Changes of the mutes of one queue that are kept, for 30 days each."""
 PATTERN_CHARS_MAX = 200
 TASK_CHARS_MAX = 200
 _ANYTHING = "…"
@@ -31,6 +34,12 @@ _VARIABLE = re.compile(
     r"|\d+(?:[.:,/-]\d+)*"
 )
 _READ_CHARS = 500
+_GROUP_NAME = re.compile(r"[0-9a-f]{16}", re.ASCII)
+
+
+def is_group_name(text: str) -> bool:
+    """Whether a group of failures may have this name."""
+    return _GROUP_NAME.fullmatch(text) is not None
 
 
 class FailureKind(NamedTuple):
@@ -51,7 +60,7 @@ class FailureGroup(NamedTuple):
     """Failed attempts of a queue that look alike. `failures`: all since `first_ms`, as long as the group is kept; `hours`: of the last
     24 hours, the oldest first. `sample`: the descriptor of the job that failed last.
 
-    `name`: 16 hexadecimal digits, `OTHERS` for failures of more groups than are kept.
+    `name`: 16 hexadecimal digits, `OTHERS` for failures of more groups than are kept. `muted_until_ms`: an operator has seen it; 0 if not.
     """
 
     queue: str
@@ -64,6 +73,7 @@ class FailureGroup(NamedTuple):
     last_ms: int
     sample: str
     hours: Sequence[int]
+    muted_until_ms: int = 0
 
 
 class FailureGroups(NamedTuple):

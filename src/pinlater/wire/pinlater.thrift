@@ -421,6 +421,16 @@ struct FailureGroup {
   9: required string sampleDescriptor
   // Of the last 24 hours, the oldest first.
   10: required list<i64> hours
+  // An operator muted it until then; absent if not.
+  11: optional i64 mutedUntilMillis
+}
+
+struct FailureMute {
+  1: required string queueName
+  // The group's.
+  2: required string name
+  // At most in 30 days, and so without it. A time that is past ends the mute.
+  3: optional i64 untilMillis
 }
 
 struct FailuresRequest {
@@ -428,7 +438,7 @@ struct FailuresRequest {
 }
 
 struct FailuresResponse {
-  // Those with the most failures of the last 24 hours first.
+  // Those with the most failures of the last 24 hours first, and muted ones last.
   1: required list<FailureGroup> groups
   // A shard was unreachable; its failures are missing.
   2: optional bool incomplete
@@ -850,6 +860,9 @@ service PinLater {
   // Failed attempts in groups, as they were counted over the last 30 days. Reads no jobs. A queue that does not exist is left out, unless it
   // is the only one.
   FailuresResponse getFailures(1: RequestContext context, 2: FailuresRequest request) throws (1: PinLaterException e)
+
+  // Mutes a group of failures, which are still counted. A repeat changes nothing but the end.
+  void muteFailures(1: RequestContext context, 2: FailureMute mute) throws (1: PinLaterException e)
 
   // Keeps a mark for 30 days. A repeat changes nothing.
   void addDeployMark(1: RequestContext context, 2: DeployMark mark) throws (1: PinLaterException e)

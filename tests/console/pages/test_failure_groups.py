@@ -45,6 +45,19 @@ async def test_the_jobs_of_a_group_are_retried_and_deleted(visitor: PageVisitor,
     assert (await visitor.submit("/queues/mail/delete-failed", {"number": 9})).status == 400
 
 
+async def test_a_muted_group_comes_last_until_its_mute_is_ended(visitor: PageVisitor, client: AsyncClient) -> None:
+    for error in ("no file", "no file", "boom"):
+        await failed_job(client, error)
+    often = await name_of(client, "no file")
+    assert "comes last" in await visitor.does("/queues/mail/mute", group=often, until_ms=2**45)
+    assert [group.pattern for group in (await client.failures("mail")).groups] == ["boom", "no file"]
+    assert "Muted; ends" in (await visitor.page("/failed")).text
+    assert "is muted no more" in await visitor.does("/queues/mail/mute", group=often, until_ms=0)
+    assert [group.pattern for group in (await client.failures("mail")).groups] == ["no file", "boom"]
+    assert "Muted" not in (await visitor.page("/failed")).text
+    assert (await visitor.submit("/queues/mail/mute", {"group": "none", "until_ms": 0})).status == 400
+
+
 async def test_before_servers_that_count_no_groups_the_page_shows_the_jobs(
     visitor: PageVisitor, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +83,15 @@ def test_a_group_is_named_by_its_error(given: dict[str, str], text: str) -> None
     hours = [0] * 22 + [1, 4]
     row = group_row(
         FailureGroupItem(
-            queue="q", task="", failures=5, first_ms=1, last_ms=2, sample="q:s1:p1:1", hours=hours, **fields
+            queue="q",
+            task="",
+            failures=5,
+            first_ms=1,
+            last_ms=2,
+            sample="q:s1:p1:1",
+            hours=hours,
+            muted_until_ms=0,
+            **fields,
         )
     )
     assert (row.text, row.today, row.bars[-2:]) == (text, 5, [(22, 25.0), (23, 100.0)])

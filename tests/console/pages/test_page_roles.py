@@ -43,6 +43,7 @@ NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/settings": {"getQueueConfig", "configureQueue", "getSettingsInForce"},
     "/queues/{queue}/retry-failed": {"retryFailedJobs"},
     "/queues/{queue}/delete-failed": {"scanJobs", "deleteJobsByDescriptor"},
+    "/queues/{queue}/mute": {"muteFailures"},
     "/jobs/{descriptor}/run": {"runJobs"},
     "/jobs/{descriptor}/cancel": {"cancelJobs"},
     "/jobs/{descriptor}/delete": {"deleteJobsByDescriptor"},
@@ -55,6 +56,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "/queues/{queue}/settings": {"max_backlog": 7},
     "/queues/{queue}/retry-failed": {"number": 10},
     "/queues/{queue}/delete-failed": {"number": 10, "group": GROUP},
+    "/queues/{queue}/mute": {"group": GROUP, "until_ms": 2**45},
 }
 OF_A_WAITING_JOB = "/jobs/{descriptor}/cancel"
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
@@ -91,7 +93,8 @@ class Dashboard(NamedTuple):
 
     async def state(self) -> object:
         """What actions could change."""
-        return await self.client.lookup([self.failed, self.waiting]), await self.client.queue_config("mail")
+        jobs = await self.client.lookup([self.failed, self.waiting])
+        return jobs, await self.client.queue_config("mail"), await self.client.failures("mail")
 
     def lets_all_callers(self, *roles: Role) -> None:
         """Gives callers without a token these roles."""

@@ -9,6 +9,7 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.client import AsyncClient, FailureGroup, FailureGroups
+from pinlater.domain.failures import is_group_name
 
 # Groups of a hundred queues with the longest texts are more than one answer holds.
 _QUEUES_A_CALL = 20
@@ -19,6 +20,16 @@ def failures(
         list[str] | None,
         typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
     ] = None,
+    mute: Annotated[
+        list[str] | None,
+        typer.Option("--mute", metavar="GROUP", help="Mute this group of the queue; may be repeated."),
+    ] = None,
+    unmute: Annotated[
+        list[str] | None, typer.Option("--unmute", metavar="GROUP", help="End that; may be repeated.")
+    ] = None,
+    span: Annotated[
+        str, typer.Option("--for", metavar="SPAN", help="How long --mute lasts: 12h, 7d; at most 30d.")
+    ] = "30d",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most groups to show.")] = 50,
     server: options.Server = options.SERVER,
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
@@ -26,12 +37,17 @@ def failures(
 ) -> None:
     """Show failed attempts in groups that look alike, those with the most of the last 24 hours first: of some queues, or of all.
 
-    `retry-failed --group NAME` retries the failed jobs of a group. `scan` and `delete-jobs` take --group, too, with --state failed.
+    A muted group comes last, and is still counted. `retry-failed --group NAME` retries the failed jobs of a group. `scan` and
+    `delete-jobs` take --group, too, with --state failed.
 
     Example: pinlater failures emails
     """
 
+    changes = _changes(queues or [], mute or [], unmute or [], span)
+
     async def ask(client: AsyncClient) -> FailureGroups:
+        for queue, group, until_ms in changes:
+            await client.mute_failures(queue, group, until_ms=until_ms)
         names = queues or sorted(await client.queue_names())
         groups: list[FailureGroup] = []
         incomplete = False
@@ -39,10 +55,24 @@ def failures(
             found = await client.failures(*names[start : start + _QUEUES_A_CALL])
             groups += found.groups
             incomplete |= found.incomplete
-        groups.sort(key=lambda group: (-sum(group.hours), -group.last_ms))
+        groups.sort(key=lambda group: (group.muted_until_ms > 0, -sum(group.hours), -group.last_ms))
         return FailureGroups(groups, incomplete)
 
     _print(options.ask(server, timeout, ask), limit, json)
+
+
+def _changes(queues: list[str], mute: list[str], unmute: list[str], span: str) -> list[tuple[str, str, int]]:
+    """What to mute, and until when; 0 ends a mute. A usage error without the one queue of the groups, or for a name that is none."""
+    if not mute and not unmute:
+        return []
+    if len(queues) != 1:
+        raise typer.BadParameter("name the one queue of the group", param_hint="QUEUE")
+    for group in (*mute, *unmute):
+        if not is_group_name(group):
+            raise typer.BadParameter(f"{group!r} is no name of a group: 16 hexadecimal digits", param_hint="--mute")
+    until_ms = options.due_ms(span, None, "--for")
+    assert until_ms is not None  # noqa: S101 - only without a span
+    return [(queues[0], group, until_ms) for group in mute] + [(queues[0], group, 0) for group in unmute]
 
 
 def _print(found: FailureGroups, limit: int, as_json: bool) -> None:
@@ -51,7 +81,7 @@ def _print(found: FailureGroups, limit: int, as_json: bool) -> None:
         output.print_json({"groups": [group._asdict() for group in shown], "incomplete": found.incomplete})
         return
     output.print_blocks(
-        ["group", "queue", "task", "error", "failures", "last 24 hours", "first", "last", "newest job"],
+        ["group", "queue", "task", "error", "failures", "last 24 hours", "first", "last", "newest job", "muted until"],
         [_row(group) for group in shown],
         without_rows="no failed attempts in the last 30 days",
     )
@@ -72,4 +102,5 @@ def _row(group: FailureGroup) -> Sequence[object]:
         output.iso(group.first_ms),
         output.iso(group.last_ms),
         group.sample,
+        output.iso(group.muted_until_ms or None),
     )

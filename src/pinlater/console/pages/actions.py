@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from pinlater.console.endpoint import ApiCall
+from pinlater.console.endpoints.failures import mute_failures
 from pinlater.console.endpoints.jobs import (
     cancel_jobs,
     delete_jobs,
@@ -25,6 +26,7 @@ from pinlater.console.pages.setting_fields import LABELS, changed_fields, settin
 from pinlater.console.pins_cookie import fits
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
+from pinlater.console.shapes.failures import MuteRequest
 from pinlater.console.shapes.fields import Attempts, RequestShape
 from pinlater.console.shapes.jobs import DeleteJobsQuery, DescriptorsRequest, RetryFailedRequest, RunNowRequest
 from pinlater.domain.durations import duration_ms
@@ -72,6 +74,13 @@ class DeleteFailedForm(BackForm, frozen=True, kw_only=True):
     group: Annotated[str, Meta(min_length=1)]
 
 
+class MuteForm(BackForm, frozen=True, kw_only=True):
+    """`until_ms`: 0 ends the mute of the group."""
+
+    group: str
+    until_ms: int
+
+
 async def pause(call: PageCall) -> Goto:
     """Stops dequeues."""
     await call.api.ask(pause_queue, queue=call.queue)
@@ -117,6 +126,14 @@ async def retry_failed(call: PageCall) -> Goto:
     if form.group:
         told = f"Retried {_jobs(done.jobs)} of this group in {call.queue}.{_MORE if done.incomplete else ''}"
     return Goto(_back(call, queue_path(call.queue, tab="failed")), told)
+
+
+async def mute(call: PageCall) -> Goto:
+    """Moves a group of failures to the end of its queue's, or back."""
+    form = call.read(MuteForm)
+    await call.api.ask(mute_failures, queue=call.queue, body=MuteRequest(group=form.group, until_ms=form.until_ms))
+    told = "comes last from now on; its failures still count" if form.until_ms else "is muted no more"
+    return Goto(_back(call, "/failed"), f"The group of failures in {call.queue} {told}.")
 
 
 async def delete_failed(call: PageCall) -> Goto:

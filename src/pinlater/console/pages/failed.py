@@ -38,6 +38,11 @@ class GroupRow(NamedTuple):
     today: int
     bars: Sequence[tuple[float, float]]
 
+    @property
+    def muted(self) -> bool:
+        """Whether an operator muted the group."""
+        return self.group.muted_until_ms > 0
+
 
 class FailedQueue(NamedTuple):
     """A queue with its groups of failures and its newest failed jobs. `more`: groups that are not shown."""

@@ -37,6 +37,7 @@ ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/settings", actions.change),
     Action("/queues/{queue}/retry-failed", actions.retry_failed),
     Action("/queues/{queue}/delete-failed", actions.delete_failed),
+    Action("/queues/{queue}/mute", actions.mute),
     Action("/jobs/{descriptor}/run", actions.run),
     Action("/jobs/{descriptor}/cancel", actions.cancel),
     Action("/jobs/{descriptor}/delete", actions.delete),

@@ -34,10 +34,21 @@ class FailureGroupItem(AnswerShape, frozen=True, kw_only=True):
     last_ms: int
     sample: Annotated[str, Meta(description="The job that failed last, which may be gone.")]
     hours: Annotated[Sequence[int], Meta(description="Of the last 24 hours, the oldest first.")]
+    muted_until_ms: Annotated[int, Meta(description="An operator muted the group until then; 0 if not.")]
+
+
+class MuteRequest(RequestShape, frozen=True, kw_only=True):
+    """What to mute, or to mute no more."""
+
+    group: Annotated[str, Meta(pattern="^[0-9a-f]{16}$", description="The name of the group.")]
+    until_ms: Annotated[
+        int | None,
+        Meta(description="At most in 30 days, and so without it. A time that is past, such as 0, ends the mute.", ge=0),
+    ] = None
 
 
 class FailuresAnswer(AnswerShape, frozen=True, kw_only=True):
-    """Groups, those with the most failures of the last 24 hours first."""
+    """Groups, those with the most failures of the last 24 hours first, and muted ones last."""
 
     groups: Sequence[FailureGroupItem]
     incomplete: Annotated[bool, Meta(description="A shard was unreachable; its failures are missing.")]

@@ -99,7 +99,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ),
     ("queue_settings", QueueSettings, ("in_force",)),
     ("history", HistoryQueries, ("queue_history", "add_mark")),
-    ("failures", FailureQueries, ("failure_groups",)),
+    ("failures", FailureQueries, ("failure_groups", "mute")),
     ("explaining", Explain, ("explain",)),
     ("audit", AuditTrail, ("keep", "read")),
     ("", Service, ("waiting_dequeues", "cluster", "owners", "server_info")),

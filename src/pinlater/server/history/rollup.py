@@ -19,6 +19,8 @@ from pinlater.server.storage.values import SampleRange, StoredSample
 
 MARKS_STEP_S = 0
 """The step of rows that are deploy marks."""
+MUTES_STEP_S = 1
+"""The step of rows that mute a group of failures, or end that (`operations.failure_groups`)."""
 ROLLED_UP = ""
 """The origin of rows that stand for all servers."""
 LATE_MS = 3 * MINUTE_MS
@@ -121,7 +123,7 @@ class Rollup:
     async def _trim(self, shard: ShardLanes, now_ms: int) -> None:
         if now_ms - self._trimmed_ms.get(shard.name, 0) < _TRIM_EVERY_MS:
             return
-        for step_s, kept_ms in {MARKS_STEP_S: LONGEST_MS, **KEPT_MS}.items():
+        for step_s, kept_ms in {MARKS_STEP_S: LONGEST_MS, MUTES_STEP_S: LONGEST_MS, **KEPT_MS}.items():
             while await shard.store.trim_samples(step_s, now_ms - kept_ms, _TRIMMED_A_CALL) >= _TRIMMED_A_CALL:
                 pass
         self._trimmed_ms[shard.name] = now_ms

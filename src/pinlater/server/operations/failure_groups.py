@@ -1,4 +1,8 @@
-"""Failed attempts of queues in groups, over all shards. Reads counts, never jobs."""
+"""Failed attempts of queues in groups, over all shards; and which of the groups are muted. Reads counts, never jobs.
+
+A mute is a row of the history, and so is its end: the newest one of a group counts, wherever it is kept. So a shard that was unreachable
+meanwhile brings no mute back.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,25 @@ from collections.abc import Sequence
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import JobDescriptor
-from pinlater.domain.errors import InvalidArgument
-from pinlater.domain.failures import GROUP_KEPT_MS, HOUR_MS, HOURS_SHOWN, QUEUES_MAX, FailureGroup, FailureGroups
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards
+from pinlater.domain.failures import (
+    GROUP_KEPT_MS,
+    HOUR_MS,
+    HOURS_SHOWN,
+    MUTED_MS_MAX,
+    MUTES_MAX,
+    QUEUES_MAX,
+    FailureGroup,
+    FailureGroups,
+    is_group_name,
+)
+from pinlater.domain.history import LONGEST_MS
+from pinlater.server.history.rollup import MUTES_STEP_S
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import StoredFailures
+from pinlater.server.storage.values import SampleRange, StoredFailures, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 
 # A queue has up to 200 groups with 48 hours each, which the store and the event loop read in one go.
@@ -30,7 +46,7 @@ class FailureQueries:
         self._clock = clock
 
     async def failure_groups(self, names: Sequence[str]) -> FailureGroups:
-        """The groups of these queues, those with the most failures of the last 24 hours first.
+        """The groups of these queues, those with the most failures of the last 24 hours first, and muted ones last.
 
         A queue that does not exist is left out, unless it is the only one. Raises `InvalidArgument`, `QueueNotFound`.
         """
@@ -42,23 +58,57 @@ class FailureQueries:
         now_ms = self._clock.now_ms()
         from_hour = now_ms // HOUR_MS - HOURS_SHOWN + 1
 
-        async def read(shard: ShardLanes) -> Sequence[tuple[str, StoredFailures]]:
+        async def read(shard: ShardLanes) -> tuple[Sequence[tuple[str, StoredFailures]], Sequence[StoredSample]]:
             found: list[tuple[str, StoredFailures]] = []
             for start in range(0, len(queues), _QUEUES_A_READ):
                 some = queues[start : start + _QUEUES_A_READ]
                 found += [(shard.name, each) for each in await shard.store.list_failures(some, from_hour)]
                 await asyncio.sleep(0)
-            return found
+            return found, await shard.store.list_samples(_mutes(queues, now_ms))
 
         answers = await on_reachable(self._shards, self._metrics, "getFailures", read)
         groups: dict[tuple[str, str], FailureGroup] = {}
-        for answer in answers:
+        for answer, _ in answers:
             kept = [(shard, stored) for shard, stored in answer if stored.last_ms >= now_ms - GROUP_KEPT_MS]
             for group in await in_turns(kept, lambda some: [_group_of(*each, from_hour) for each in some], JOBS_A_TURN):
                 key = (group.queue, group.name)
                 groups[key] = _joined(groups[key], group) if key in groups else group
-        order = sorted(groups.values(), key=lambda group: (-sum(group.hours), -group.last_ms, group.name))
-        return FailureGroups(order, len(answers) < len(self._shards))
+        for key, until_ms in _muted_until([row for _, rows in answers for row in rows]).items():
+            if key in groups and until_ms > now_ms:
+                groups[key] = groups[key]._replace(muted_until_ms=until_ms)
+        return FailureGroups(sorted(groups.values(), key=_rank), len(answers) < len(self._shards))
+
+    async def mute(self, queue: str, name: str, until_ms: int | None = None) -> None:
+        """Mutes a group until then, at most for 30 days and so long for None; a time that is past ends it. Its failures still count.
+
+        Raises `InvalidArgument`, also after a thousand changes in 30 days, and `QueueNotFound`.
+        """
+        if not is_group_name(name):
+            raise InvalidArgument(f"A group of failures has a name of 16 hexadecimal digits, not {name[:50]!r}")
+        await self._queue_cache.require(queue)
+        now_ms = self._clock.now_ms()
+        latest_ms = now_ms + MUTED_MS_MAX
+        until_ms = latest_ms if until_ms is None else min(max(0, until_ms), latest_ms)
+        shards = sorted(self._shards.in_reach(), key=lambda shard: (not shard.takes_enqueues, shard.name))
+        if not shards:
+            raise NoHealthyShards
+        if len(await shards[0].store.list_samples(_mutes([queue], now_ms))) >= MUTES_MAX:
+            raise InvalidArgument(f"{MUTES_MAX} changes of the last 30 days are kept already", detail="TOO_MANY")
+        await shards[0].store.save_samples([StoredSample(MUTES_STEP_S, now_ms, queue, name, str(until_ms).encode())])
+
+
+def _mutes(queues: Sequence[str], now_ms: int) -> SampleRange:
+    """Where the mutes of these queues are kept. Another server's clock may be a little ahead."""
+    return SampleRange(MUTES_STEP_S, now_ms - LONGEST_MS, now_ms + HOUR_MS, queues, limit=MUTES_MAX * len(queues))
+
+
+def _muted_until(rows: Sequence[StoredSample]) -> dict[tuple[str, str], int]:
+    """By queue and group; the newest row of each counts."""
+    return {(row.queue, row.origin): int(row.data) for row in sorted(rows, key=lambda row: row.at_ms)}
+
+
+def _rank(group: FailureGroup) -> tuple[bool, int, int, str]:
+    return group.muted_until_ms > 0, -sum(group.hours), -group.last_ms, group.name
 
 
 def _group_of(shard: str, stored: StoredFailures, from_hour: int) -> FailureGroup:

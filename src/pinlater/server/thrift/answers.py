@@ -322,7 +322,7 @@ async def failure_groups(found: FailureGroups) -> types.FailuresResponse:
 
 def failure_group(group: FailureGroup) -> types.FailureGroup:
     """A `FailureGroup` as its Thrift struct, which has the same fields in the same order."""
-    return types.FailureGroup(*group)
+    return types.FailureGroup(*group[:-1], group.muted_until_ms or None)
 
 
 def history_point(point: HistoryPoint) -> types.HistoryPoint:

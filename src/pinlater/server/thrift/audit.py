@@ -91,6 +91,10 @@ def _mark(call: Any) -> Fields:
     return {"queue": call.mark.queueName or "", "at_ms": call.mark.atMillis, "text": call.mark.text}
 
 
+def _mute(call: Any) -> Fields:
+    return {"queue": call.mute.queueName, "group": call.mute.name, **_given(call.mute, "untilMillis")}
+
+
 def _applied(answer: Any) -> int:
     return sum(each.outcome == Outcome.APPLIED for each in answer)
 
@@ -99,6 +103,7 @@ AUDITED: dict[str, Audited] = {
     "createQueue": Audited(_queue_made),
     "deleteQueue": Audited(_queue_made),
     "addDeployMark": Audited(_mark),
+    "muteFailures": Audited(_mute),
     "configureQueue": Audited(_configure_queue),
     "pauseQueue": Audited(_queue_named),
     "resumeQueue": Audited(_queue_named),

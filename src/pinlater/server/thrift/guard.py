@@ -65,6 +65,10 @@ def _marked_queue(call: Any) -> Collection[str]:
     return (call.mark.queueName or "",)
 
 
+def _queue_of_mute(call: Any) -> Collection[str]:
+    return (call.mute.queueName,)
+
+
 def _named_queues(call: Any) -> Collection[str]:
     return call.queueNames  # type: ignore[no-any-return]
 
@@ -101,6 +105,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "explainJob": _queue,
     "getQueueHistory": _queues_of_request,
     "getFailures": _queues_of_request,
+    "muteFailures": _queue_of_mute,
     "addDeployMark": _marked_queue,
     "getQueueOwners": _no_queue,
     "getAudit": _queue_of_audit,

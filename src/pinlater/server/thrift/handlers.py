@@ -227,6 +227,10 @@ async def get_failures(service: Service, call: received.getFailures_args) -> Any
     return await answers.failure_groups(await service.failures.failure_groups(call.request.queueNames))
 
 
+async def mute_failures(service: Service, call: received.muteFailures_args) -> None:
+    await service.failures.mute(call.mute.queueName, call.mute.name, call.mute.untilMillis)
+
+
 async def add_deploy_mark(service: Service, call: received.addDeployMark_args) -> None:
     await service.history.add_mark(call.mark.text, call.mark.atMillis, call.mark.queueName or "")
 
@@ -264,6 +268,7 @@ HANDLERS: dict[str, Handler] = {
     "getQueueHistory": get_queue_history,
     "addDeployMark": add_deploy_mark,
     "getFailures": get_failures,
+    "muteFailures": mute_failures,
     "getQueueOwners": get_queue_owners,
     "getAudit": get_audit,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,

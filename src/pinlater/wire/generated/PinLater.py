@@ -1614,6 +1614,52 @@ getFailures_result.thrift_spec = (
 )
 
 
+class muteFailures_args(TBase):
+    """
+    Attributes:
+     - context
+     - mute
+
+    """
+
+    __slots__ = (
+        'context',
+        'mute',
+    )
+
+
+    def __init__(self, context=None, mute=None,):
+        self.context = context
+        self.mute = mute
+all_structs.append(muteFailures_args)
+muteFailures_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'mute', [FailureMute, None], None, ),  # 2
+)
+
+
+class muteFailures_result(TBase):
+    """
+    Attributes:
+     - e
+
+    """
+
+    __slots__ = (
+        'e',
+    )
+
+
+    def __init__(self, e=None,):
+        self.e = e
+all_structs.append(muteFailures_result)
+muteFailures_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class addDeployMark_args(TBase):
     """
     Attributes:

@@ -282,6 +282,13 @@ class FailureGroup:
     lastMillis: int = _NOT_SENT
     sampleDescriptor: str = _NOT_SENT
     hours: list[int] = _NOT_SENT
+    mutedUntilMillis: int | None = None
+
+
+class FailureMute:
+    queueName: str = _NOT_SENT
+    name: str = _NOT_SENT
+    untilMillis: int | None = None
 
 
 class FailuresRequest:
@@ -833,6 +840,15 @@ class getFailures_args:
 
 class getFailures_result:
     success: FailuresResponse | None = None
+    e: PinLaterException | None = None
+
+
+class muteFailures_args:
+    context: RequestContext = _NOT_SENT
+    mute: FailureMute = _NOT_SENT
+
+
+class muteFailures_result:
     e: PinLaterException | None = None
 
 

@@ -13,6 +13,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "ClusterStatus": ('address', 'servers', 'shards', 'forwarded', 'moves', 'answersLost'),
     "DeployMark": ('atMillis', 'text'),
     "FailureGroup": ('queueName', 'name', 'task', 'errorType', 'pattern', 'failures', 'firstMillis', 'lastMillis', 'sampleDescriptor', 'hours'),
+    "FailureMute": ('queueName', 'name'),
     "FailuresRequest": ('queueNames',),
     "FailuresResponse": ('groups',),
     "ForwardedCalls": ('kind', 'callsSent', 'itemsSent', 'callsTaken', 'itemsTaken'),

@@ -1046,6 +1046,7 @@ class FailureGroup(TBase):
      - lastMillis
      - sampleDescriptor
      - hours
+     - mutedUntilMillis
 
     """
 
@@ -1060,10 +1061,11 @@ class FailureGroup(TBase):
         'lastMillis',
         'sampleDescriptor',
         'hours',
+        'mutedUntilMillis',
     )
 
 
-    def __init__(self, queueName=None, name=None, task=None, errorType=None, pattern=None, failures=None, firstMillis=None, lastMillis=None, sampleDescriptor=None, hours=None,):
+    def __init__(self, queueName=None, name=None, task=None, errorType=None, pattern=None, failures=None, firstMillis=None, lastMillis=None, sampleDescriptor=None, hours=None, mutedUntilMillis=None,):
         self.queueName = queueName
         self.name = name
         self.task = task
@@ -1074,6 +1076,29 @@ class FailureGroup(TBase):
         self.lastMillis = lastMillis
         self.sampleDescriptor = sampleDescriptor
         self.hours = hours
+        self.mutedUntilMillis = mutedUntilMillis
+
+
+class FailureMute(TBase):
+    """
+    Attributes:
+     - queueName
+     - name
+     - untilMillis
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'name',
+        'untilMillis',
+    )
+
+
+    def __init__(self, queueName=None, name=None, untilMillis=None,):
+        self.queueName = queueName
+        self.name = name
+        self.untilMillis = untilMillis
 
 
 class FailuresRequest(TBase):
@@ -3704,6 +3729,14 @@ FailureGroup.thrift_spec = (
     (8, TType.I64, 'lastMillis', None, None, ),  # 8
     (9, TType.STRING, 'sampleDescriptor', 'UTF8', None, ),  # 9
     (10, TType.LIST, 'hours', (TType.I64, None, False), None, ),  # 10
+    (11, TType.I64, 'mutedUntilMillis', None, None, ),  # 11
+)
+all_structs.append(FailureMute)
+FailureMute.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'name', 'UTF8', None, ),  # 2
+    (3, TType.I64, 'untilMillis', None, None, ),  # 3
 )
 all_structs.append(FailuresRequest)
 FailuresRequest.thrift_spec = (
