@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.job import QUARANTINED, TASK_HEADER, JobInfo, JobState, Outcome, quarantine_text
 from pinlater.server.storage.values import Swept
-from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk
+from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob
 
 
 async def test_a_claim_past_its_deadline_goes_back_with_one_attempt_fewer(desk: Desk) -> None:
@@ -50,6 +50,63 @@ async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk
     job = await desk.look(held.key)
     assert (job.state, job.attempts_remaining, job.finished_at_ms) == (JobState.FAILED, 0, desk.now)
     assert job.claim_descriptor == held.holder.descriptor
+    await desk.assert_counters_exact()
+
+
+async def time_outs(desk: Desk, held: DeskJob, number: int, quarantine_after: int) -> JobInfo:
+    """The job after so many attempts, at most, whose claims time out."""
+    for attempt in range(number):
+        if attempt:
+            found = await desk.claim()
+            if not found:
+                break
+        desk.clock.advance(ms=TIMEOUT_MS + 1)
+        await desk.shard.time_out_claims(desk.now, ALL, quarantine_after)
+    return await desk.look(held.key)
+
+
+@pytest.mark.parametrize("quarantine_after", [1, 2, 3])
+async def test_a_tasks_job_is_given_up_after_its_claims_have_timed_out_in_a_row(
+    desk: Desk, quarantine_after: int
+) -> None:
+    """It may kill its workers. All counts are those of a last attempt."""
+    held = await desk.put_and_take(attempts=9, headers={TASK_HEADER: "load"})
+    job = await time_outs(desk, held, 9, quarantine_after)
+    assert (job.state, job.attempts_remaining, job.finished_at_ms) == (JobState.FAILED, 0, desk.now)
+    assert [attempt.outcome for attempt in job.attempts] == ["timed_out"] * quarantine_after
+    assert (job.error_type, job.error_text) == (QUARANTINED, quarantine_text(quarantine_after))
+    await desk.assert_counters_exact()
+
+
+@pytest.mark.parametrize(("headers", "quarantine_after"), [(None, 3), ({"x": "y"}, 3), ({TASK_HEADER: "load"}, 0)])
+async def test_other_jobs_get_all_their_attempts(
+    desk: Desk, headers: dict[str, str] | None, quarantine_after: int
+) -> None:
+    """A client of the original expects that."""
+    held = await desk.put_and_take(attempts=5, headers=headers)
+    job = await time_outs(desk, held, 9, quarantine_after)
+    assert (job.state, len(job.attempts), job.error_type) == (JobState.FAILED, 5, "")
+
+
+async def test_an_attempt_that_ends_otherwise_in_between_counts_anew(desk: Desk) -> None:
+    held = await desk.put_and_take(attempts=9, headers={TASK_HEADER: "load"})
+    await time_outs(desk, held, 2, 3)
+    await desk.take()
+    await desk.fail(held.key, error=("OSError", "no disk"))
+    held = await desk.take()
+    job = await time_outs(desk, held, 2, 3)
+    assert (job.state, len(job.attempts), job.error_type) == (JobState.PENDING, 5, "OSError")
+    job = await time_outs(desk, await desk.take(), 1, 3)
+    assert (job.state, len(job.attempts), job.error_type) == (JobState.FAILED, 6, QUARANTINED)
+
+
+async def test_a_quarantined_job_that_is_retried_runs_again(desk: Desk) -> None:
+    held = await desk.put_and_take(attempts=9, headers={TASK_HEADER: "load"})
+    await time_outs(desk, held, 3, 3)
+    assert await desk.retry_failed(attempts=5) == 1
+    await desk.take()
+    await desk.succeed(held.key)
+    assert (await desk.look(held.key)).state is JobState.SUCCEEDED
     await desk.assert_counters_exact()
 
 

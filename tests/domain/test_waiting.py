@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import Attempt, JobInfo, JobState
+from pinlater.domain.job import QUARANTINED, Attempt, JobInfo, JobState, quarantine_text
 from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts, not_due, reasons
 
 NOW = 1_767_225_600_000  # 2026-01-01
@@ -221,6 +221,20 @@ CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[
                 "failed",
                 "It has failed, and does not run again by itself. Attempt 1, its last, timed out: its worker neither ended it nor "
                 "renewed the claim.",
+            )
+        ],
+    ),
+    "quarantined": (
+        FAILED_ONCE._replace(
+            state=JobState.FAILED, attempts_remaining=0, error_type=QUARANTINED, error_text=quarantine_text(3)
+        ),
+        None,
+        WORKED,
+        [
+            (
+                "quarantined",
+                "It is quarantined, and does not run again by itself. The claims of 3 attempts in a row timed out: the job may kill "
+                "its workers.",
             )
         ],
     ),

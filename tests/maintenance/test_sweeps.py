@@ -195,7 +195,7 @@ async def test_a_shard_that_fails_keeps_no_other_from_being_swept() -> None:
     """Otherwise the jobs of a dead worker on the others would never come back."""
 
     class Broken(MemoryShard):
-        async def time_out_claims(self, now_ms: int, limit: int) -> NoReturn:
+        async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> NoReturn:
             raise ShardConnectionFailed("gone")
 
     store = await _open(Broken("2"))

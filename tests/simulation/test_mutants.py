@@ -54,11 +54,11 @@ class ForgetfulSession(Session):
         await super().open(now_ms)
         self.known = list(self.store.data._queues)
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Any]:
+    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
         for job in self.store.jobs():
             if job.claim is not None and job.claim.deadline_ms < now_ms and job.queue not in self.known:
                 at_once(self.store.data.delete_jobs([JobKey(job.queue, job.priority, job.id)]))
-        return await super().time_out_claims(now_ms, limit)
+        return await super().time_out_claims(now_ms, limit, quarantine_after)
 
 
 class ForgetfulStore(SimulatedStore):
@@ -193,8 +193,8 @@ def test_settings_and_pauses_that_are_answered_and_not_stored_are_caught(monkeyp
 
 
 def test_jobs_whose_claims_never_time_out_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def sweep_nothing(self: Session, now_ms: int, limit: int) -> Sequence[Any]:
-        del self, now_ms, limit
+    async def sweep_nothing(self: Session, now_ms: int, limit: int, quarantine_after: int) -> Sequence[Any]:
+        del self, now_ms, limit, quarantine_after
         return []
 
     monkeypatch.setattr(Session, "time_out_claims", sweep_nothing)

@@ -367,12 +367,12 @@ def sweeps_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float
     swept: list[tuple[float, str, str]] = []
     plain = Session.time_out_claims
 
-    async def time_out_claims(self: Session, now_ms: int, limit: int) -> Sequence[Any]:
+    async def time_out_claims(self: Session, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ProcessLoop)
         if limit:
             swept.append((scene.timeline.now_s, self.store.name, loop.host))
-        return await plain(self, now_ms, limit)
+        return await plain(self, now_ms, limit, quarantine_after)
 
     monkeypatch.setattr(Session, "time_out_claims", time_out_claims)
     return swept

@@ -17,7 +17,14 @@ from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain import waiting, wording
 from pinlater.domain.clock import SystemClock
-from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, PROGRESS_MARK, TASK_HEADER, TIMED_OUT, source_of_claim
+from pinlater.domain.job import (
+    CLAIM_TIMED_OUT_TEXT,
+    PROGRESS_MARK,
+    QUARANTINED,
+    TASK_HEADER,
+    TIMED_OUT,
+    source_of_claim,
+)
 
 Row = Sequence[object]
 
@@ -190,7 +197,7 @@ def first_line(error_type: str, error_text: str) -> str | None:
 
 def error_of(job: JobInfo) -> str | None:
     """How the job's latest attempt failed, in one line. A claim that timed out leaves no error: the job keeps that of an attempt before."""
-    if job.attempts and job.attempts[-1].outcome == TIMED_OUT:
+    if job.attempts and job.attempts[-1].outcome == TIMED_OUT and job.error_type != QUARANTINED:
         return CLAIM_TIMED_OUT_TEXT
     return first_line(job.error_type, job.error_text)
 

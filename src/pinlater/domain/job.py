@@ -45,8 +45,15 @@ TASK_HEADER = "pinlater-task"
 # How an attempt ended whose claim timed out, and what people read in place of the error that it did not leave.
 TIMED_OUT = "timed_out"
 CLAIM_TIMED_OUT_TEXT = "the claim timed out"
+# The type of the error of a job that was given up since its claims timed out several times in a row.
+QUARANTINED = "Quarantined"
 ATTEMPTS_ALLOWED_MAX = 2**31 - 1
 UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
+
+
+def quarantine_text(attempts: int) -> str:
+    """The error text of a job that was given up since the claims of so many attempts in a row timed out."""
+    return f"the claims of {attempts} attempts in a row timed out: the job may kill its workers"
 
 
 def progress_of(custom_status: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.domain.job import TIMED_OUT, JobInfo, JobState, source_of_claim
+from pinlater.domain.job import QUARANTINED, TIMED_OUT, JobInfo, JobState, source_of_claim
 from pinlater.domain.transitions import STATUS_CANCELLED, given_up
 from pinlater.domain.wording import counted, moment, span
 
@@ -311,6 +311,9 @@ def _failed(job: JobInfo, now_ms: int) -> Reason:
         ago = span(now_ms - job.finished_at_ms)
         return Reason(cause, f"It {how}, {ago} ago, {rest}", cause, {"finished_at_ms": job.finished_at_ms})
     text = f"It has failed, {rest}"
+    if job.error_type == QUARANTINED and latest is not None and latest.outcome == TIMED_OUT:
+        text = f"It is quarantined, {rest} {job.error_text[:1].upper()}{job.error_text[1:]}."
+        return Reason("quarantined", text, "quarantined", {"ended_attempt": latest.number})
     if latest is None or latest.outcome != TIMED_OUT:
         return Reason("failed", text, "failed")
     text = f"{text} Attempt {latest.number}, its last, timed out: its worker neither ended it nor renewed the claim."

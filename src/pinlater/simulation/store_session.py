@@ -221,7 +221,7 @@ class Session:
             raise
         return cast("Sequence[Any]", claimed)
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Any]:
+    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Any]:
         if self._outcome_unknown:
             tokens = dict.fromkeys(self._outcome_unknown)
             queues = await self._call("release_tokens", lambda: self._release_tokens(tokens, now_ms))
@@ -232,7 +232,7 @@ class Session:
             return []
 
         def sweep() -> Sequence[Any]:
-            swept = at_once(self.store.data.time_out_claims(now_ms, limit))
+            swept = at_once(self.store.data.time_out_claims(now_ms, limit, quarantine_after))
             self._note([row.queue for row in swept])
             return cast("Sequence[Any]", swept)
 

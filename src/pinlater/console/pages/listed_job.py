@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinlater.console.pages.formats import one_line
 from pinlater.console.shapes.jobs import JobItem
-from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, TASK_HEADER, TIMED_OUT, source_of_claim
+from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, QUARANTINED, TASK_HEADER, TIMED_OUT, source_of_claim
 
 
 class ListedJob(NamedTuple):
@@ -42,7 +42,7 @@ def error_line(job: JobItem) -> str:
 
     A claim that timed out leaves no error: the job keeps that of an attempt before.
     """
-    if job.attempts and job.attempts[-1].outcome == TIMED_OUT:
+    if job.attempts and job.attempts[-1].outcome == TIMED_OUT and job.error_type != QUARANTINED:
         return CLAIM_TIMED_OUT_TEXT
     return ": ".join(part for part in (one_line(job.error_type), one_line(job.error_text)) if part)
 

@@ -201,6 +201,7 @@ class ReasonItem(AnswerShape, frozen=True, kw_only=True):
             "failed",
             "cancelled",
             "expired",
+            "quarantined",
             "shard_unreachable",
             "shard_drains",
         ],

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
+from pinlater.domain.transitions import ATTEMPTS_KEPT_MAX
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
@@ -68,6 +69,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "console_port": (0, 65_535),
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
+    "jobs.quarantine_after": (0, ATTEMPTS_KEPT_MAX),  # the history tells
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
     "thrift.backlog": (1, 2**31 - 1),  # an int of C
     "thrift.idle_timeout_s": (0.1, _TEN_YEARS_S),  # 0 would cut every connection at once

@@ -103,7 +103,14 @@ class Core:
             settings.audit,
         )
         self.sweeps = Sweeps(
-            shards, self.dispatcher, self._times_to_live, metrics, clock, settings.maintenance, settings.audit.ttl_ms
+            shards,
+            self.dispatcher,
+            self._times_to_live,
+            metrics,
+            clock,
+            settings.maintenance,
+            settings.audit.ttl_ms,
+            settings.jobs.quarantine_after,
         )
         self.history = HistoryKeeper(shards, metrics, lambda: self.rates.counts, clock, identity.life, settings.history)
         self._connect_shards()

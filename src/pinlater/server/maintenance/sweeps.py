@@ -46,6 +46,7 @@ class Sweeps:
         clock: Clock,
         settings: MaintenanceSettings,
         audit_ttl_ms: int,
+        quarantine_after: int,
     ) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
@@ -54,6 +55,7 @@ class Sweeps:
         self._clock = clock
         self._settings = settings
         self._audit_ttl_ms = audit_ttl_ms
+        self._quarantine_after = quarantine_after
         self._batch = settings.sweep_batch
         self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
         self.swept_by_others: Callable[[], Set[str]] = frozenset
@@ -63,7 +65,7 @@ class Sweeps:
         """Claims past their deadline go back, or fail."""
 
         async def sweep(shard: Maintenance, limit: int) -> int:
-            swept = await shard.time_out_claims(self._clock.now_ms(), limit)
+            swept = await shard.time_out_claims(self._clock.now_ms(), limit, self._quarantine_after)
             for row in swept:
                 self._count_timeouts(row)
             return sum(row.retried + row.failed + row.lost for row in swept)

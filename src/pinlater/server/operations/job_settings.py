@@ -39,6 +39,7 @@ class JobSettings:
     max_unique_key_bytes: int = 256
     default_attempts: int = 2
     claim_timeout_ms: int = 600_000
+    quarantine_after: int = 3
     succeeded_ttl_ms: int = 24 * 3_600_000
     failed_ttl_ms: int = 168 * 3_600_000
     regex_time_budget_ms: int = 2_000

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pinlater.domain.job import Attempt, JobState
+from pinlater.domain.job import QUARANTINED, TASK_HEADER, TIMED_OUT, Attempt, JobState, quarantine_text
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
     ATTEMPTS_KEPT_MAX,
@@ -54,7 +54,9 @@ class Cancel(Struct, frozen=True):
 
 
 class TimeOut(Struct, frozen=True):
-    """The claim's deadline has passed."""
+    """The claim's deadline has passed. `quarantine_after`: a task's job is given up after so many in a row; never for 0."""
+
+    quarantine_after: int = 0
 
 
 class Expire(Struct, frozen=True):
@@ -143,10 +145,23 @@ def event_of(job: JobRecord, happening: Happening) -> Event:
             return Event.SUCCEED
         return Event.FAIL if happening.final or job.attempts_remaining <= 1 else Event.RETRY
     if isinstance(happening, TimeOut):
-        return Event.TIME_OUT_FAIL if job.attempts_remaining <= 1 else Event.TIME_OUT_RETRY
+        last = job.attempts_remaining <= 1 or is_quarantined(job, happening.quarantine_after)
+        return Event.TIME_OUT_FAIL if last else Event.TIME_OUT_RETRY
     if isinstance(happening, JobCheckpoint) and happening.move_to_pending:
         return Event.CHECKPOINT_TO_PENDING
     return Event.CHECKPOINT
+
+
+def is_quarantined(job: JobRecord, after: int) -> bool:
+    """Whether the claim that times out now is the last of `after` in a row, so that the job may kill its workers.
+
+    Only a task's job: a client of the original expects that its job gets all its attempts.
+    """
+    if not after or job.attempts_ended + 1 < after or TASK_HEADER not in (job.options.headers or ()):
+        return False
+    attempts = _decode(job.history) if job.history != "[]" else []
+    before = attempts[len(attempts) - after + 1 :]
+    return len(before) == after - 1 and all(Attempt(*attempt).outcome == TIMED_OUT for attempt in before)
 
 
 # Those that are one event whatever the job.
@@ -181,10 +196,12 @@ def _acked(job: JobRecord, ack: JobAck, context: Context) -> Fields:
     return fields
 
 
-def _timed_out(job: JobRecord, _: TimeOut, context: Context) -> Fields:
+def _timed_out(job: JobRecord, time_out: TimeOut, context: Context) -> Fields:
     """As a failure, but due as before."""
-    fields = _attempt(job, "timed_out", context.now_ms)
+    fields = _attempt(job, TIMED_OUT, context.now_ms)
     fields["attempts_remaining"] = _remaining(job, context.transition)
+    if is_quarantined(job, time_out.quarantine_after):
+        fields["error_type"], fields["error_text"] = QUARANTINED, quarantine_text(time_out.quarantine_after)
     return fields
 
 

@@ -266,9 +266,10 @@ class Maintenance(Protocol):
         counts by time, and has nothing to move)."""
         ...
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last. Also gives back
-        claims of this server whose outcome it did not learn, whatever the limit."""
+    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
+        """Claims past their deadline: PENDING with one attempt fewer, run-after kept; or FAILED when that was the last, or when it was the
+        last of `quarantine_after` in a row of a task's job (0: any number). Also gives back claims of this server whose outcome it did not
+        learn, whatever the limit."""
         ...
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:

@@ -5,8 +5,10 @@ Nothing else changes a record. Each function is called while the job is out of i
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from pinlater.domain import transitions
-from pinlater.domain.job import Attempt, Holder, JobState
+from pinlater.domain.job import QUARANTINED, TASK_HEADER, Attempt, Holder, JobState, quarantine_text
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
     ATTEMPTS_KEPT_MAX,
@@ -48,10 +50,14 @@ def fail(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
         job.run_after_ms = now_ms + ack.retry_delay_ms
 
 
-def time_out(job: MemoryJob, now_ms: int) -> None:
+def time_out(job: MemoryJob, now_ms: int, quarantine_after: int) -> None:
     """As a failure, but due as before: what spreads the jobs of a dead worker is the sweeper."""
     _record_attempt(job, "timed_out", now_ms)
-    _spend(job, now_ms, final=False)
+    in_a_row = len(list(takewhile(lambda attempt: attempt.outcome == "timed_out", reversed(job.attempts))))
+    quarantined = 0 < quarantine_after <= in_a_row and TASK_HEADER in (job.headers or {})
+    if quarantined:
+        job.error_type, job.error_text = QUARANTINED, quarantine_text(quarantine_after)
+    _spend(job, now_ms, final=quarantined)
 
 
 def checkpoint(job: MemoryJob, progress: JobCheckpoint, now_ms: int) -> None:

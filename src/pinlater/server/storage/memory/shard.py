@@ -319,8 +319,8 @@ class MemoryShard:
                 moved += queue.line(priority).advance(now_ms, limit - moved)
         return moved
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
-        return sweeping.time_out_claims(self._queues.values(), now_ms, limit)
+    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
+        return sweeping.time_out_claims(self._queues.values(), now_ms, limit, quarantine_after)
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         return sweeping.expire_jobs(self._queues.values(), now_ms, limit)

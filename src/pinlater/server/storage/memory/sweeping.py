@@ -52,12 +52,12 @@ class MemorySweepCounts:
         self._swept[swept.queue, swept.priority] = swept
 
 
-def time_out_claims(queues: Iterable[QueueState], now_ms: int, limit: int) -> list[Swept]:
+def time_out_claims(queues: Iterable[QueueState], now_ms: int, limit: int, quarantine_after: int) -> list[Swept]:
     """The longest overdue first, over all queues."""
     counts = MemorySweepCounts()
     for queue, job in _overdue(((queue, queue.deadlines.through(now_ms - 1)) for queue in queues), limit):
         with queue.changing(job) as line:
-            events.time_out(job, now_ms)
+            events.time_out(job, now_ms, quarantine_after)
             finishing.count_failure(line, job)
             queue.failures.count(job, CLAIM_TIMED_OUT, "", now_ms)
         if job.state is JobState.PENDING:

@@ -352,12 +352,12 @@ class MysqlShard(RelationalShard):
             return 0
         return await self._opened.other.carry_out(lambda t: due_jobs.advance_due(t, now_ms, limit))
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
         if self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
         if limit <= 0 or (await self._snapshots.latest()).first_deadline_ms >= now_ms:
             return []
-        return await self._change(sweeping.time_out_claims, now_ms, limit)
+        return await self._change(sweeping.time_out_claims, now_ms, limit, quarantine_after)
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:
         """Gives back claims with an unknown outcome, whose callers were told that they failed: no worker has these jobs.

@@ -512,7 +512,7 @@ class RedisShard:
         self._due_by_ms = max(self._due_by_ms, now_ms)
         return 0
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
         self._master.look()
         if self._unsure or self._unknown_claims:
             await self._give_back_unknown_claims(now_ms)
@@ -527,7 +527,9 @@ class RedisShard:
             return []
         with self._nothing_due.change(()):
             return await self._with_queues(
-                self._opened.other, (), lambda access: sweeping.time_out_claims(access, now_ms, limit)
+                self._opened.other,
+                (),
+                lambda access: sweeping.time_out_claims(access, now_ms, limit, quarantine_after),
             )
 
     async def _give_back_unknown_claims(self, now_ms: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Sequence
 
-from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
 from pinlater.server.storage.decide import Expire, TimeOut
 from pinlater.server.storage.record import JobRecord
@@ -24,22 +23,22 @@ _ROWS_MAX = 250
 _TRIES = 10
 
 
-async def time_out_claims(access: Access, now_ms: int, limit: int) -> list[Swept]:
+async def time_out_claims(access: Access, now_ms: int, limit: int, quarantine_after: int) -> list[Swept]:
     """The longest overdue first, over all queues. Claims of deleted queues go with their jobs, and don't count."""
-    return await _sweep(access, b"c", JobState.IN_PROGRESS, now_ms, limit)
+    return await _sweep(access, b"c", TimeOut(quarantine_after), now_ms, limit)
 
 
 async def expire_jobs(access: Access, now_ms: int, limit: int) -> list[Swept]:
     """The longest expired first."""
-    return await _sweep(access, b"e", JobState.PENDING, now_ms, limit)
+    return await _sweep(access, b"e", Expire(), now_ms, limit)
 
 
-async def _sweep(access: Access, index: bytes, state: JobState, now_ms: int, limit: int) -> list[Swept]:
+async def _sweep(access: Access, index: bytes, happening: TimeOut | Expire, now_ms: int, limit: int) -> list[Swept]:
     counts = SweepCounts()
     left = limit
     while left > 0:
         asked = min(left, _ROWS_MAX)
-        found = await _sweep_some(access, index, state, now_ms, asked, counts)
+        found = await _sweep_some(access, index, happening, now_ms, asked, counts)
         left -= found[1]
         if found[0] < asked:
             break
@@ -47,9 +46,10 @@ async def _sweep(access: Access, index: bytes, state: JobState, now_ms: int, lim
 
 
 async def _sweep_some(
-    access: Access, index: bytes, state: JobState, now_ms: int, limit: int, counts: SweepCounts
+    access: Access, index: bytes, happening: TimeOut | Expire, now_ms: int, limit: int, counts: SweepCounts
 ) -> tuple[int, int]:
-    """How many entries were looked at, and how many of them were jobs of the state."""
+    """How many entries were looked at, and to how many of their jobs it happened."""
+    of_claims = isinstance(happening, TimeOut)
     for _ in range(_TRIES):
         refs = await access.readers.run("select_first", index, f"({now_ms}", limit)
         if not refs:
@@ -60,12 +60,12 @@ async def _sweep_some(
         swept: list[tuple[str, JobRecord]] = []
         for ref, found in changes.loaded.items():
             job = found.record
-            if state is JobState.IN_PROGRESS and (job.deadline_ms or 0) >= now_ms:
+            if of_claims and (job.deadline_ms or 0) >= now_ms:
                 continue  # claimed again, or renewed, since its deadline was looked at
             if found.queue not in names:
                 changes.delete(job)
                 changes.writing.leave("ZREM", index, ref)
-            elif (after := changes.apply(job, TimeOut() if state is JobState.IN_PROGRESS else Expire())) is None:
+            elif (after := changes.apply(job, happening)) is None:
                 changes.writing.leave("ZREM", index, ref)
             else:
                 swept.append((names[found.queue], after))

@@ -17,7 +17,7 @@ READ_MAX = 2_000
 _EXPIRY_ROUNDS_MAX = 10
 
 
-async def time_out_claims(dialect: Dialect, now_ms: int, limit: int) -> list[Swept]:
+async def time_out_claims(dialect: Dialect, now_ms: int, limit: int, quarantine_after: int) -> list[Swept]:
     """The longest overdue first, over all queues. Claims of deleted queues are deleted with their jobs, and do not count."""
     counts = SweepCounts()
     left = min(limit, READ_MAX)
@@ -26,7 +26,7 @@ async def time_out_claims(dialect: Dialect, now_ms: int, limit: int) -> list[Swe
         changes = Changes(now_ms)
         jobs, orphans = await load(dialect, changes, [job_id for (job_id,) in found])
         for job in jobs:
-            after = changes.apply(job, TimeOut())
+            after = changes.apply(job, TimeOut(quarantine_after))
             if after is not None:
                 counts.failure(changes.queue_of(job), after)
         await write(dialect, changes)

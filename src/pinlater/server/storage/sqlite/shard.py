@@ -266,11 +266,11 @@ class SqliteShard(RelationalShard):
             return 0
         return await opened.writer.carry_out(lambda t: due_marks.advance_due(t, now_ms, limit))
 
-    async def time_out_claims(self, now_ms: int, limit: int) -> Sequence[Swept]:
+    async def time_out_claims(self, now_ms: int, limit: int, quarantine_after: int = 0) -> Sequence[Swept]:
         opened = self._open
         if limit <= 0 or not sweeping.time_out_wanted(opened.queue_cache):
             return []
-        return await self._change(time_out_claims, now_ms, limit)
+        return await self._change(time_out_claims, now_ms, limit, quarantine_after)
 
     async def expire_jobs(self, now_ms: int, limit: int) -> Sequence[Swept]:
         opened = self._open
