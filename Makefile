@@ -138,9 +138,10 @@ wheel: ## build the wheel into dist/
 	ls dist/*.whl
 
 .PHONY: picture
-picture: ## draw the README's picture anew from a real demo run
+picture: ## draw the pictures of README and docs anew: a real demo run, and pages in a browser
 	@scripts/install all
 	$(BIN)/python scripts/draw_demo.py
+	PYTHONPATH=. $(BIN)/python scripts/draw_console.py
 
 .PHONY: clean
 clean: ## remove what was built; .venv and var/ stay
