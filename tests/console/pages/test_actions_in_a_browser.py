@@ -1,0 +1,124 @@
+"""Each action of the dashboard, pressed in Chromium at two widths and in both colour schemes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, Request, expect
+
+from pinlater.client import Ack
+from pinlater.console.pages.routes import ACTIONS
+from tests.console.pages.browser import PROGRAM, BrowsedConsole, Scheme, browsed_console
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(
+        not Path(PROGRAM).exists() and "CI" not in os.environ, reason="needs Chromium (scripts/test-packages)"
+    ),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browsed() -> AsyncIterator[BrowsedConsole]:
+    async with browsed_console() as browsed:
+        yield browsed
+
+
+async def told(page: Page, text: str) -> None:
+    """What the page says of the last action begins so."""
+    await expect(page.get_by_role("status")).to_contain_text(text)
+
+
+async def confirm(page: Page, label: str, *, row: str = "") -> None:
+    """Presses a button that asks first; in the row with that text."""
+    within = page.get_by_role("row").filter(has_text=row) if row else page
+    await within.locator("summary", has_text=f"{label}…").first.click()
+    await within.get_by_role("button", name=label, exact=True).first.click()
+
+
+async def press_on_overview(page: Page, url: str, queue: str) -> None:
+    await page.goto(f"{url}/?filter={queue}")
+    await page.get_by_role("button", name=f"Pin {queue}", exact=True).click()
+    await page.get_by_role("button", name=f"Unpin {queue}", exact=True).click()
+    await expect(page.get_by_role("button", name=f"Pin {queue}", exact=True)).to_be_visible()
+
+
+async def press_on_queue(page: Page, url: str, queue: str) -> None:
+    await page.goto(f"{url}/queues/{queue}")
+    await page.get_by_role("button", name="Pause").click()
+    await told(page, f"{queue} is paused.")
+    await page.get_by_role("button", name="Resume").click()
+    await told(page, f"{queue} is resumed.")
+    await page.locator("summary", has_text="Settings").click()
+    await page.get_by_label("Claim timeout").fill("9m")
+    await page.get_by_role("button", name="Save settings").click()
+    await told(page, "Changed 1 of")
+
+
+async def press_on_failed(page: Page, url: str, queue: str) -> None:
+    await page.goto(f"{url}/failed?filter={queue}")
+    rare = page.get_by_role("row").filter(has_text="OSError: no disk").first
+    await rare.get_by_role("button", name="Mute", exact=True).click()
+    await told(page, f"The group of failures in {queue} comes last")
+    await rare.get_by_role("button", name="Unmute").click()
+    await told(page, f"The group of failures in {queue} is muted no more")
+    await confirm(page, "Delete", row="OSError: no disk")
+    await told(page, "Deleted 1 failed job of this group")
+    await confirm(page, "Retry all 2")
+    await told(page, "Retried 2 of 2 failed jobs")
+
+
+async def press_on_job(page: Page, url: str, waiting: str) -> None:
+    await page.goto(f"{url}/jobs/{waiting}")
+    await page.locator("summary", has_text="Reschedule").click()
+    await page.get_by_label("Due in, or at").fill("10m")
+    await page.get_by_role("button", name="Reschedule").click()
+    await told(page, "1 job is due 2")
+    await page.get_by_role("button", name="Run now").click()
+    await told(page, "1 job is due now")
+    await confirm(page, "Cancel")
+    await told(page, "1 job is cancelled")
+    await confirm(page, "Delete")
+    await told(page, "1 job is deleted")
+
+
+async def prepare(browsed: BrowsedConsole, queue: str) -> str:
+    """A queue with failed jobs of two kinds, and one that waits; the descriptor of that."""
+    await browsed.client.create_queue(queue)
+    await browsed.client.enqueue(queue, [b"x", b"y", b"z"])
+    jobs = (await browsed.client.dequeue(queue, 3)).jobs
+    errors = [("ValueError", "boom"), ("ValueError", "boom"), ("OSError", "no disk")]
+    await browsed.client.ack(
+        queue,
+        [
+            Ack(job.descriptor, succeeded=False, token=job.token, final=True, error_type=kind, error_text=text)
+            for job, (kind, text) in zip(jobs, errors, strict=True)
+        ],
+    )
+    [waiting] = (await browsed.client.enqueue(queue, [b"waits"])).descriptors
+    return waiting
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_each_action_does_what_its_button_says(browsed: BrowsedConsole, width: int, scheme: Scheme) -> None:
+    queue = f"pressed_{width}_{scheme}"
+    waiting = await prepare(browsed, queue)
+    pressed: set[str] = set()
+
+    def note(request: Request) -> None:
+        if request.method == "POST":
+            path = request.url.removeprefix(browsed.url)
+            pressed.add(path.replace(waiting, "{descriptor}").replace(queue, "{queue}"))
+
+    async with browsed.tab("/", width, scheme) as page:
+        page.on("request", note)
+        await press_on_overview(page, browsed.url, queue)
+        await press_on_queue(page, browsed.url, queue)
+        await press_on_failed(page, browsed.url, queue)
+        await press_on_job(page, browsed.url, waiting)
+    assert pressed == {action.path for action in ACTIONS}
