@@ -14,7 +14,6 @@ import typer
 from pinlater.cli import exits, notes
 from pinlater.cli.waiting import say_waiting
 from pinlater.client import AsyncClient
-from pinlater.client._job_scan import JobCriteria
 from pinlater.client._servers import DEFAULT_SERVER, SERVERS_VARIABLE, servers_by_default
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
@@ -22,6 +21,7 @@ from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.durations import duration_ms
 from pinlater.domain.errors import DescriptorInvalid
 from pinlater.domain.job import JobState
+from pinlater.domain.job_criteria import JobCriteria
 
 T = TypeVar("T")
 _COMPLETION_MS = 1_000

@@ -19,6 +19,7 @@ from pinlater.client._thrift import check_encodable, types
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
+from pinlater.wire.bulk_runs import run_of, wire_order
 from pinlater.wire.queue_settings import fields_of
 
 T = TypeVar("T")
@@ -373,6 +374,18 @@ def queue_history(
 
 def failures(queues: Sequence[str]) -> ClientCall[values.FailureGroups]:
     return ClientCall("getFailures", (types.FailuresRequest(list(queues)),), _parsing.failure_groups, Resend.SAFE)
+
+
+def start_bulk_run(order: values.BulkOrder) -> ClientCall[values.BulkRun]:
+    return ClientCall("startBulkRun", (wire_order(order),), run_of)
+
+
+def stop_bulk_run(queue: str, run_id: str) -> ClientCall[values.BulkRun]:
+    return ClientCall("stopBulkRun", (queue, run_id), run_of, Resend.SAFE)
+
+
+def bulk_runs(queues: Sequence[str]) -> ClientCall[list[values.BulkRun]]:
+    return ClientCall("getBulkRuns", (list(queues),), lambda runs: list(map(run_of, runs)), Resend.SAFE)
 
 
 def mute_failures(queue: str, group: str, until_ms: int | None) -> ClientCall[None]:

@@ -24,6 +24,7 @@ _CLIENT_NAMES = {
     "addDeployMark": "add_mark",
     "getQueueHistory": "queue_history",
     "getFailures": "failures",
+    "getBulkRuns": "bulk_runs",
     "getQueueNames": "queue_names",
     "enqueueJobs": "enqueue",
     "dequeueJobs": "dequeue",

@@ -119,6 +119,18 @@ class AsyncClient(AsyncClientBase):
         """Failed attempts of up to a hundred queues in groups that look alike, those with the most of the last 24 hours first."""
         return await self._run(_calls.failures(queues))
 
+    async def start_bulk_run(self, order: values.BulkOrder) -> values.BulkRun:
+        """Begins a change of many jobs, which the servers carry out in the background, also over restarts."""
+        return await self._run(_calls.start_bulk_run(order))
+
+    async def stop_bulk_run(self, queue: str, run_id: str) -> values.BulkRun:
+        """Stops it; one that has ended stays as it is."""
+        return await self._run(_calls.stop_bulk_run(queue, run_id))
+
+    async def bulk_runs(self, *queues: str) -> list[values.BulkRun]:
+        """The runs of the last 30 days, the newest first: of these queues, or of all."""
+        return await self._run(_calls.bulk_runs(queues))
+
     async def mute_failures(self, queue: str, group: str, *, until_ms: int | None = None) -> None:
         """Mutes a group of failures: it comes last then, and still counts. At most for 30 days, which is the default; a time that is past
         ends it."""

@@ -12,6 +12,10 @@ from typing import NamedTuple
 from pinlater.domain.audit import AuditEntry as AuditEntry
 from pinlater.domain.audit import AuditFilter as AuditFilter
 from pinlater.domain.audit import AuditPage as AuditPage
+from pinlater.domain.bulk_runs import BulkAction as BulkAction
+from pinlater.domain.bulk_runs import BulkOrder as BulkOrder
+from pinlater.domain.bulk_runs import BulkRun as BulkRun
+from pinlater.domain.bulk_runs import BulkState as BulkState
 from pinlater.domain.calls import Ack as Ack
 from pinlater.domain.calls import AckBatch as AckBatch
 from pinlater.domain.calls import AckResult as AckResult
@@ -44,6 +48,7 @@ from pinlater.domain.job import JobState as JobState
 from pinlater.domain.job import Outcome as Outcome
 from pinlater.domain.job import UniqueKey as UniqueKey
 from pinlater.domain.job import UniqueScope as UniqueScope
+from pinlater.domain.job_criteria import JobCriteria as JobCriteria
 from pinlater.domain.queue import PriorityCounts as PriorityCounts
 from pinlater.domain.queue import QueueConfig as QueueConfig
 from pinlater.domain.queue import Rates as Rates

@@ -66,6 +66,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getAudit": _OPERATE,  # its entries name people and addresses, which who only looks at jobs need not see
     "getQueueHistory": _READ,
     "getFailures": _READ,
+    "getBulkRuns": _READ,
     "getQueueOwners": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "lookupJobs": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "enqueueJobs": frozenset({Role.PRODUCE}),
@@ -82,6 +83,8 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "resumeQueue": _OPERATE,
     "addDeployMark": _OPERATE,
     "muteFailures": _OPERATE,
+    "startBulkRun": _OPERATE,
+    "stopBulkRun": _OPERATE,
     "cancelJobs": _OPERATE,
     "runJobs": _OPERATE,
     "retryFailedJobs": _OPERATE,

@@ -56,6 +56,20 @@ enum Outcome {
   ERROR = 4,          // its shard could not carry it out, see `errorCode`; answered only to requests with perItemErrors
 }
 
+// What a bulk run does to each job.
+enum BulkAction {
+  RETRY = 0,   // FAILED jobs
+  DELETE = 1,  // of any state
+  CANCEL = 2,  // PENDING or IN_PROGRESS jobs
+}
+
+enum BulkState {
+  RUNNING = 0,
+  STOPPED = 1,
+  DONE = 2,
+  FAILED = 3,
+}
+
 exception PinLaterException {
   1: required ErrorCode errorCode
   2: required string message
@@ -423,6 +437,53 @@ struct FailureGroup {
   10: required list<i64> hours
   // An operator muted it until then; absent if not.
   11: optional i64 mutedUntilMillis
+}
+
+// Which jobs a bulk run changes. What is absent chooses none.
+struct BulkFilter {
+  1: required PinLaterJobState jobState
+  2: optional byte priority
+  3: optional string bodyRegexToMatch
+  // One of them.
+  4: optional list<string> tasks
+  // All of them.
+  5: optional map<string, string> headers
+  // In type or text of the error, in small or large letters.
+  6: optional string errorText
+  7: optional i32 minAttempts
+  8: optional i64 enqueuedFromMillis
+  9: optional i64 enqueuedBeforeMillis
+  // Of failures.
+  10: optional string groupName
+  11: optional bool skipCancelled
+}
+
+struct BulkOrder {
+  1: required string queueName
+  2: required BulkAction action
+  3: required BulkFilter filter
+  // Of each job that is retried.
+  4: optional i32 attemptsToAllow = 1
+  // At most so many changes; as many as go if absent.
+  5: optional double jobsPerSecond
+}
+
+// A change of many jobs that servers carry out in the background, or have.
+struct BulkRun {
+  1: required string id
+  2: required BulkOrder order
+  // The source of the caller that started it.
+  3: required string startedBy
+  4: required i64 startedMillis
+  5: required BulkState state
+  // Jobs that were compared, and to how many it happened.
+  6: required i64 looked
+  7: required i64 changed
+  // When its progress was told last.
+  8: required i64 newsMillis
+  9: optional i64 endedMillis
+  // What it waits for, why it failed, or what it could not look at.
+  10: optional string detail
 }
 
 struct FailureMute {
@@ -860,6 +921,15 @@ service PinLater {
   // Failed attempts in groups, as they were counted over the last 30 days. Reads no jobs. A queue that does not exist is left out, unless it
   // is the only one.
   FailuresResponse getFailures(1: RequestContext context, 2: FailuresRequest request) throws (1: PinLaterException e)
+
+  // Begins a change of many jobs in the background. It survives restarts: the servers continue it.
+  BulkRun startBulkRun(1: RequestContext context, 2: BulkOrder order) throws (1: PinLaterException e)
+
+  // A run that has ended stays as it is.
+  BulkRun stopBulkRun(1: RequestContext context, 2: string queueName, 3: string runId) throws (1: PinLaterException e)
+
+  // Those of the last 30 days, the newest first: of these queues, or of all for an empty list.
+  list<BulkRun> getBulkRuns(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
 
   // Mutes a group of failures, which are still counted. A repeat changes nothing but the end.
   void muteFailures(1: RequestContext context, 2: FailureMute mute) throws (1: PinLaterException e)

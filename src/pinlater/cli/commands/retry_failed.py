@@ -11,8 +11,9 @@ from pinlater.cli import notes, options, output
 from pinlater.cli.commands.count import count_jobs
 from pinlater.cli.commands.run_now import print_runs, run_all
 from pinlater.client import AsyncClient, JobCount, JobState, Outcome
-from pinlater.client._job_scan import JobCriteria, ScanFilter, scan_by_task
+from pinlater.client._job_scan import ScanFilter, scan_by_task
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.job_criteria import JobCriteria
 
 UNREACHABLE = "a shard is unreachable, or the server did not say whether all took part: its jobs stay as they are; repeat the command"
 SCAN_ENDED = "a shard is unreachable, or one scan cannot read all jobs: repeat the command"

@@ -9,7 +9,8 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.client import AsyncClient, JobInfo, JobState, Scanned
-from pinlater.client._job_scan import SCAN_END, SCAN_START, JobCriteria, ScanFilter, scan_by_task
+from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanFilter, scan_by_task
+from pinlater.domain.job_criteria import JobCriteria
 
 
 class ScannedQueues(NamedTuple):

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from pinlater.client import Job, JobState, Outcome, UniqueKey, UniqueScope
-from pinlater.client._job_scan import SCAN_END, SCAN_START, JobCriteria, ScanBounds, ScanFilter, scan_by_task
+from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanBounds, ScanFilter, scan_by_task
 from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
 from pinlater.console.endpoints.forms import body_given, due_ms, explanation_shown, job_shown, results_shown, state_of
@@ -35,6 +35,7 @@ from pinlater.console.shapes.jobs import (
     ScanAnswer,
     ScanQuery,
 )
+from pinlater.domain.job_criteria import JobCriteria
 from pinlater.wire.limits import FRAME_BYTES_MAX
 
 _PIECE = 500  # jobs of one request that changes them

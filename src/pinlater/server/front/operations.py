@@ -17,6 +17,7 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.forwarding.messages import Failure, error_of, failure_of
 from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.bulk import Bulk
+from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.dequeue import Dequeue
 from pinlater.server.operations.enqueue import Enqueue
@@ -84,6 +85,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ("claimed_jobs", ClaimedJobs, ("acknowledge", "checkpoint", "heartbeat", "release", "cancel")),
     ("job_queries", JobQueries, ("lookup", "count", "count_jobs", "scan")),
     ("bulk", Bulk, ("retry_failed", "run_jobs", "delete_jobs", "delete_jobs_by_descriptor")),
+    ("bulk_runs", BulkRuns, ("start", "stop", "runs")),
     (
         "queues",
         Queues,

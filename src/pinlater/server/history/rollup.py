@@ -21,6 +21,9 @@ MARKS_STEP_S = 0
 """The step of rows that are deploy marks."""
 MUTES_STEP_S = 1
 """The step of rows that mute a group of failures, or end that (`operations.failure_groups`)."""
+BULK_STEP_S = 2
+"""The step of rows of bulk changes in the background (`operations.bulk_runs`)."""
+_NO_POINTS = (MARKS_STEP_S, MUTES_STEP_S, BULK_STEP_S)
 ROLLED_UP = ""
 """The origin of rows that stand for all servers."""
 LATE_MS = 3 * MINUTE_MS
@@ -123,7 +126,7 @@ class Rollup:
     async def _trim(self, shard: ShardLanes, now_ms: int) -> None:
         if now_ms - self._trimmed_ms.get(shard.name, 0) < _TRIM_EVERY_MS:
             return
-        for step_s, kept_ms in {MARKS_STEP_S: LONGEST_MS, MUTES_STEP_S: LONGEST_MS, **KEPT_MS}.items():
+        for step_s, kept_ms in {**dict.fromkeys(_NO_POINTS, LONGEST_MS), **KEPT_MS}.items():
             while await shard.store.trim_samples(step_s, now_ms - kept_ms, _TRIMMED_A_CALL) >= _TRIMMED_A_CALL:
                 pass
         self._trimmed_ms[shard.name] = now_ms

@@ -32,6 +32,8 @@ _LOOK_MS = 500
 # How often entries of the audit past their time are looked for.
 _PRUNE_MS = 60_000
 _PRUNE_FAILURES_MS = 600_000
+# How often bulk runs are looked for that no server carries out.
+_BULK_RUNS_MS = 10_000
 
 
 class PeriodicWork:
@@ -75,6 +77,7 @@ class PeriodicWork:
             Periodic("audit", FLUSH_MS, core.service.audit.buffer.flush),
             Periodic("audit-garbage", _PRUNE_MS, sweeps.prune_audit),
             Periodic("failures-garbage", _PRUNE_FAILURES_MS, sweeps.prune_failures),
+            Periodic("bulk-runs", _BULK_RUNS_MS, core.service.bulk_runs.look),
             Periodic("samples", every.sample_interval_ms, core.rates.sample),
             Periodic("metrics", round(TICK_S * 1000), self._tick),
             Periodic("others", every.others_interval_ms, ChangePoller(core.shards, core.dispatcher).look),

@@ -164,15 +164,17 @@ class Bulk:
 
         return await one_after_another(self._shards, self._metrics, "deleteJobs", delete)
 
-    async def delete_jobs_by_descriptor(self, queue: str, descriptors: Sequence[str]) -> int:
-        """Deletes these jobs of this queue, in whatever state; how many there were."""
+    async def delete_jobs_by_descriptor(
+        self, queue: str, descriptors: Sequence[str], state: JobState | None = None
+    ) -> int:
+        """Deletes these jobs of this queue, those in `state` or all for None; how many there were."""
         parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
         done = 0
 
         async def delete(part: OnShard) -> Sequence[None]:
             nonlocal done
-            done += await part.shard.store.delete_jobs(part.keys)
+            done += await part.shard.store.delete_jobs(part.keys, state)
             return ()
 
         results = await asyncio.gather(*(in_pieces(part, delete) for part in parts), return_exceptions=True)

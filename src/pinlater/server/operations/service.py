@@ -13,6 +13,7 @@ from pinlater.server.operations.audit_trail import AuditTrail
 from pinlater.server.operations.body_limit import BodyLimit
 from pinlater.server.operations.body_search import SearchProcesses
 from pinlater.server.operations.bulk import Bulk
+from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.cluster_status import status_alone
 from pinlater.server.operations.dequeue import Dequeue
@@ -58,6 +59,7 @@ FEATURES = (
     "audit",
     "history",
     "failures",
+    "bulk-runs",
 )
 
 
@@ -109,9 +111,21 @@ class Service:
         self.front_processes: Callable[[], Sequence[FrontProcess]] = tuple
         self.audit = AuditTrail(shards, metrics, clock, audit, lambda: identity.address)
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
+        self.bulk_runs = BulkRuns(
+            shards,
+            queue_cache,
+            self.job_queries,
+            self.bulk,
+            self.claimed_jobs,
+            metrics,
+            clock,
+            settings,
+            lambda: identity.life,
+        )
 
     async def close(self) -> None:
-        """Ends the search processes. The shards are not its own."""
+        """Leaves its bulk runs, and ends the search processes. The shards are not its own."""
+        await self.bulk_runs.close()
         await self.searches.close()
 
     async def waiting_dequeues(self) -> Sequence[WaitingDequeues]:

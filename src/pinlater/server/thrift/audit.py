@@ -91,6 +91,22 @@ def _mark(call: Any) -> Fields:
     return {"queue": call.mark.queueName or "", "at_ms": call.mark.atMillis, "text": call.mark.text}
 
 
+def _start_bulk_run(call: Any) -> Fields:
+    order, chosen = call.order, call.order.filter
+    return {
+        "queue": order.queueName,
+        "action": order.action,
+        "state": _STATES.get(chosen.jobState, chosen.jobState),
+        "by_regex": chosen.bodyRegexToMatch is not None,
+        **_given(order, "attemptsToAllow", "jobsPerSecond"),
+        **_given(chosen, "priority", "tasks", "minAttempts", "enqueuedFromMillis", "enqueuedBeforeMillis", "groupName"),
+    }
+
+
+def _stop_bulk_run(call: Any) -> Fields:
+    return {"queue": call.queueName, "run": call.runId}
+
+
 def _mute(call: Any) -> Fields:
     return {"queue": call.mute.queueName, "group": call.mute.name, **_given(call.mute, "untilMillis")}
 
@@ -104,6 +120,8 @@ AUDITED: dict[str, Audited] = {
     "deleteQueue": Audited(_queue_made),
     "addDeployMark": Audited(_mark),
     "muteFailures": Audited(_mute),
+    "startBulkRun": Audited(_start_bulk_run),
+    "stopBulkRun": Audited(_stop_bulk_run),
     "configureQueue": Audited(_configure_queue),
     "pauseQueue": Audited(_queue_named),
     "resumeQueue": Audited(_queue_named),

@@ -69,6 +69,10 @@ def _queue_of_mute(call: Any) -> Collection[str]:
     return (call.mute.queueName,)
 
 
+def _queue_of_order(call: Any) -> Collection[str]:
+    return (call.order.queueName,)
+
+
 def _named_queues(call: Any) -> Collection[str]:
     return call.queueNames  # type: ignore[no-any-return]
 
@@ -106,6 +110,9 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "getQueueHistory": _queues_of_request,
     "getFailures": _queues_of_request,
     "muteFailures": _queue_of_mute,
+    "startBulkRun": _queue_of_order,
+    "stopBulkRun": _queue,
+    "getBulkRuns": _named_queues,
     "addDeployMark": _marked_queue,
     "getQueueOwners": _no_queue,
     "getAudit": _queue_of_audit,
@@ -122,6 +129,10 @@ def _allowed_rows(grant: Grant, answer: Iterable[Any]) -> Any:
     return [row for row in answer if grant.has_queue(row.queueName)]
 
 
+def _allowed_runs(grant: Grant, answer: Iterable[Any]) -> Any:
+    return [run for run in answer if grant.has_queue(run.order.queueName)]
+
+
 def _allowed_entries(grant: Grant, page: Any) -> Any:
     page.entries = [entry for entry in page.entries if entry.queueName and grant.has_queue(entry.queueName)]
     return page
@@ -132,6 +143,7 @@ _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
     "getQueueStats": _allowed_rows,
     "getWaitingDequeues": _allowed_rows,
     "getAudit": _allowed_entries,
+    "getBulkRuns": _allowed_runs,
 }
 
 

@@ -13,6 +13,7 @@ from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, in_
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift import answers, requests
 from pinlater.server.thrift.requests import caller
+from pinlater.wire.bulk_runs import wire_run
 from pinlater.wire.generated import received
 from pinlater.wire.queue_settings import config_of
 
@@ -227,6 +228,18 @@ async def get_failures(service: Service, call: received.getFailures_args) -> Any
     return await answers.failure_groups(await service.failures.failure_groups(call.request.queueNames))
 
 
+async def start_bulk_run(service: Service, call: received.startBulkRun_args) -> Any:
+    return wire_run(await service.bulk_runs.start(requests.bulk_order(call.order), call.context.source))
+
+
+async def stop_bulk_run(service: Service, call: received.stopBulkRun_args) -> Any:
+    return wire_run(await service.bulk_runs.stop(call.queueName, call.runId))
+
+
+async def get_bulk_runs(service: Service, call: received.getBulkRuns_args) -> Any:
+    return list(map(wire_run, await service.bulk_runs.runs(call.queueNames or None)))
+
+
 async def mute_failures(service: Service, call: received.muteFailures_args) -> None:
     await service.failures.mute(call.mute.queueName, call.mute.name, call.mute.untilMillis)
 
@@ -269,6 +282,9 @@ HANDLERS: dict[str, Handler] = {
     "addDeployMark": add_deploy_mark,
     "getFailures": get_failures,
     "muteFailures": mute_failures,
+    "startBulkRun": start_bulk_run,
+    "stopBulkRun": stop_bulk_run,
+    "getBulkRuns": get_bulk_runs,
     "getQueueOwners": get_queue_owners,
     "getAudit": get_audit,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.domain.audit import AuditFilter
+from pinlater.domain.bulk_runs import BulkOrder
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter, ScanCommand
+from pinlater.wire.bulk_runs import order_of
 from pinlater.wire.generated import received
 
 _STATES = {int(state): state for state in JobState}
@@ -26,6 +28,16 @@ def _state(number: int) -> JobState:
     if state is None:
         raise InvalidArgument(f"{number} is not a job state; there are 0 PENDING, 1 IN_PROGRESS, 2 SUCCEEDED, 3 FAILED")
     return state
+
+
+def bulk_order(order: received.BulkOrder) -> BulkOrder:
+    """A change of many jobs."""
+    try:
+        return order_of(order)
+    except KeyError as error:
+        raise InvalidArgument(
+            f"{error} is no action of a bulk run, or no job state; there are 0 RETRY, 1 DELETE, 2 CANCEL"
+        ) from None
 
 
 def _unique(job: received.PinLaterJob) -> UniqueKey | None:

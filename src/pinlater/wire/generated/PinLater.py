@@ -1614,6 +1614,157 @@ getFailures_result.thrift_spec = (
 )
 
 
+class startBulkRun_args(TBase):
+    """
+    Attributes:
+     - context
+     - order
+
+    """
+
+    __slots__ = (
+        'context',
+        'order',
+    )
+
+
+    def __init__(self, context=None, order=None,):
+        self.context = context
+        self.order = order
+all_structs.append(startBulkRun_args)
+startBulkRun_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'order', [BulkOrder, None], None, ),  # 2
+)
+
+
+class startBulkRun_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(startBulkRun_result)
+startBulkRun_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [BulkRun, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
+class stopBulkRun_args(TBase):
+    """
+    Attributes:
+     - context
+     - queueName
+     - runId
+
+    """
+
+    __slots__ = (
+        'context',
+        'queueName',
+        'runId',
+    )
+
+
+    def __init__(self, context=None, queueName=None, runId=None,):
+        self.context = context
+        self.queueName = queueName
+        self.runId = runId
+all_structs.append(stopBulkRun_args)
+stopBulkRun_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRING, 'queueName', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'runId', 'UTF8', None, ),  # 3
+)
+
+
+class stopBulkRun_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(stopBulkRun_result)
+stopBulkRun_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [BulkRun, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
+class getBulkRuns_args(TBase):
+    """
+    Attributes:
+     - context
+     - queueNames
+
+    """
+
+    __slots__ = (
+        'context',
+        'queueNames',
+    )
+
+
+    def __init__(self, context=None, queueNames=None,):
+        self.context = context
+        self.queueNames = queueNames
+all_structs.append(getBulkRuns_args)
+getBulkRuns_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 2
+)
+
+
+class getBulkRuns_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getBulkRuns_result)
+getBulkRuns_result.thrift_spec = (
+    (0, TType.LIST, 'success', (TType.STRUCT, [BulkRun, None], False), None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class muteFailures_args(TBase):
     """
     Attributes:

@@ -285,6 +285,41 @@ class FailureGroup:
     mutedUntilMillis: int | None = None
 
 
+class BulkFilter:
+    jobState: int = _NOT_SENT
+    priority: int | None = None
+    bodyRegexToMatch: str | None = None
+    tasks: list[str] | None = None
+    headers: dict[str, str] | None = None
+    errorText: str | None = None
+    minAttempts: int | None = None
+    enqueuedFromMillis: int | None = None
+    enqueuedBeforeMillis: int | None = None
+    groupName: str | None = None
+    skipCancelled: bool | None = None
+
+
+class BulkOrder:
+    queueName: str = _NOT_SENT
+    action: int = _NOT_SENT
+    filter: BulkFilter = _NOT_SENT
+    attemptsToAllow: int = 1
+    jobsPerSecond: float | None = None
+
+
+class BulkRun:
+    id: str = _NOT_SENT
+    order: BulkOrder = _NOT_SENT
+    startedBy: str = _NOT_SENT
+    startedMillis: int = _NOT_SENT
+    state: int = _NOT_SENT
+    looked: int = _NOT_SENT
+    changed: int = _NOT_SENT
+    newsMillis: int = _NOT_SENT
+    endedMillis: int | None = None
+    detail: str | None = None
+
+
 class FailureMute:
     queueName: str = _NOT_SENT
     name: str = _NOT_SENT
@@ -840,6 +875,37 @@ class getFailures_args:
 
 class getFailures_result:
     success: FailuresResponse | None = None
+    e: PinLaterException | None = None
+
+
+class startBulkRun_args:
+    context: RequestContext = _NOT_SENT
+    order: BulkOrder = _NOT_SENT
+
+
+class startBulkRun_result:
+    success: BulkRun | None = None
+    e: PinLaterException | None = None
+
+
+class stopBulkRun_args:
+    context: RequestContext = _NOT_SENT
+    queueName: str = _NOT_SENT
+    runId: str = _NOT_SENT
+
+
+class stopBulkRun_result:
+    success: BulkRun | None = None
+    e: PinLaterException | None = None
+
+
+class getBulkRuns_args:
+    context: RequestContext = _NOT_SENT
+    queueNames: list[str] = _NOT_SENT
+
+
+class getBulkRuns_result:
+    success: list[BulkRun] | None = None
     e: PinLaterException | None = None
 
 

@@ -122,6 +122,45 @@ class Outcome(TBase):
     }
 
 
+class BulkAction(TBase):
+    RETRY = 0
+    DELETE = 1
+    CANCEL = 2
+
+    _VALUES_TO_NAMES = {
+        0: "RETRY",
+        1: "DELETE",
+        2: "CANCEL",
+    }
+
+    _NAMES_TO_VALUES = {
+        "RETRY": 0,
+        "DELETE": 1,
+        "CANCEL": 2,
+    }
+
+
+class BulkState(TBase):
+    RUNNING = 0
+    STOPPED = 1
+    DONE = 2
+    FAILED = 3
+
+    _VALUES_TO_NAMES = {
+        0: "RUNNING",
+        1: "STOPPED",
+        2: "DONE",
+        3: "FAILED",
+    }
+
+    _NAMES_TO_VALUES = {
+        "RUNNING": 0,
+        "STOPPED": 1,
+        "DONE": 2,
+        "FAILED": 3,
+    }
+
+
 class PinLaterException(TFrozenExceptionBase):
     """
     Attributes:
@@ -1077,6 +1116,123 @@ class FailureGroup(TBase):
         self.sampleDescriptor = sampleDescriptor
         self.hours = hours
         self.mutedUntilMillis = mutedUntilMillis
+
+
+class BulkFilter(TBase):
+    """
+    Attributes:
+     - jobState
+     - priority
+     - bodyRegexToMatch
+     - tasks
+     - headers
+     - errorText
+     - minAttempts
+     - enqueuedFromMillis
+     - enqueuedBeforeMillis
+     - groupName
+     - skipCancelled
+
+    """
+
+    __slots__ = (
+        'jobState',
+        'priority',
+        'bodyRegexToMatch',
+        'tasks',
+        'headers',
+        'errorText',
+        'minAttempts',
+        'enqueuedFromMillis',
+        'enqueuedBeforeMillis',
+        'groupName',
+        'skipCancelled',
+    )
+
+
+    def __init__(self, jobState=None, priority=None, bodyRegexToMatch=None, tasks=None, headers=None, errorText=None, minAttempts=None, enqueuedFromMillis=None, enqueuedBeforeMillis=None, groupName=None, skipCancelled=None,):
+        self.jobState = jobState
+        self.priority = priority
+        self.bodyRegexToMatch = bodyRegexToMatch
+        self.tasks = tasks
+        self.headers = headers
+        self.errorText = errorText
+        self.minAttempts = minAttempts
+        self.enqueuedFromMillis = enqueuedFromMillis
+        self.enqueuedBeforeMillis = enqueuedBeforeMillis
+        self.groupName = groupName
+        self.skipCancelled = skipCancelled
+
+
+class BulkOrder(TBase):
+    """
+    Attributes:
+     - queueName
+     - action
+     - filter
+     - attemptsToAllow
+     - jobsPerSecond
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'action',
+        'filter',
+        'attemptsToAllow',
+        'jobsPerSecond',
+    )
+
+
+    def __init__(self, queueName=None, action=None, filter=None, attemptsToAllow=1, jobsPerSecond=None,):
+        self.queueName = queueName
+        self.action = action
+        self.filter = filter
+        self.attemptsToAllow = attemptsToAllow
+        self.jobsPerSecond = jobsPerSecond
+
+
+class BulkRun(TBase):
+    """
+    Attributes:
+     - id
+     - order
+     - startedBy
+     - startedMillis
+     - state
+     - looked
+     - changed
+     - newsMillis
+     - endedMillis
+     - detail
+
+    """
+
+    __slots__ = (
+        'id',
+        'order',
+        'startedBy',
+        'startedMillis',
+        'state',
+        'looked',
+        'changed',
+        'newsMillis',
+        'endedMillis',
+        'detail',
+    )
+
+
+    def __init__(self, id=None, order=None, startedBy=None, startedMillis=None, state=None, looked=None, changed=None, newsMillis=None, endedMillis=None, detail=None,):
+        self.id = id
+        self.order = order
+        self.startedBy = startedBy
+        self.startedMillis = startedMillis
+        self.state = state
+        self.looked = looked
+        self.changed = changed
+        self.newsMillis = newsMillis
+        self.endedMillis = endedMillis
+        self.detail = detail
 
 
 class FailureMute(TBase):
@@ -3730,6 +3886,44 @@ FailureGroup.thrift_spec = (
     (9, TType.STRING, 'sampleDescriptor', 'UTF8', None, ),  # 9
     (10, TType.LIST, 'hours', (TType.I64, None, False), None, ),  # 10
     (11, TType.I64, 'mutedUntilMillis', None, None, ),  # 11
+)
+all_structs.append(BulkFilter)
+BulkFilter.thrift_spec = (
+    None,  # 0
+    (1, TType.I32, 'jobState', None, None, ),  # 1
+    (2, TType.BYTE, 'priority', None, None, ),  # 2
+    (3, TType.STRING, 'bodyRegexToMatch', 'UTF8', None, ),  # 3
+    (4, TType.LIST, 'tasks', (TType.STRING, 'UTF8', False), None, ),  # 4
+    (5, TType.MAP, 'headers', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 5
+    (6, TType.STRING, 'errorText', 'UTF8', None, ),  # 6
+    (7, TType.I32, 'minAttempts', None, None, ),  # 7
+    (8, TType.I64, 'enqueuedFromMillis', None, None, ),  # 8
+    (9, TType.I64, 'enqueuedBeforeMillis', None, None, ),  # 9
+    (10, TType.STRING, 'groupName', 'UTF8', None, ),  # 10
+    (11, TType.BOOL, 'skipCancelled', None, None, ),  # 11
+)
+all_structs.append(BulkOrder)
+BulkOrder.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.I32, 'action', None, None, ),  # 2
+    (3, TType.STRUCT, 'filter', [BulkFilter, None], None, ),  # 3
+    (4, TType.I32, 'attemptsToAllow', None, 1, ),  # 4
+    (5, TType.DOUBLE, 'jobsPerSecond', None, None, ),  # 5
+)
+all_structs.append(BulkRun)
+BulkRun.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'id', 'UTF8', None, ),  # 1
+    (2, TType.STRUCT, 'order', [BulkOrder, None], None, ),  # 2
+    (3, TType.STRING, 'startedBy', 'UTF8', None, ),  # 3
+    (4, TType.I64, 'startedMillis', None, None, ),  # 4
+    (5, TType.I32, 'state', None, None, ),  # 5
+    (6, TType.I64, 'looked', None, None, ),  # 6
+    (7, TType.I64, 'changed', None, None, ),  # 7
+    (8, TType.I64, 'newsMillis', None, None, ),  # 8
+    (9, TType.I64, 'endedMillis', None, None, ),  # 9
+    (10, TType.STRING, 'detail', 'UTF8', None, ),  # 10
 )
 all_structs.append(FailureMute)
 FailureMute.thrift_spec = (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pinlater.client import JobInfo, JobState
-from pinlater.client._job_scan import JobCriteria
 from pinlater.domain.job import Attempt
+from pinlater.domain.job_criteria import JobCriteria
 
 TRIED = Attempt(4, "host:9010:0:worker:1", 1_000, 2_000, "failed", "ValueError", "boom")
 JOB = JobInfo(

@@ -1,0 +1,70 @@
+"""Bulk changes that the servers carry out in the background, as client and server both see them. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from pinlater.domain.history import LONGEST_MS
+from pinlater.domain.job import JobState
+from pinlater.domain.job_criteria import JobCriteria
+
+BULK_KEPT_MS = LONGEST_MS
+"""How long a run is shown, from its start."""
+BULK_RUNNING_MAX = 50
+RATE_MAX = 100_000.0
+
+
+class BulkAction(str, Enum):  # noqa: UP042 - also the words of the wire, of commands and of pages
+    """What happens to each job."""
+
+    RETRY = "retry"
+    DELETE = "delete"
+    CANCEL = "cancel"
+
+
+STATES_OF: dict[BulkAction, tuple[JobState, ...]] = {
+    BulkAction.RETRY: (JobState.FAILED,),
+    BulkAction.DELETE: tuple(JobState),
+    BulkAction.CANCEL: (JobState.PENDING, JobState.IN_PROGRESS),
+}
+"""The states of jobs to which it can happen."""
+
+
+class BulkState(str, Enum):  # noqa: UP042 - as above
+    """How far a run is."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class BulkOrder(NamedTuple):
+    """What to do, with which jobs of a queue. `attempts`: of each job that is retried. `jobs_per_second`: at most so many changes; as many
+    as go for None."""
+
+    queue: str
+    action: BulkAction
+    state: JobState
+    priority: int | None = None
+    regex: str | None = None
+    criteria: JobCriteria = JobCriteria()
+    attempts: int = 1
+    jobs_per_second: float | None = None
+
+
+class BulkRun(NamedTuple):
+    """An order that servers carry out, or have. `looked`: jobs that were compared. `changed`: to how many it happened. `news_ms`: of the
+    latest progress. `detail`: what it waits for, or why it failed, or what it could not look at."""
+
+    id: str
+    order: BulkOrder
+    who: str
+    started_ms: int
+    state: BulkState = BulkState.RUNNING
+    looked: int = 0
+    changed: int = 0
+    news_ms: int = 0
+    ended_ms: int | None = None
+    detail: str = ""

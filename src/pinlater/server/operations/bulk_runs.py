@@ -1,0 +1,370 @@
+"""Bulk changes in the background: kept in a shard, carried out by one server, and continued by another if that one dies.
+
+A run is up to three rows of the history, under one time, queue and id: its order, its progress, and the request to stop it. So no server
+overwrites what another one says. A server continues a run whose progress is old; for a moment two may carry it out, which changes no job
+twice: what a job is decides, in the transaction of each change. The numbers of such a moment may count a job twice.
+
+Weakness: what was changed since the last progress is compared again after a crash. A retry then makes a job due at once that has failed
+again meanwhile and waits for its delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pinlater.domain.bulk_runs import (
+    BULK_KEPT_MS,
+    BULK_RUNNING_MAX,
+    RATE_MAX,
+    STATES_OF,
+    BulkAction,
+    BulkOrder,
+    BulkRun,
+    BulkState,
+)
+from pinlater.domain.clock import Clock
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, Unavailable
+from pinlater.domain.history import HOUR_MS
+from pinlater.domain.job import JobInfo, JobState, Outcome
+from pinlater.server.history.rollup import BULK_STEP_S
+from pinlater.server.operations.addressing import on_reachable
+from pinlater.server.operations.bulk import Bulk, check_attempts
+from pinlater.server.operations.claimed_jobs import ClaimedJobs
+from pinlater.server.operations.job_queries import JobQueries, check_priority
+from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.merged_rows import END, START
+from pinlater.server.operations.queue_cache import QueueCache
+from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.values import SampleRange, StoredSample
+from pinlater.server.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+PAGE_JOBS = 500
+STALE_MS = 30_000
+"""A run whose progress is older is continued by the next server that looks."""
+_PROGRESS_MS = 1_000
+_RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 10.0
+_ORDER_BYTES_MAX = 60_000
+_PROGRESS, _STOP = ".progress", ".stop"
+
+
+class _Order(NamedTuple):
+    """The first row of a run."""
+
+    order: BulkOrder
+    who: str
+
+
+class _Progress(NamedTuple):
+    """The second row. `future`: it looks at waiting jobs that are not due. `after`: where its scan continues. `server`: which carries it
+    out."""
+
+    state: BulkState = BulkState.RUNNING
+    looked: int = 0
+    changed: int = 0
+    news_ms: int = 0
+    ended_ms: int | None = None
+    detail: str = ""
+    future: bool = False
+    after: str = START
+    server: str = ""
+
+
+class _Kept(NamedTuple):
+    """A run as it is kept."""
+
+    id: str
+    started_ms: int
+    order: BulkOrder
+    who: str
+    progress: _Progress
+    stop: bool
+
+    def shown(self) -> BulkRun:
+        now = self.progress
+        state = now.state
+        if self.stop and state is BulkState.RUNNING:
+            state = BulkState.STOPPED
+        return BulkRun(
+            self.id,
+            self.order,
+            self.who,
+            self.started_ms,
+            state,
+            now.looked,
+            now.changed,
+            now.news_ms,
+            now.ended_ms,
+            now.detail,
+        )
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack_order = msgspec.msgpack.Decoder(_Order).decode
+_unpack_progress = msgspec.msgpack.Decoder(_Progress).decode
+
+
+class BulkRuns:
+    """The bulk changes in the background. `server`: the name of this one, which no other has."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        queue_cache: QueueCache,
+        job_queries: JobQueries,
+        bulk: Bulk,
+        claimed_jobs: ClaimedJobs,
+        metrics: Metrics,
+        clock: Clock,
+        settings: JobSettings,
+        server: Callable[[], str],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._shards = shards
+        self._queue_cache = queue_cache
+        self._job_queries = job_queries
+        self._bulk = bulk
+        self._claimed_jobs = claimed_jobs
+        self._metrics = metrics
+        self._clock = clock
+        self._settings = settings
+        self._server = server
+        self._sleep = sleep
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    # --- operations -----------------------------------------------------------------------------------------------------------
+    async def start(self, order: BulkOrder, who: str) -> BulkRun:
+        """Keeps the order and begins it. Raises `InvalidArgument`, also if fifty runs are under way, and `QueueNotFound`."""
+        self._check(order)
+        await self._queue_cache.require(order.queue)
+        await self._job_queries.regex(JobFilter(order.queue, order.state, body_regex=order.regex))
+        data = _pack(_Order(order, who))
+        if len(data) > _ORDER_BYTES_MAX:
+            raise InvalidArgument(f"The filters take {len(data)} bytes; at most {_ORDER_BYTES_MAX} are kept")
+        running = [run for run in await self.runs() if run.state is BulkState.RUNNING]
+        if len(running) >= BULK_RUNNING_MAX:
+            raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
+        run = _Kept(secrets.token_hex(8), self._clock.now_ms(), order, who, _Progress(server=self._server()), False)
+        progress = run.progress._replace(news_ms=run.started_ms)
+        await self._save(run, {"": data, _PROGRESS: _pack(progress)})
+        run = run._replace(progress=progress)
+        self._begin(run)
+        return run.shown()
+
+    async def stop(self, queue: str, run_id: str) -> BulkRun:
+        """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue."""
+        run = await self._find(queue, run_id)
+        if run.progress.state is BulkState.RUNNING:
+            await self._save(run, {_STOP: b""})
+            run = run._replace(stop=True)
+        return run.shown()
+
+    async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
+        """The runs of the last 30 days, the newest first; of these queues, or of all."""
+        return [run.shown() for run in await self._kept(queues)]
+
+    def _check(self, order: BulkOrder) -> None:
+        check_priority(order.priority, self._settings)
+        check_attempts(order.attempts)
+        if order.state not in STATES_OF[order.action]:
+            raise InvalidArgument(f"No {order.state.name} job can be changed by {order.action.value}")
+        rate = order.jobs_per_second
+        if rate is not None and not 0 < rate <= RATE_MAX:
+            raise InvalidArgument(f"jobsPerSecond must be above 0, and at most {RATE_MAX:,.0f}")
+
+    # --- what is kept ---------------------------------------------------------------------------------------------------------
+    async def _kept(self, queues: Sequence[str] | None = None) -> list[_Kept]:
+        now_ms = self._clock.now_ms()
+        wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
+
+        async def read(shard: ShardLanes) -> Sequence[StoredSample]:
+            return await shard.store.list_samples(wanted)
+
+        rows: dict[str, StoredSample] = {}
+        for answer in await on_reachable(self._shards, self._metrics, "getBulkRuns", read):
+            for row in answer:
+                if row.origin not in rows or _is_newer(row, rows[row.origin]):
+                    rows[row.origin] = row
+        found = []
+        for row in rows.values():
+            if "." in row.origin:
+                continue
+            order = _unpack_order(row.data)
+            progress = rows.get(row.origin + _PROGRESS)
+            found.append(
+                _Kept(
+                    row.origin,
+                    row.at_ms,
+                    order.order,
+                    order.who,
+                    _Progress() if progress is None else _unpack_progress(progress.data),
+                    row.origin + _STOP in rows,
+                )
+            )
+        return sorted(found, key=lambda run: (-run.started_ms, run.id))
+
+    async def _find(self, queue: str, run_id: str) -> _Kept:
+        for run in await self._kept([queue]):
+            if run.id == run_id:
+                return run
+        raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
+
+    async def _save(self, run: _Kept, rows: dict[str, bytes]) -> None:
+        """On one shard. Raises `Unavailable`."""
+        shards = sorted(self._shards.in_reach(), key=lambda shard: (not shard.takes_enqueues, shard.name))
+        if not shards:
+            raise NoHealthyShards
+        samples = [
+            StoredSample(BULK_STEP_S, run.started_ms, run.order.queue, run.id + kind, data)
+            for kind, data in rows.items()
+        ]
+        await shards[0].store.save_samples(samples)
+
+    # --- carrying out ---------------------------------------------------------------------------------------------------------
+    async def look(self) -> None:
+        """Continues runs that no server carries out. To be called every few seconds."""
+        now_ms = self._clock.now_ms()
+        for run in await self._kept():
+            stale = now_ms - run.progress.news_ms > STALE_MS
+            if run.progress.state is BulkState.RUNNING and stale and run.id not in self._under_way:
+                logger.info("a bulk run is continued", extra={"queue": run.order.queue, "run": run.id})
+                self._begin(run)
+
+    async def close(self) -> None:
+        """Leaves its runs to the next server, or to this one after its restart."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, run: _Kept) -> None:
+        task = asyncio.create_task(self._carry_out(run), name=f"bulk run {run.id}")
+        self._under_way[run.id] = task
+        task.add_done_callback(lambda _: self._under_way.pop(run.id, None))
+
+    async def _carry_out(self, run: _Kept) -> None:
+        """Until it has ended, or another server carries it out."""
+        steps = _Steps(run, self._server())
+        failures = 0
+        while steps.progress.state is BulkState.RUNNING:
+            try:
+                await self._step(steps)
+                failures = 0
+            except Unavailable as error:
+                failures += 1
+                steps.note(detail=f"waits: {error.message}")
+                await self._sleep(min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 5)))
+            except PinLaterError as error:
+                steps.end(BulkState.FAILED, self._clock.now_ms(), error.message)
+                await self._tell(steps)
+            except Exception as error:
+                logger.exception("a bulk run failed by a bug", extra={"run": run.id})
+                steps.end(BulkState.FAILED, self._clock.now_ms(), repr(error))
+                await self._tell(steps)
+        now = steps.progress
+        logger.info(
+            "a bulk run has ended",
+            extra={"queue": run.order.queue, "run": run.id, "state": now.state.value, "changed": now.changed},
+        )
+
+    async def _step(self, steps: _Steps) -> None:
+        """One page: compares its jobs, changes those that fit, and tells how far it is."""
+        order, now = steps.run.order, steps.progress
+        chosen_by = JobFilter(order.queue, order.state, order.priority, now.future, order.regex)
+        page = await self._job_queries.scan(ScanCommand(chosen_by, PAGE_JOBS, now.after, paged=True))
+        chosen = [job for job in page.jobs if order.criteria.fits(job)]
+        size = PAGE_JOBS if order.jobs_per_second is None else max(1, min(PAGE_JOBS, int(order.jobs_per_second)))
+        for start in range(0, len(chosen), size):
+            part = chosen[start : start + size]
+            steps.note(changed=await self._change(order, part))
+            if order.jobs_per_second is not None:
+                await self._sleep(len(part) / order.jobs_per_second)
+                if not await self._goes_on(steps):
+                    return
+        missing = page.incomplete and page.continuation == END
+        steps.to_next_page(len(page.jobs), page.continuation, unreachable=missing)
+        if steps.progress.after == END:
+            steps.end(BulkState.DONE, self._clock.now_ms(), steps.unseen)
+            await self._tell(steps)
+        else:
+            await self._goes_on(steps)
+
+    async def _goes_on(self, steps: _Steps) -> bool:
+        """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out."""
+        now_ms = self._clock.now_ms()
+        if now_ms - steps.progress.news_ms < _PROGRESS_MS:
+            return True
+        kept = await self._find(steps.run.order.queue, steps.run.id)
+        if kept.stop:
+            steps.end(BulkState.STOPPED, now_ms, "")
+        elif "" < kept.progress.server < steps.server and now_ms - kept.progress.news_ms <= STALE_MS:
+            steps.leave()  # of two servers that carry it out, the one with the lower name goes on
+            return False
+        await self._tell(steps)
+        return not kept.stop
+
+    async def _tell(self, steps: _Steps) -> None:
+        steps.note(news_ms=self._clock.now_ms())
+        await self._save(steps.run, {_PROGRESS: _pack(steps.progress)})
+
+    async def _change(self, order: BulkOrder, jobs: Sequence[JobInfo]) -> int:
+        """To how many of these it happened. A job whose state has changed meanwhile stays as it is."""
+        names = [job.descriptor for job in jobs]
+        if order.action is BulkAction.DELETE:
+            return await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state)
+        if order.action is BulkAction.CANCEL:
+            results = await self._claimed_jobs.cancel(order.queue, names)
+        else:
+            results = await self._bulk.run_jobs(order.queue, names, order.attempts, None)
+        return sum(result.outcome is Outcome.APPLIED for result in results)
+
+
+class _Steps:
+    """How far this server is with a run."""
+
+    def __init__(self, run: _Kept, server: str) -> None:
+        self.run = run
+        self.server = server
+        self.progress = run.progress._replace(server=server)
+        self.unseen = ""  # what it could not look at
+
+    def note(self, *, changed: int = 0, news_ms: int | None = None, detail: str = "") -> None:
+        """Adds to what is told next."""
+        now = self.progress
+        self.progress = now._replace(
+            changed=now.changed + changed,
+            news_ms=now.news_ms if news_ms is None else news_ms,
+            detail=detail or now.detail,
+        )
+
+    def to_next_page(self, looked: int, after: str, *, unreachable: bool) -> None:
+        """Of waiting jobs those that are due come first, then the others."""
+        now = self.progress
+        if unreachable:
+            self.unseen = "a shard was unreachable: its jobs were not looked at"
+        if after == END and self.run.order.state is JobState.PENDING and not now.future:
+            self.progress = now._replace(looked=now.looked + looked, after=START, future=True, detail="")
+        else:
+            self.progress = now._replace(looked=now.looked + looked, after=after, detail="")
+
+    def end(self, state: BulkState, now_ms: int, detail: str) -> None:
+        self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
+
+    def leave(self) -> None:
+        """Another server carries it out: this one tells nothing more."""
+        self.progress = self.progress._replace(state=BulkState.STOPPED)
+
+
+def _is_newer(row: StoredSample, other: StoredSample) -> bool:
+    """Of two rows of one run on two shards: progress that is later, or else the first that was read."""
+    if not row.origin.endswith(_PROGRESS):
+        return False
+    return _unpack_progress(row.data).news_ms > _unpack_progress(other.data).news_ms

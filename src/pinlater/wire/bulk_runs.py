@@ -1,0 +1,90 @@
+"""Bulk runs as structs of the protocol, and back: for clients and servers."""
+
+from __future__ import annotations
+
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.job import JobState
+from pinlater.domain.job_criteria import JobCriteria
+from pinlater.wire.generated import ttypes as types
+
+_ACTIONS = dict(enumerate(BulkAction))
+_STATES = dict(enumerate(BulkState))
+_JOB_STATES = {int(state): state for state in JobState}
+_ACTION_NUMBERS = {action: number for number, action in _ACTIONS.items()}
+_STATE_NUMBERS = {state: number for number, state in _STATES.items()}
+
+
+def wire_order(order: BulkOrder) -> types.BulkOrder:
+    """The order as a struct; what chooses no job is absent."""
+    wanted = order.criteria
+    chosen = types.BulkFilter(
+        int(order.state),
+        order.priority,
+        order.regex,
+        sorted(wanted.tasks) or None,
+        dict(wanted.headers) or None,
+        wanted.error or None,
+        wanted.min_attempts or None,
+        wanted.enqueued_from_ms,
+        wanted.enqueued_before_ms,
+        wanted.group or None,
+        wanted.skip_cancelled or None,
+    )
+    return types.BulkOrder(order.queue, _ACTION_NUMBERS[order.action], chosen, order.attempts, order.jobs_per_second)
+
+
+def order_of(order: types.BulkOrder) -> BulkOrder:
+    """The order that a struct says. Raises `KeyError` for a number that names nothing."""
+    chosen = order.filter
+    criteria = JobCriteria(
+        frozenset(chosen.tasks or ()),
+        chosen.headers or {},
+        chosen.errorText or "",
+        chosen.minAttempts or 0,
+        chosen.enqueuedFromMillis,
+        chosen.enqueuedBeforeMillis,
+        chosen.groupName or "",
+        bool(chosen.skipCancelled),
+    )
+    return BulkOrder(
+        order.queueName,
+        _ACTIONS[order.action],
+        _JOB_STATES[chosen.jobState],
+        chosen.priority,
+        chosen.bodyRegexToMatch,
+        criteria,
+        1 if order.attemptsToAllow is None else order.attemptsToAllow,
+        order.jobsPerSecond,
+    )
+
+
+def wire_run(run: BulkRun) -> types.BulkRun:
+    """The run as a struct."""
+    return types.BulkRun(
+        run.id,
+        wire_order(run.order),
+        run.who,
+        run.started_ms,
+        _STATE_NUMBERS[run.state],
+        run.looked,
+        run.changed,
+        run.news_ms,
+        run.ended_ms,
+        run.detail or None,
+    )
+
+
+def run_of(run: types.BulkRun) -> BulkRun:
+    """The run that a struct tells of."""
+    return BulkRun(
+        run.id,
+        order_of(run.order),
+        run.startedBy,
+        run.startedMillis,
+        _STATES[run.state],
+        run.looked,
+        run.changed,
+        run.newsMillis,
+        run.endedMillis,
+        run.detail or "",
+    )
