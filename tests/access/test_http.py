@@ -43,12 +43,15 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "replace_settings": {},
     "change_settings": {"max_backlog": 10},
     "add_mark": {"text": "v2", "queue": "mail_new"},
+    "start_bulk_run": {"action": "retry"},
+    "stop_bulk_run": {"run": "0123456789abcdef"},
     "mute_failures": {"group": "0123456789abcdef"},
 }
 QUERIES = {
     "delete_jobs": "?state=failed",
     "get_history": "?queue={queue}",
     "get_failures": "?queue={queue}",
+    "get_bulk_runs": "?queue={queue}",
     "search_jobs": "?text=x&queue={queue}",
 }
 _PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()}

@@ -17,6 +17,7 @@ from pinlater.cli.cluster_answers import ServerAnswer
 from pinlater.cli.commands import (
     ack,
     audit,
+    bulk,
     cancel,
     cluster,
     count,
@@ -42,7 +43,20 @@ from pinlater.cli.commands.demo import view
 from pinlater.cli.commands.simulate import printing
 from pinlater.cli.load_generator import LoadMode, LoadPlan, Meter
 from pinlater.cli.shard_queries import Seen, ServerView
-from pinlater.client import AckResult, AsyncClient, ClaimedJob, Dequeued, JobExplanation, JobInfo, JobState, Scanned
+from pinlater.client import (
+    AckResult,
+    AsyncClient,
+    BulkAction,
+    BulkOrder,
+    BulkRun,
+    BulkState,
+    ClaimedJob,
+    Dequeued,
+    JobExplanation,
+    JobInfo,
+    JobState,
+    Scanned,
+)
 from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
 from pinlater.domain.access import Role
 from pinlater.domain.audit import AuditEntry, AuditPage
@@ -122,6 +136,18 @@ FAILED = FailureGroup(
     AT_MS,
     DESCRIPTOR,
     [12_000],
+)
+BULK_RUN = BulkRun(
+    "0123456789abcdef",
+    BulkOrder(QUEUE, BulkAction.DELETE, JobState.FAILED),
+    WORKER,
+    AT_MS,
+    BulkState.DONE,
+    40_021_000,
+    40_000_000,
+    AT_MS,
+    AT_MS,
+    TEXT,
 )
 RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
@@ -229,9 +255,15 @@ def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
     shown.finish(view.Figures(5_000, 4_990, 110, 10, 0, 2.75, 1_818), right=True)
 
 
+def _bulk_list(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
+    bulk._print([BULK_RUN, BULK_RUN._replace(detail="")], False, in_one_line=False)
+
+
 SAMPLES: Mapping[str, Print] = {
     "ack": answered(RESULTS, ack.ack, [DESCRIPTOR]),
     "audit": answered(AuditPage([AUDITED, AUDITED._replace(who="ops", detail="")]), audit.audit, [QUEUE]),
+    "bulk list": _bulk_list,
+    "bulk start": answered(([JOB, JOB], True), bulk.start, QUEUE, bulk.Action.RETRY, dry_run=True),
     "cancel": answered(RESULTS, cancel.cancel, [DESCRIPTOR]),
     "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
     "count": answered(JobCount(120_000), count.count, QUEUE),

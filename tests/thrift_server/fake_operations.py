@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.calls import (
     AckResult,
     CallerRights,
@@ -30,6 +31,7 @@ from pinlater.domain.errors import ShardConnectionFailed
 from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.history import DeployMark, Histories, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import Attempt, HandedOutJob, JobInfo, JobState, Outcome
+from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
 from pinlater.server.dispatch.claiming import FromShard
@@ -67,6 +69,17 @@ OUTCOMES = (
     AckResult("emails:s2:p1:75", Outcome.ERROR, error=ShardConnectionFailed("gone", retry_after_ms=1_000)),
 )
 COUNTS = PriorityCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
+BULK_ORDER = BulkOrder(
+    "emails",
+    BulkAction.CANCEL,
+    JobState.PENDING,
+    2,
+    "a.*b",
+    JobCriteria(frozenset({"send"}), {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
+    2,
+    2.5,
+)
+BULK_RUN = BulkRun("0123456789abcdef", BULK_ORDER, "ops", 1, BulkState.FAILED, 2**40, 2**39, 2, 3, "gone")
 ANSWERS: dict[str, Any] = {
     "create_queue": None,
     "delete_queue": None,
@@ -148,6 +161,9 @@ ANSWERS: dict[str, Any] = {
     ),
     "add_mark": None,
     "mute": None,
+    "start": BULK_RUN,
+    "stop": BULK_RUN,
+    "runs": [BULK_RUN],
     "owners": QueueOwners(
         (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
     ),
@@ -198,7 +214,7 @@ class FakeOperations:
         self.answers = dict(ANSWERS)
         self.queues = self.queue_settings = self.enqueuing = self.dequeuing = self.claimed_jobs = self.job_queries = (
             self.bulk
-        ) = self.explaining = self.audit = self.history = self.failures = self
+        ) = self.explaining = self.audit = self.history = self.failures = self.bulk_runs = self
         self.noted: list[AuditEntry] = []
         self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.undelivered_calls: list[tuple[str, Sequence[FromShard]]] = []

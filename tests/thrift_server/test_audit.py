@@ -27,7 +27,7 @@ NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
     "countJobs", "getSettingsInForce", "getWaitingDequeues", "getCluster", "explainJob", "getQueueOwners", "getAudit",
-    "getQueueHistory", "getFailures",
+    "getQueueHistory", "getFailures", "getBulkRuns",
 }  # fmt: skip
 
 
@@ -39,6 +39,12 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "deleteQueue": {"name": queue, "password": SECRET},
         "configureQueue": {"queueName": queue, "config": types.QueueConfig(maxJobsPerSecond=2.5, maxBacklog=7)},
         "addDeployMark": {"mark": types.DeployMark(1, "v2", queue)},
+        "startBulkRun": {
+            "order": types.BulkOrder(
+                queue, types.BulkAction.DELETE, types.BulkFilter(3, 1, SECRET, ["send"], {"x": SECRET}, SECRET), 2, 5.0
+            )
+        },
+        "stopBulkRun": {"queueName": queue, "runId": "0123456789abcdef"},
         "muteFailures": {"mute": types.FailureMute(queue, "0123456789abcdef", 7)},
         "pauseQueue": {"queueName": queue},
         "resumeQueue": {"queueName": queue},

@@ -20,7 +20,7 @@ from pinlater.server.operations.values import Caller, DequeueCommand, DequeueRes
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.generated import ttypes as types
 from tests.thrift_server.conftest import ThriftServerUnderTest
-from tests.thrift_server.fake_operations import CLAIM, CLAIMED, DESCRIPTOR, HEADERS
+from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESCRIPTOR, HEADERS
 from tests.wire.samples import full_arguments
 
 ME = Caller("worker-1", "request-1")
@@ -77,6 +77,9 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (["emails"], 1, 2, 60), {}),
     "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
+    "startBulkRun": ("start", (BULK_ORDER, ME.source), {}),
+    "stopBulkRun": ("stop", ("emails", "0123456789abcdef"), {}),
+    "getBulkRuns": ("runs", (["emails", "Ü"],), {}),
     "muteFailures": ("mute", ("emails", "0123456789abcdef", 2**40), {}),
     "addDeployMark": ("add_mark", ("v2.0 Ü", 1_767_225_600_000, "emails"), {}),
     "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
@@ -85,6 +88,36 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "deleteJobsByDescriptor": ("delete_jobs_by_descriptor", ("emails", [DESCRIPTOR]), {}),
 }
 
+BULK_RUN_ON_WIRE = {
+    "id": "0123456789abcdef",
+    "order": {
+        "queueName": "emails",
+        "action": 2,
+        "filter": {
+            "jobState": 0,
+            "priority": 2,
+            "bodyRegexToMatch": "a.*b",
+            "tasks": ["send"],
+            "headers": {"Ü": "1"},
+            "errorText": "Ü",
+            "minAttempts": 3,
+            "enqueuedFromMillis": 1,
+            "enqueuedBeforeMillis": 2**40,
+            "groupName": "0123456789abcdef",
+            "skipCancelled": True,
+        },
+        "attemptsToAllow": 2,
+        "jobsPerSecond": 2.5,
+    },
+    "startedBy": "ops",
+    "startedMillis": 1,
+    "state": 3,
+    "looked": 2**40,
+    "changed": 2**39,
+    "newsMillis": 2,
+    "endedMillis": 3,
+    "detail": "gone",
+}
 INFO = {
     "jobDescriptor": DESCRIPTOR,
     "jobState": 3,
@@ -315,6 +348,9 @@ ANSWERED: dict[str, Any] = {
     },
     "addDeployMark": None,
     "muteFailures": None,
+    "startBulkRun": BULK_RUN_ON_WIRE,
+    "stopBulkRun": BULK_RUN_ON_WIRE,
+    "getBulkRuns": [BULK_RUN_ON_WIRE],
     "explainJob": {
         "jobDescriptor": DESCRIPTOR,
         "job": INFO,

@@ -96,6 +96,17 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getCluster": {},
         "getQueueHistory": {"request": types.QueueHistoryRequest(["emails"], 1, 2, 60)},
         "getFailures": {"request": types.FailuresRequest(["emails", "Ü"])},
+        "startBulkRun": {
+            "order": types.BulkOrder(
+                "emails",
+                types.BulkAction.CANCEL,
+                types.BulkFilter(0, 2, "a.*b", ["send"], {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
+                2,
+                2.5,
+            )
+        },
+        "stopBulkRun": {"queueName": "emails", "runId": "0123456789abcdef"},
+        "getBulkRuns": {"queueNames": ["emails", "Ü"]},
         "muteFailures": {"mute": types.FailureMute("emails", "0123456789abcdef", 2**40)},
         "addDeployMark": {"mark": types.DeployMark(1_767_225_600_000, "v2.0 Ü", "emails")},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},

@@ -49,6 +49,7 @@ COMMANDS: dict[str, str] = {
     "run-now": JOBS,
     "retry-failed": JOBS,
     "delete-jobs": JOBS,
+    "bulk": JOBS,
     "load": TRYING,
     "simulate": TRYING,
     "client-tool": TRYING,

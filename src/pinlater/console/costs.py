@@ -12,6 +12,7 @@ from typing import Any
 
 from pinlater.client._job_scan import PAGE_JOBS
 from pinlater.console.endpoint import ApiCall, Endpoint
+from pinlater.console.endpoints.jobs import SCAN_BOUNDS
 from pinlater.console.problems import no_memory
 from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.jobs import LookupRequest, ScanQuery
@@ -41,6 +42,11 @@ def scan(call: ApiCall[ScanQuery, Any]) -> int:
 def search(call: ApiCall[SearchQuery, Any]) -> int:
     """Estimates the jobs that a search has found, and a page of jobs to compare."""
     return _shown(call.query.limit + PAGE_JOBS, bodies=False)
+
+
+def preview(_: ApiCall[Any, Any]) -> int:
+    """Estimates the jobs that a preview of a bulk run compares."""
+    return _shown(SCAN_BOUNDS.jobs, bodies=False)
 
 
 def failures(call: ApiCall[FailuresQuery, Any]) -> int:

@@ -9,8 +9,17 @@ from typing import Any
 
 from pinlater.console import costs
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
-from pinlater.console.endpoints import audit, claims, failures, jobs, queues, search, servers
+from pinlater.console.endpoints import audit, bulk, claims, failures, jobs, queues, search, servers
 from pinlater.console.shapes.audit import AuditAnswer, AuditQuery
+from pinlater.console.shapes.bulk import (
+    BulkPreviewAnswer,
+    BulkPreviewQuery,
+    BulkRequest,
+    BulkRunItem,
+    BulkRunsAnswer,
+    BulkRunsQuery,
+    StopBulkRequest,
+)
 from pinlater.console.shapes.claims import (
     AckRequest,
     CheckpointRequest,
@@ -108,6 +117,10 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", f"{_QUEUE}/history", queues.get_queue_history, HistoryQuery, Nothing, HistoryAnswer, "queue_history"),
     Endpoint("GET", "/v1/history", queues.get_history, HistoriesQuery, Nothing, HistoriesAnswer, "queue_history"),
     Endpoint("GET", "/v1/failures", failures.get_failures, FailuresQuery, Nothing, FailuresAnswer, "failures", cost=costs.failures),
+    Endpoint("POST", f"{_QUEUE}/bulk", bulk.start_bulk_run, Nothing, BulkRequest, BulkRunItem, "start_bulk_run", _CREATED),
+    Endpoint("GET", f"{_QUEUE}/bulk/preview", bulk.preview_bulk_run, BulkPreviewQuery, Nothing, BulkPreviewAnswer, "count_jobs, scan", cost=costs.preview),
+    Endpoint("POST", f"{_QUEUE}/bulk/stop", bulk.stop_bulk_run, Nothing, StopBulkRequest, BulkRunItem, "stop_bulk_run"),
+    Endpoint("GET", "/v1/bulk", bulk.get_bulk_runs, BulkRunsQuery, Nothing, BulkRunsAnswer, "bulk_runs"),
     Endpoint("POST", f"{_QUEUE}/failures/mute", failures.mute_failures, Nothing, MuteRequest, NoneType, "mute_failures", _NO_CONTENT),
     Endpoint("POST", "/v1/marks", queues.add_mark, Nothing, MarkRequest, MarkItem, "add_mark", _CREATED),
     Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),

@@ -86,6 +86,18 @@ async def press_on_job(page: Page, url: str, waiting: str) -> None:
     await told(page, "1 job is deleted")
 
 
+async def press_on_bulk(page: Page, url: str, queue: str) -> None:
+    """Of three jobs it cancels the first, and waits half a minute for the next."""
+    await page.goto(f"{url}/queues/{queue}")
+    await page.get_by_role("link", name="Change all due jobs").click()
+    await page.get_by_label("What to do").select_option("cancel")
+    await page.get_by_label("At most changes a second").fill("0.03")
+    await page.get_by_role("button", name="Start in the background").click()
+    await told(page, f"The servers cancel jobs of {queue} in the background")
+    await confirm(page, "Stop", row=queue)
+    await told(page, "stops. It has changed")
+
+
 async def prepare(browsed: BrowsedConsole, queue: str) -> str:
     """A queue with failed jobs of two kinds, and one that waits; the descriptor of that."""
     await browsed.client.create_queue(queue)
@@ -121,4 +133,6 @@ async def test_each_action_does_what_its_button_says(browsed: BrowsedConsole, wi
         await press_on_queue(page, browsed.url, queue)
         await press_on_failed(page, browsed.url, queue)
         await press_on_job(page, browsed.url, waiting)
+        await browsed.client.enqueue(queue, [b"1", b"2", b"3"])
+        await press_on_bulk(page, browsed.url, queue)
     assert pressed == {action.path for action in ACTIONS}

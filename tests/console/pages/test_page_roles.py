@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 
-from pinlater.client import AsyncClient
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, JobState
 from pinlater.console.pages.page import Action, SitePage
 from pinlater.console.pages.routes import ACTIONS, PAGES
 from pinlater.console.pages.site import EVERY_PAGE_CALLS
@@ -27,6 +27,8 @@ NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/": {"getQueueStats", "getQueueHistory"},
     "/find": {"getQueueNames"},
     "/queues/{queue}": {"getQueueStats", "getQueueConfig", "getSettingsInForce", "scanJobs", "getQueueHistory"},
+    "/queues/{queue}/bulk": {"countJobs", "scanJobs"},
+    "/bulk": {"getBulkRuns"},
     "/jobs/{descriptor}": {BODIES, "explainJob"},
     "/jobs/{descriptor}/body": {BODIES},
     "/failed": {"getQueueStats", "getFailures", "scanJobs"},
@@ -44,6 +46,8 @@ NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/retry-failed": {"retryFailedJobs"},
     "/queues/{queue}/delete-failed": {"scanJobs", "deleteJobsByDescriptor"},
     "/queues/{queue}/mute": {"muteFailures"},
+    "/queues/{queue}/bulk": {"startBulkRun"},
+    "/queues/{queue}/bulk/stop": {"stopBulkRun"},
     "/jobs/{descriptor}/run": {"runJobs"},
     "/jobs/{descriptor}/cancel": {"cancelJobs"},
     "/jobs/{descriptor}/delete": {"deleteJobsByDescriptor"},
@@ -57,7 +61,10 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "/queues/{queue}/retry-failed": {"number": 10},
     "/queues/{queue}/delete-failed": {"number": 10, "group": GROUP},
     "/queues/{queue}/mute": {"group": GROUP, "until_ms": 2**45},
+    "/queues/{queue}/bulk": {"action": "delete", "state": "failed"},
+    "/queues/{queue}/bulk/stop": {"run": "0123456789abcdef"},
 }
+OF_A_RUN = "/queues/{queue}/bulk/stop"
 OF_A_WAITING_JOB = "/jobs/{descriptor}/cancel"
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
 OF_SERVERS = [action for action in ACTIONS if NEEDED_BY_ACTIONS[action.path]]
@@ -73,6 +80,7 @@ class Dashboard(NamedTuple):
     client: AsyncClient
     failed: str
     waiting: str
+    run: str
 
     def path(self, row: SitePage | Action) -> str:
         """The path of a page or an action, with a query if the page needs one."""
@@ -86,15 +94,20 @@ class Dashboard(NamedTuple):
 
     async def presses(self, person: Person, action: Action, **headers: str) -> Answer:
         """Submits the form of the action, with the token of the session if there is one."""
-        fields = dict(FIELDS.get(action.path, {}))
+        fields = self.fields(action)
         if person.cookies:
             fields["form-token"] = await person.form_token()
         return await person.submit(self.path(action), fields, **headers)
 
+    def fields(self, action: Action) -> dict[str, Any]:
+        """Of the form of the action."""
+        return {"run": self.run} if action.path == OF_A_RUN else dict(FIELDS.get(action.path, {}))
+
     async def state(self) -> object:
         """What actions could change."""
         jobs = await self.client.lookup([self.failed, self.waiting])
-        return jobs, await self.client.queue_config("mail"), await self.client.failures("mail")
+        others = await self.client.failures("mail"), [run.id for run in await self.client.bulk_runs("mail")]
+        return jobs, await self.client.queue_config("mail"), others
 
     def lets_all_callers(self, *roles: Role) -> None:
         """Gives callers without a token these roles."""
@@ -109,7 +122,8 @@ async def dashboard(guarded: GuardedConsole, client: AsyncClient) -> Dashboard:
     failed = await failed_job(client)
     await stored(client)
     await client.dequeue("mail", 1)
-    return Dashboard(guarded, client, failed, await stored(client))
+    run = await client.start_bulk_run(BulkOrder("mail", BulkAction.DELETE, JobState.SUCCEEDED))
+    return Dashboard(guarded, client, failed, await stored(client), run.id)
 
 
 def test_the_tables_have_every_page_and_action_and_no_other() -> None:
@@ -136,7 +150,7 @@ async def test_each_page_and_action_calls_the_methods_of_its_row(
     else:
         form_token = await person.form_token()
         monkeypatch.setattr(Guard, "admit", admit)
-        await person.submit(dashboard.path(row), {"form-token": form_token, **FIELDS.get(row.path, {})})
+        await person.submit(dashboard.path(row), {"form-token": form_token, **dashboard.fields(row)})
         needed = NEEDED_BY_ACTIONS[row.path]
     assert {name for name in called if METHOD_ROLES.get(name) != EVERY_CALLER} == needed
 

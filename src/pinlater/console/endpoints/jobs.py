@@ -168,7 +168,7 @@ async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
         call.client,
         call.queue,
         ScanFilter(state_of(query.state), query.priority, query.future, query.regex, query.bodies),
-        _criteria(query),
+        criteria_of(query),
         query.limit,
         query.continuation or SCAN_START,
         SCAN_BOUNDS,
@@ -202,7 +202,8 @@ async def run_jobs_now(call: ApiCall[Nothing, RunNowRequest]) -> ResultsAnswer:
     return results_shown(done)
 
 
-def _criteria(chosen: ComparedJobs, *, skip_cancelled: bool = False) -> JobCriteria:
+def criteria_of(chosen: ComparedJobs, *, skip_cancelled: bool = False) -> JobCriteria:
+    """The filters that servers do not know."""
     return JobCriteria(
         frozenset(chosen.task),
         _headers(chosen.header),
@@ -245,7 +246,7 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
             cancelled=body.cancelled,
         )
         return JobCountAnswer(jobs=done)
-    wanted = _criteria(body, skip_cancelled=not body.cancelled)
+    wanted = criteria_of(body, skip_cancelled=not body.cancelled)
     failed = [ScanFilter(JobState.FAILED, body.priority, regex=body.regex)]
     descriptors, incomplete = await _chosen(call, failed, wanted, body.limit)
     retried = 0
@@ -268,7 +269,7 @@ async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> JobCountAnswer
         return JobCountAnswer(jobs=done)
     futures = (False, True) if state is JobState.PENDING else (False,)
     states = [ScanFilter(state, query.priority, future, query.regex) for future in futures]
-    descriptors, incomplete = await _chosen(call, states, _criteria(query), query.limit)
+    descriptors, incomplete = await _chosen(call, states, criteria_of(query), query.limit)
     deleted = 0
     for piece in _pieces(descriptors):
         deleted += await call.client.delete_jobs_by_descriptor(call.queue, piece)

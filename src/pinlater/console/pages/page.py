@@ -9,8 +9,10 @@ from urllib.parse import quote, urlencode
 
 from pinlater.console.endpoint import Content
 from pinlater.console.pages.api import Api
+from pinlater.console.problems import invalid
 from pinlater.console.reading import fields_of
 from pinlater.console.shapes.fields import RequestShape
+from pinlater.domain.durations import duration_ms
 from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 
 Fields = TypeVar("Fields", bound=RequestShape)
@@ -35,6 +37,16 @@ class PageCall:
     def read(self, shape: type[Fields]) -> Fields:
         """The fields as the shape says. Raises RequestRefused."""
         return self.read_as(shape, self.fields)
+
+    def ago_ms(self, field: str) -> int | None:
+        """When it was as long ago as a field says, as `10m`; None without it. Raises RequestRefused."""
+        text = self.fields.get(field, "").strip()
+        if not text:
+            return None
+        try:
+            return max(0, self.now_ms - duration_ms(text))
+        except ValueError as error:
+            raise invalid(field, f"{text[:100]!r} {error}") from None
 
     def read_as(self, shape: type[Fields], fields: Mapping[str, str]) -> Fields:
         """Other fields, without empty ones, as the shape says. Raises RequestRefused."""
@@ -78,6 +90,11 @@ class Action(NamedTuple):
 def queue_path(queue: str, **fields: object) -> str:
     """The path of a queue's page."""
     return with_fields(f"/queues/{quote(queue, safe='')}", **fields)
+
+
+def bulk_path(queue: str, **fields: object) -> str:
+    """The path of the page that changes many jobs of a queue."""
+    return with_fields(f"/queues/{quote(queue, safe='')}/bulk", **fields)
 
 
 def job_path(descriptor: str, **fields: object) -> str:

@@ -20,15 +20,13 @@ from pinlater.console.pages.charts import (
 )
 from pinlater.console.pages.history import MINUTE_STEP_S, SPANS, Span, history_of, recent_points
 from pinlater.console.pages.listed_job import ListedJob, age_column, rows_of
-from pinlater.console.pages.page import PageCall, PageView, queue_path
+from pinlater.console.pages.page import PageCall, PageView, bulk_path, queue_path
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.pages.setting_fields import SettingField, fields_shown
-from pinlater.console.problems import invalid
 from pinlater.console.shapes.audit import AuditItem
 from pinlater.console.shapes.fields import MinAttempts, OfPriority, RequestShape, State
 from pinlater.console.shapes.jobs import ScanQuery
 from pinlater.console.shapes.queues import CountsItem, HistoryAnswer, HistoryPointItem
-from pinlater.domain.durations import duration_ms
 
 ROWS = 50
 Tab = Literal["due", "scheduled", "running", "failed", "succeeded"]
@@ -112,6 +110,19 @@ class QueueView(PageView):
             "tab": query.tab,
             "range": "" if query.range == "1h" else query.range,
             "table": "true" if query.table else "",
+            **self._chosen,
+        }
+        return queue_path(self.queue.name, **{**kept, **changes})
+
+    @property
+    def bulk_path(self) -> str:
+        """The page that changes all jobs of this choice, due or not."""
+        return bulk_path(self.queue.name, state=_TABS[self.query.tab].state, **self._chosen)
+
+    @property
+    def _chosen(self) -> Mapping[str, object]:
+        query = self.query
+        return {
             "priority": query.priority,
             "task": query.task,
             "header": query.header,
@@ -122,7 +133,6 @@ class QueueView(PageView):
             "newer": query.newer,
             "group": query.group,
         }
-        return queue_path(self.queue.name, **{**kept, **changes})
 
 
 async def show(call: PageCall) -> QueueView:
@@ -144,8 +154,8 @@ async def show(call: PageCall) -> QueueView:
         regex=query.body,
         error=query.error or "",
         min_attempts=query.attempts,
-        enqueued_from_ms=_ago_ms(call, "newer"),
-        enqueued_before_ms=_ago_ms(call, "older"),
+        enqueued_from_ms=call.ago_ms("newer"),
+        enqueued_before_ms=call.ago_ms("older"),
         group=query.group or "",
         limit=ROWS,
         continuation=query.after,
@@ -186,17 +196,6 @@ async def show(call: PageCall) -> QueueView:
         marks=marks,
         points=history.points if history is not None and query.table else (),
     )
-
-
-def _ago_ms(call: PageCall, field: str) -> int | None:
-    """When it was as long ago as the field says. Raises RequestRefused."""
-    text = call.fields.get(field, "").strip()
-    if not text:
-        return None
-    try:
-        return max(0, call.now_ms - duration_ms(text))
-    except ValueError as error:
-        raise invalid(field, f"{text[:100]!r} {error}") from None
 
 
 async def _minutes(call: PageCall, history: HistoryAnswer | None) -> Sequence[HistoryPointItem]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pinlater.console.pages import actions, audit, failed, job, overview, queue, search, servers, workers
+from pinlater.console.pages import actions, audit, bulk, failed, job, overview, queue, search, servers, workers
 from pinlater.console.pages.page import Action, SitePage
 
 # Path by name, in the order of the navigation.
 SECTIONS: Mapping[str, str] = {
     "Overview": "/",
     "Failed": "/failed",
+    "Bulk": "/bulk",
     "Workers": "/workers",
     "Servers": "/servers",
     "Search": "/search",
@@ -21,6 +22,8 @@ PAGES: Sequence[SitePage] = (
     SitePage("/", "overview.html", "Overview", overview.show),
     SitePage("/find", "overview.html", "Overview", overview.find),
     SitePage("/queues/{queue}", "queue.html", "Overview", queue.show),
+    SitePage("/queues/{queue}/bulk", "bulk_preview.html", "Bulk", bulk.preview),
+    SitePage("/bulk", "bulk.html", "Bulk", bulk.show),
     SitePage("/jobs/{descriptor}", "job.html", "", job.show),
     SitePage("/jobs/{descriptor}/body", "", "", job.download),
     SitePage("/failed", "failed.html", "Failed", failed.show),
@@ -38,6 +41,8 @@ ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/retry-failed", actions.retry_failed),
     Action("/queues/{queue}/delete-failed", actions.delete_failed),
     Action("/queues/{queue}/mute", actions.mute),
+    Action("/queues/{queue}/bulk", bulk.start),
+    Action("/queues/{queue}/bulk/stop", bulk.stop),
     Action("/jobs/{descriptor}/run", actions.run),
     Action("/jobs/{descriptor}/cancel", actions.cancel),
     Action("/jobs/{descriptor}/delete", actions.delete),

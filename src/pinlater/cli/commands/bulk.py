@@ -1,0 +1,187 @@
+"""`pinlater bulk ...`: changes of many jobs that the servers carry out in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from pinlater.cli import notes, options, output
+from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobInfo, JobState
+from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
+from pinlater.domain.bulk_runs import STATES_OF
+from pinlater.domain.wording import counted
+
+app = typer.Typer(
+    name="bulk",
+    help="Change many jobs in the background: start, list and stop.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+COMPARED_MAX, SAMPLES = 20_000, 10
+
+
+class Action(str, Enum):  # noqa: UP042 - the option's words, not the enum's
+    """What happens to each job."""
+
+    RETRY = "retry"
+    DELETE = "delete"
+    CANCEL = "cancel"
+
+
+@app.command()
+def start(
+    queue: options.QueueName,
+    action: Annotated[
+        Action,
+        typer.Option("--action", case_sensitive=False, metavar="ACTION", help="What to do: retry, delete or cancel."),
+    ],
+    state: options.StateOption = options.State.FAILED,
+    priority: options.Priority = None,
+    task: options.OfTask = None,
+    header: options.WithHeader = None,
+    error: options.WithError = None,
+    min_attempts: options.MinAttempts = None,
+    older_than: options.OlderThan = None,
+    newer_than: options.NewerThan = None,
+    group: options.OfGroup = None,
+    regex: options.Regex = None,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="Retry cancelled jobs too.")] = False,
+    attempts: Annotated[int, typer.Option("--attempts", min=1, help="Attempts of a job that is retried.")] = 1,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", help="At most this number of changes a second.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing: show how many jobs fit, and some of them.")
+    ] = False,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Begin to retry, delete or cancel the jobs that the options choose. The servers do it in the background, also over restarts.
+
+    `bulk list` shows how far it is. A job whose state has changed meanwhile stays as it is.
+
+    Example: pinlater bulk start emails --action retry --error 'Connection refused' --rate 100 --dry-run
+    """
+    chosen = BulkAction(action.value)
+    if state.wire not in STATES_OF[chosen]:
+        names = ", ".join(each.name.lower() for each in STATES_OF[chosen])
+        raise typer.BadParameter(f"{action.value} changes jobs that are {names}", param_hint="--state")
+    if rate is not None and not rate > 0:
+        raise typer.BadParameter("must be above 0", param_hint="--rate")
+    skip_cancelled = chosen is BulkAction.RETRY and not cancelled
+    wanted = options.criteria(
+        task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=skip_cancelled
+    )
+    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate)
+    if dry_run:
+        _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), json)
+        return
+    run = options.ask(server, timeout, lambda client: client.start_bulk_run(order))
+    if json:
+        output.print_json(_as_json(run))
+        return
+    output.print_lines([run.id])
+    notes.write(f"the servers {action.value} jobs of {queue} now: `pinlater bulk list {queue}` shows how far they are")
+
+
+@app.command("list")
+def list_runs(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=options.complete_queue),
+    ] = None,
+    watch: Watch = False,
+    every: Every = EVERY,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Show the bulk runs of the last 30 days, the newest first: of some queues, or of all.
+
+    Example: pinlater bulk list emails --watch
+    """
+    every_ms = interval_ms(watch, every)
+
+    async def show(client: AsyncClient) -> None:
+        await show_answers(
+            lambda: client.bulk_runs(*(queues or [])), lambda runs: _print(runs, json, in_one_line=watch), every_ms
+        )
+
+    options.ask(server, timeout, show)
+
+
+@app.command()
+def stop(
+    queue: options.QueueName,
+    run: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Stop a bulk run. What it has changed stays so.
+
+    Example: pinlater bulk stop emails 0123456789abcdef
+    """
+    _print([options.ask(server, timeout, lambda client: client.stop_bulk_run(queue, run))], json, in_one_line=False)
+
+
+async def fitting(client: AsyncClient, order: BulkOrder) -> tuple[Sequence[JobInfo], bool]:
+    """The jobs that an order would change now, and whether there may be more: at most some 20,000 are compared."""
+    found: list[JobInfo] = []
+    more = False
+    for future in (False, True) if order.state is JobState.PENDING else (False,):
+        request = ScanFilter(order.state, order.priority, future, order.regex)
+        bounds = ScanBounds(jobs=COMPARED_MAX)
+        page = await scan_by_task(client, order.queue, request, order.criteria, COMPARED_MAX, bounds=bounds)
+        found += page.jobs
+        more |= page.incomplete or page.continuation != SCAN_END
+    return found, more
+
+
+def _print_fitting(found: tuple[Sequence[JobInfo], bool], as_json: bool) -> None:
+    jobs, more = found
+    if as_json:
+        samples = [output.info_json(job) for job in jobs[:SAMPLES]]
+        output.print_json({"jobs": len(jobs), "more": more, "samples": samples})
+        return
+    output.print_lines([f"{'at least ' if more else ''}{counted(len(jobs), 'job')} would change"])
+    if jobs:
+        rows = [
+            (job.descriptor, output.task_of(job), output.age_of(job), output.error_of(job)) for job in jobs[:SAMPLES]
+        ]
+        output.print_blocks(["descriptor", "task", "age", "error"], rows)
+
+
+def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None:
+    if as_json:
+        output.print_json({"runs": list(map(_as_json, runs))}, in_one_line=in_one_line)
+        return
+    columns = ["run", "queue", "action", "state", "looked at", "changed", "started", "by", "detail"]
+    rows = [
+        (
+            run.id,
+            run.order.queue,
+            f"{run.order.action.value} {run.order.state.name.lower()}",
+            run.state.value,
+            run.looked,
+            run.changed,
+            output.iso(run.started_ms),
+            run.who or None,
+            run.detail or None,
+        )
+        for run in runs
+    ]
+    output.print_blocks(columns, rows, without_rows="no bulk run in the last 30 days")
+
+
+def _as_json(run: BulkRun) -> dict[str, object]:
+    order = run.order
+    wanted = order.criteria._asdict() | {"tasks": sorted(order.criteria.tasks), "headers": dict(order.criteria.headers)}
+    told = order._asdict() | {"action": order.action.value, "state": order.state.name, "criteria": wanted}
+    return run._asdict() | {"order": told, "state": run.state.value}

@@ -1,0 +1,111 @@
+"""Changes of many jobs in the background: what they would change, and how far they are."""
+
+from __future__ import annotations
+
+from pinlater.client import BulkAction, BulkOrder, BulkRun, JobInfo
+from pinlater.client._job_scan import SCAN_END, ScanFilter, scan_by_task
+from pinlater.console.endpoint import ApiCall
+from pinlater.console.endpoints.forms import job_shown, state_of
+from pinlater.console.endpoints.jobs import SCAN_BOUNDS, criteria_of
+from pinlater.console.problems import invalid
+from pinlater.console.shapes.bulk import (
+    BulkFilterItem,
+    BulkPreviewAnswer,
+    BulkPreviewQuery,
+    BulkRequest,
+    BulkRunItem,
+    BulkRunsAnswer,
+    BulkRunsQuery,
+    StopBulkRequest,
+)
+from pinlater.console.shapes.fields import Nothing
+from pinlater.domain.bulk_runs import STATES_OF
+
+SAMPLES = 10
+_FITTING_MAX = 10_000
+
+
+async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
+    """Begins to change jobs. The servers do it in the background, also over restarts. A job whose state has changed meanwhile stays as it
+    is."""
+    body = call.body
+    action, state = BulkAction(body.action), state_of(body.state)
+    if state not in STATES_OF[action]:
+        raise invalid("state", f"no {body.state} job can be changed by {body.action}")
+    skip_cancelled = action is BulkAction.RETRY and not body.cancelled
+    order = BulkOrder(
+        call.queue,
+        action,
+        state,
+        body.priority,
+        body.regex,
+        criteria_of(body, skip_cancelled=skip_cancelled),
+        body.attempts,
+        body.jobs_per_second,
+    )
+    return _shown(await call.client.start_bulk_run(order))
+
+
+async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPreviewAnswer:
+    """Returns how many jobs a run would change now, and the newest of them. Changes nothing."""
+    query = call.query
+    state = state_of(query.state)
+    futures = (False, True) if query.state == "pending" else (False,)
+    found: list[JobInfo] = []
+    number, more = 0, False
+    for future in futures:
+        request = ScanFilter(state, query.priority, future, query.regex)
+        if query.compares or query.regex is not None:
+            page = await scan_by_task(
+                call.client, call.queue, request, criteria_of(query), _FITTING_MAX, bounds=SCAN_BOUNDS
+            )
+            number += len(page.jobs)
+            more |= page.incomplete or page.continuation != SCAN_END
+        else:
+            counted = await call.client.count_jobs(call.queue, state, priority=query.priority, future=future)
+            page = await request.page(call.client, call.queue, SAMPLES, "0")
+            number += counted.jobs
+            more |= counted.incomplete
+        found += page.jobs[:SAMPLES]
+    return BulkPreviewAnswer(jobs=number, more=more, samples=[job_shown(job) for job in found[:SAMPLES]])
+
+
+async def stop_bulk_run(call: ApiCall[Nothing, StopBulkRequest]) -> BulkRunItem:
+    """Stops a run of the queue. What it has changed stays so; a run that has ended stays as it is."""
+    return _shown(await call.client.stop_bulk_run(call.queue, call.body.run))
+
+
+async def get_bulk_runs(call: ApiCall[BulkRunsQuery, Nothing]) -> BulkRunsAnswer:
+    """Returns the runs of the last 30 days."""
+    return BulkRunsAnswer(runs=list(map(_shown, await call.client.bulk_runs(*call.query.queue))))
+
+
+def _shown(run: BulkRun) -> BulkRunItem:
+    order, wanted = run.order, run.order.criteria
+    return BulkRunItem(
+        id=run.id,
+        queue=order.queue,
+        action=order.action.value,
+        filter=BulkFilterItem(
+            state=order.state.name.lower(),  # type: ignore[arg-type]
+            priority=order.priority,
+            regex=order.regex,
+            task=sorted(wanted.tasks),
+            header=[f"{name}={value}" for name, value in wanted.headers.items()],
+            error=wanted.error,
+            min_attempts=wanted.min_attempts,
+            enqueued_from_ms=wanted.enqueued_from_ms,
+            enqueued_before_ms=wanted.enqueued_before_ms,
+            group=wanted.group,
+        ),
+        attempts=order.attempts,
+        jobs_per_second=order.jobs_per_second,
+        started_by=run.who,
+        started_ms=run.started_ms,
+        state=run.state.value,
+        looked=run.looked,
+        changed=run.changed,
+        news_ms=run.news_ms,
+        ended_ms=run.ended_ms,
+        detail=run.detail,
+    )

@@ -1,0 +1,215 @@
+"""Changes of many jobs in the background: what a choice of jobs would change, and how far the runs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from pinlater.client import BulkAction
+from pinlater.console.endpoints.bulk import get_bulk_runs, preview_bulk_run, start_bulk_run, stop_bulk_run
+from pinlater.console.endpoints.forms import state_of
+from pinlater.console.pages.actions import BackForm
+from pinlater.console.pages.listed_job import ListedJob, rows_of
+from pinlater.console.pages.page import Goto, PageCall, PageView
+from pinlater.console.shapes.bulk import (
+    ActionName,
+    BulkPreviewQuery,
+    BulkRequest,
+    BulkRunItem,
+    BulkRunsQuery,
+    StopBulkRequest,
+)
+from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
+from pinlater.domain.bulk_runs import RATE_MAX, STATES_OF
+from pinlater.domain.wording import counted
+
+RUNS = 100
+
+
+class BulkPageQuery(RequestShape, frozen=True, kw_only=True):
+    """Which jobs of the queue, as the page of the queue names them."""
+
+    state: State = "failed"
+    priority: OfPriority = None
+    task: str | None = None
+    header: str | None = None
+    body: str | None = None
+    error: str | None = None
+    attempts: MinAttempts = 0
+    older: str | None = None
+    newer: str | None = None
+    group: str | None = None
+
+
+class BulkForm(RequestShape, frozen=True, kw_only=True):
+    """What to do, with which jobs; the times are those of the page on which the form was."""
+
+    action: ActionName
+    state: State
+    priority: OfPriority = None
+    task: str | None = None
+    header: str | None = None
+    body: str | None = None
+    error: str | None = None
+    min_attempts: MinAttempts = 0
+    from_ms: Moment | None = None
+    before_ms: Moment | None = None
+    group: str | None = None
+    attempts: Attempts = 1
+    rate: Annotated[float, Meta(gt=0, le=RATE_MAX)] | None = None
+
+
+class StopForm(BackForm, frozen=True, kw_only=True):
+    """`run`: its id."""
+
+    run: str
+
+
+class RunRow(NamedTuple):
+    """A run, with the words for what it changes."""
+
+    run: BulkRunItem
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkView(PageView):
+    """`total`: runs that were found; the page shows the first."""
+
+    runs: Sequence[RunRow]
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkPreviewView(PageView):
+    """`jobs`: how many fit, at least so many with `more`. `actions`: what can happen to them. `fields`: of the form; they choose jobs."""
+
+    queue: str
+    chosen: str
+    jobs: int
+    more: bool
+    samples: Sequence[ListedJob]
+    actions: Sequence[ActionName]
+    fields: Mapping[str, object]
+
+
+async def show(call: PageCall) -> BulkView:
+    """One call."""
+    runs = (await call.api.ask(get_bulk_runs, query=BulkRunsQuery())).runs
+    rows = [RunRow(run, _words(run)) for run in runs[:RUNS]]
+    return BulkView(title="Bulk", polls=any(run.state == "running" for run in runs), runs=rows, total=len(runs))
+
+
+async def preview(call: PageCall) -> BulkPreviewView:
+    """Two calls: the number of jobs, and the newest of them; four for waiting jobs."""
+    query = call.read(BulkPageQuery)
+    wanted = BulkPreviewQuery(
+        state=query.state,
+        priority=query.priority,
+        regex=query.body,
+        task=(query.task,) if query.task else (),
+        header=(query.header,) if query.header else (),
+        error=query.error or "",
+        min_attempts=query.attempts,
+        enqueued_from_ms=call.ago_ms("newer"),
+        enqueued_before_ms=call.ago_ms("older"),
+        group=query.group or "",
+    )
+    found = await call.api.ask(preview_bulk_run, queue=call.queue, query=wanted)
+    state = state_of(query.state)
+    fields = {
+        "state": query.state,
+        "priority": query.priority,
+        "task": query.task,
+        "header": query.header,
+        "body": query.body,
+        "error": query.error,
+        "min_attempts": query.attempts or None,
+        "from_ms": wanted.enqueued_from_ms,
+        "before_ms": wanted.enqueued_before_ms,
+        "group": query.group,
+    }
+    return BulkPreviewView(
+        title=f"Change jobs of {call.queue}",
+        polls=False,
+        queue=call.queue,
+        chosen=_chosen(query.state, {name: value for name, value in query_fields(query).items() if value}),
+        jobs=found.jobs,
+        more=found.more,
+        samples=rows_of(found.samples),
+        actions=[action.value for action in BulkAction if state in STATES_OF[action]],
+        fields={name: value for name, value in fields.items() if value not in (None, "")},
+    )
+
+
+def query_fields(query: BulkPageQuery) -> dict[str, object]:
+    """What chooses jobs besides their state, by the words of the page."""
+    return {
+        "priority": query.priority,
+        "task": query.task,
+        "header": query.header,
+        "body": query.body,
+        "error": query.error,
+        "at least attempts": query.attempts,
+        "older than": query.older,
+        "newer than": query.newer,
+        "group": query.group,
+    }
+
+
+async def start(call: PageCall) -> Goto:
+    """Begins a run."""
+    form = call.read(BulkForm)
+    wanted = BulkRequest(
+        action=form.action,
+        state=form.state,
+        priority=form.priority,
+        regex=form.body,
+        task=(form.task,) if form.task else (),
+        header=(form.header,) if form.header else (),
+        error=form.error or "",
+        min_attempts=form.min_attempts,
+        enqueued_from_ms=form.from_ms,
+        enqueued_before_ms=form.before_ms,
+        group=form.group or "",
+        attempts=form.attempts,
+        jobs_per_second=form.rate,
+    )
+    run = await call.api.ask(start_bulk_run, queue=call.queue, body=wanted)
+    return Goto("/bulk", f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}.")
+
+
+async def stop(call: PageCall) -> Goto:
+    """Ends a run."""
+    form = call.read(StopForm)
+    run = await call.api.ask(stop_bulk_run, queue=call.queue, body=StopBulkRequest(run=form.run))
+    told = "stops" if run.state == "stopped" else f"had ended already ({run.state})"
+    return Goto("/bulk", f"Run {run.id} {told}. It has changed {counted(run.changed, 'job')}.")
+
+
+def _words(run: BulkRunItem) -> str:
+    chosen = run.filter
+    return _chosen(
+        chosen.state,
+        {
+            name: value
+            for name, value in (
+                ("priority", chosen.priority),
+                ("task", ", ".join(chosen.task)),
+                ("header", ", ".join(chosen.header)),
+                ("body", chosen.regex),
+                ("error", chosen.error),
+                ("at least attempts", chosen.min_attempts),
+                ("group", chosen.group),
+            )
+            if value
+        },
+    )
+
+
+def _chosen(state: str, fields: Mapping[str, object]) -> str:
+    rest = ", ".join(f"{name} {value}" for name, value in fields.items())
+    return f"{state.replace('_', ' ')} jobs{f' with {rest}' if rest else ''}"

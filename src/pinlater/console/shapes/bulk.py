@@ -1,0 +1,96 @@
+"""Changes of many jobs in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from pinlater.console.shapes.fields import AnswerShape, Attempts, OfPriority, Regex, RequestShape, State
+from pinlater.console.shapes.jobs import ComparedJobs, JobItem
+from pinlater.domain.bulk_runs import RATE_MAX
+
+ActionName = Literal["retry", "delete", "cancel"]
+
+
+class BulkPreviewQuery(ComparedJobs, frozen=True, kw_only=True):
+    """Which jobs of the queue."""
+
+    state: State = "failed"
+    priority: OfPriority = None
+    regex: Regex = None
+
+
+class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):
+    """What to do, and with which jobs of the queue."""
+
+    action: Annotated[
+        ActionName,
+        Meta(description="`retry` changes failed jobs, `cancel` pending and running ones, `delete` jobs of any state."),
+    ]
+    attempts: Attempts = 1
+    cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
+    jobs_per_second: Annotated[
+        float | None, Meta(gt=0, le=RATE_MAX, description="At most so many changes a second; without it as many as go.")
+    ] = None
+
+
+class StopBulkRequest(RequestShape, frozen=True, kw_only=True):
+    """The run to stop."""
+
+    run: str
+
+
+class BulkRunsQuery(RequestShape, frozen=True, kw_only=True):
+    """Of which queues."""
+
+    queue: Annotated[Sequence[str], Meta(description="A queue; may be repeated. All without it.")] = ()
+
+
+class BulkFilterItem(AnswerShape, frozen=True, kw_only=True):
+    """Which jobs a run changes."""
+
+    state: State
+    priority: int | None
+    regex: str | None
+    task: Sequence[str]
+    header: Sequence[str]
+    error: str
+    min_attempts: int
+    enqueued_from_ms: int | None
+    enqueued_before_ms: int | None
+    group: str
+
+
+class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
+    """A change of many jobs, under way or ended."""
+
+    id: str
+    queue: str
+    action: ActionName
+    filter: BulkFilterItem
+    attempts: int
+    jobs_per_second: float | None
+    started_by: Annotated[str, Meta(description="The source of the caller.")]
+    started_ms: int
+    state: Literal["running", "stopped", "done", "failed"]
+    looked: Annotated[int, Meta(description="Jobs that were compared.")]
+    changed: int
+    news_ms: Annotated[int, Meta(description="When its progress was told last.")]
+    ended_ms: int | None
+    detail: Annotated[str, Meta(description="What it waits for, why it failed, or what it could not look at.")]
+
+
+class BulkRunsAnswer(AnswerShape, frozen=True, kw_only=True):
+    """The newest first."""
+
+    runs: Sequence[BulkRunItem]
+
+
+class BulkPreviewAnswer(AnswerShape, frozen=True, kw_only=True):
+    """What a run would change now."""
+
+    jobs: int
+    more: Annotated[bool, Meta(description="Not all jobs were compared, so that there may be more.")]
+    samples: Annotated[Sequence[JobItem], Meta(description="The newest ten.")]

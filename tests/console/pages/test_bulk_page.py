@@ -1,0 +1,26 @@
+"""The pages of bulk changes."""
+
+from __future__ import annotations
+
+from pinlater.client import AsyncClient
+from tests.console.pages.conftest import failed_job
+from tests.console.pages.visitor import PageVisitor
+from tests.console.test_bulk import ended
+
+
+async def test_a_person_looks_at_what_would_change_and_starts_it(visitor: PageVisitor, client: AsyncClient) -> None:
+    await failed_job(client, "no disk")
+    await failed_job(client, "boom")
+    listed = await visitor.page("/queues/mail?tab=failed&error=no+disk")
+    [link] = [link for link in listed.links if "/bulk?" in link]
+    preview = await visitor.page(link)
+    assert "All failed jobs with error no disk 1" in " ".join(preview.text.split())
+    assert preview.inputs["error"] == "no disk"
+    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", error="no disk", rate="100")
+    assert told.startswith("The servers delete jobs of mail in the background: run ")
+    run_id = told.rpartition(" ")[2].rstrip(".")
+    await ended(visitor, run_id)
+    page = await visitor.page("/bulk")
+    assert "Delete failed jobs with error no disk" in " ".join(page.text.split())
+    assert "Done" in page.text
+    assert "had ended already (done). It has changed 1 job." in await visitor.does("/queues/mail/bulk/stop", run=run_id)

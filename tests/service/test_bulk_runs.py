@@ -1,0 +1,241 @@
+"""Bulk changes in the background: which jobs they change, how fast, and what ends or continues them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from unittest.mock import patch
+
+import pytest
+import pytest_asyncio
+
+from pinlater.domain.bulk_runs import BULK_RUNNING_MAX, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.calls import Ack, AckBatch
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import InvalidArgument, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.job import TASK_HEADER, JobState
+from pinlater.domain.job_criteria import JobCriteria
+from pinlater.server.main.core import Core
+from pinlater.server.operations.bulk_runs import PAGE_JOBS, STALE_MS, BulkRuns
+from pinlater.server.storage.memory import MemoryShard
+from tests.assembly import open_core
+from tests.service.conftest import CALLER, ServiceUnderTest
+
+RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
+DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
+
+
+@pytest_asyncio.fixture
+async def bulk(world: ServiceUnderTest) -> BulkRuns:
+    """Its pauses take no time, but the clock goes on."""
+    runs = world.service.bulk_runs
+
+    async def sleep(seconds: float) -> None:
+        world.clock.advance(seconds=seconds)
+        await asyncio.sleep(0)
+
+    runs._sleep = sleep
+    return runs
+
+
+async def failed(world: ServiceUnderTest, number: int, task: str = "send", error: str = "boom") -> list[str]:
+    """As many jobs that have failed."""
+    names = await world.enqueue(*[b"x"] * number, headers={TASK_HEADER: task})
+    await world.dequeue(number)
+    acks = [Ack(name, False, final=True, error_type="OSError", error_text=error) for name in names]
+    await world.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", acks))
+    return names
+
+
+async def ended(bulk: BulkRuns, run: BulkRun) -> BulkRun:
+    """The run once it has ended."""
+    async with asyncio.timeout(30):
+        while True:
+            [now] = [each for each in await bulk.runs() if each.id == run.id]
+            if now.ended_ms is not None:
+                return now
+            await asyncio.sleep(0)
+
+
+async def states(world: ServiceUnderTest, names: list[str]) -> list[str]:
+    """The states of these jobs that exist."""
+    return [job.state.name for _, job in await world.service.job_queries.lookup(names, bodies=False)]
+
+
+async def test_it_changes_the_jobs_that_fit_and_tells_how_many(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    wanted, others = await failed(world, 3, error="no disk"), await failed(world, 2)
+    order = RETRY._replace(criteria=JobCriteria(frozenset({"send"}), error="NO DISK"), attempts=2)
+    run = await ended(bulk, await bulk.start(order, "ops"))
+    assert (run.state, run.looked, run.changed, run.who, run.order) == (BulkState.DONE, 5, 3, "ops", order)
+    assert await states(world, wanted) == ["PENDING"] * 3
+    assert await states(world, others) == ["FAILED"] * 2
+
+
+async def test_many_pages_are_looked_at(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 2 * PAGE_JOBS + 1)
+    run = await ended(bulk, await bulk.start(DELETE, "ops"))
+    assert (run.state, run.looked, run.changed) == (BulkState.DONE, 2 * PAGE_JOBS + 1, 2 * PAGE_JOBS + 1)
+
+
+@pytest.mark.parametrize("action", [BulkAction.DELETE, BulkAction.CANCEL])
+async def test_waiting_jobs_are_meant_whether_they_are_due_or_not(
+    world: ServiceUnderTest, bulk: BulkRuns, action: BulkAction
+) -> None:
+    names = await world.enqueue(b"due")
+    names += await world.enqueue(b"later", run_after_ms=world.clock.now_ms() + 60_000)
+    run = await ended(bulk, await bulk.start(BulkOrder("q", action, JobState.PENDING), "ops"))
+    assert run.changed == 2
+    assert await states(world, names) == ([] if action is BulkAction.DELETE else ["FAILED"] * 2)
+
+
+async def test_a_body_chooses_jobs(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    names = await world.enqueue(b"apple", b"pear")
+    order = BulkOrder("q", BulkAction.CANCEL, JobState.PENDING, regex="app.e")
+    assert (await ended(bulk, await bulk.start(order, "ops"))).changed == 1
+    assert await states(world, names) == ["FAILED", "PENDING"]
+
+
+async def test_the_rate_is_kept(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 10)
+    began_ms = world.clock.now_ms()
+    run = await ended(bulk, await bulk.start(DELETE._replace(jobs_per_second=2.0), "ops"))
+    assert (run.changed, world.clock.now_ms() - began_ms) == (10, 5_000)
+
+
+async def test_it_can_be_stopped(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 10)
+    run = await bulk.start(DELETE._replace(jobs_per_second=1.0), "ops")
+    assert (await bulk.stop("q", run.id)).state is BulkState.STOPPED
+    run = await ended(bulk, run)
+    assert (run.state, 1 <= run.changed <= 2) == (BulkState.STOPPED, True)
+    assert (await bulk.stop("q", run.id)).changed == run.changed
+
+
+async def test_a_job_whose_state_has_changed_meanwhile_stays(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    [name] = await failed(world, 1)
+    scan = world.service.job_queries.scan
+
+    async def scanned(command: object) -> object:
+        page = await scan(command)  # type: ignore[arg-type]
+        await world.service.bulk.run_jobs("q", [name], 1, None)
+        return page
+
+    with patch.object(world.service.job_queries, "scan", scanned):
+        run = await ended(bulk, await bulk.start(DELETE, "ops"))
+    assert (run.looked, run.changed) == (1, 0)
+    assert await states(world, [name]) == ["PENDING"]
+
+
+async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 3)
+    delete, failures = world.service.bulk.delete_jobs_by_descriptor, iter(range(3))
+
+    async def deleted(*arguments: object) -> int:
+        if next(failures, None) is not None:
+            raise ShardConnectionFailed("gone")
+        return await delete(*arguments)  # type: ignore[arg-type]
+
+    with patch.object(world.service.bulk, "delete_jobs_by_descriptor", deleted):
+        run = await ended(bulk, await bulk.start(DELETE, "ops"))
+    assert (run.state, run.changed, run.detail) == (BulkState.DONE, 3, "")
+
+
+async def test_it_fails_with_the_reason_if_its_queue_is_deleted(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 3)
+
+    async def delete_queue(_seconds: float) -> None:
+        await world.service.queues.delete_queue("q", "open sesame")
+
+    bulk._sleep = delete_queue
+    run = await ended(bulk, await bulk.start(DELETE._replace(jobs_per_second=1.0), "ops"))
+    assert (run.state, "q" in run.detail) == (BulkState.FAILED, True)
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        (RETRY._replace(state=JobState.PENDING), "No PENDING job can be changed by retry"),
+        (RETRY._replace(action=BulkAction.CANCEL), "No FAILED job can be changed by cancel"),
+        (RETRY._replace(jobs_per_second=0.0), "jobsPerSecond"),
+        (RETRY._replace(jobs_per_second=float("nan")), "jobsPerSecond"),
+        (RETRY._replace(attempts=0), "attemptsToAllow"),
+        (RETRY._replace(regex="("), ""),
+        (RETRY._replace(criteria=JobCriteria(error="x" * 61_000)), "The filters take"),
+    ],
+)
+async def test_what_cannot_be_carried_out_is_refused_at_once(bulk: BulkRuns, order: BulkOrder, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=text):
+        await bulk.start(order, "ops")
+    assert await bulk.runs() == []
+
+
+async def test_unknown_queues_and_runs_are_refused(bulk: BulkRuns) -> None:
+    with pytest.raises(QueueNotFound):
+        await bulk.start(RETRY._replace(queue="none"), "ops")
+    with pytest.raises(InvalidArgument, match="has no bulk run"):
+        await bulk.stop("q", "0123456789abcdef")
+
+
+async def test_the_runs_under_way_are_bounded(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    never = asyncio.Event()
+    with patch.object(world.service.job_queries, "scan", lambda _: never.wait()):
+        for _ in range(BULK_RUNNING_MAX):
+            await bulk.start(RETRY, "ops")
+        with pytest.raises(InvalidArgument, match="under way already"):
+            await bulk.start(RETRY, "ops")
+        await bulk.close()
+
+
+class Servers:
+    """Servers on one shard, each with bulk runs whose pauses wait until `go`."""
+
+    def __init__(self, clock: ManualClock, shard: MemoryShard) -> None:
+        self.clock = clock
+        self.shard = shard
+        self.cores: list[Core] = []
+
+    async def start(self, name: str, *, go: Callable[[], bool]) -> BulkRuns:
+        core = await open_core(self.shard, clock=self.clock)
+        self.cores.append(core)
+        runs = core.service.bulk_runs
+        runs._server = lambda: name
+
+        async def sleep(seconds: float) -> None:
+            while not go():
+                await asyncio.sleep(0)
+            self.clock.advance(seconds=seconds)
+            await asyncio.sleep(0)
+
+        runs._sleep = sleep
+        return runs
+
+
+@pytest_asyncio.fixture
+async def servers() -> AsyncIterator[Servers]:
+    servers = Servers(ManualClock(), MemoryShard())
+    yield servers
+    for core in servers.cores:
+        await core.service.bulk_runs.close()
+
+
+async def test_another_server_continues_a_run_whose_server_has_died(servers: Servers) -> None:
+    one = await servers.start("a", go=lambda: False)
+    first = servers.cores[0].service
+    await first.queues.create_queue("q")
+    world = ServiceUnderTest(
+        servers.clock, first, servers.cores[0].dispatcher, servers.cores[0].metrics, servers.cores[0].standstill
+    )
+    await failed(world, 6)
+    run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
+    await asyncio.sleep(0.01)
+    await one.close()
+    other = await servers.start("b", go=lambda: True)
+    await other.look()
+    assert (await other.runs())[0].state is BulkState.RUNNING
+    assert not other._under_way, "its server may live"
+    servers.clock.advance(ms=STALE_MS + 1)
+    await other.look()
+    found = await ended(other, run)
+    assert (found.state, found.ended_ms is not None) == (BulkState.DONE, True)
+    [stats] = await first.queues.queue_stats(["q"])
+    assert sum(counts.failed for counts in stats.counts) == 0
