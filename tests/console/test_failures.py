@@ -39,6 +39,7 @@ async def test_failures_that_look_alike_are_one_group(caller: Caller, client: As
         "last_ms": now_ms,
         "sample": newest,
         "hours": [0] * 23 + [2],
+        "muted_until_ms": 0,
     }
     assert other["error_type"] == "KeyError"
     found = await caller.ok("GET", f"{JOBS}?state=failed&group={name}")

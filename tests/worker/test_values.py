@@ -175,7 +175,7 @@ def test_enqueue_refuses_arguments_that_do_not_fit_the_function() -> None:
 def test_enqueue_names_an_argument_that_the_function_does_not_have(given: dict[str, Any], said: str) -> None:
     def greet(name: str) -> None: ...
 
-    with pytest.raises(TypeError, match=rf"^greet\(\) .*{said}$"):
+    with pytest.raises(TypeError, match=rf"greet\(\) .*{said}$"):
         parameters_of(greet).encode(JSON, (), given)
 
 

@@ -32,7 +32,8 @@ class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):
     attempts: Attempts = 1
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
     jobs_per_second: Annotated[
-        float | None, Meta(gt=0, le=RATE_MAX, description="At most so many changes a second; without it as many as go.")
+        Annotated[float, Meta(gt=0, le=RATE_MAX)] | None,
+        Meta(description="At most so many changes a second; without it as many as go."),
     ] = None
 
 

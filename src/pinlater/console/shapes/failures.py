@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pinlater.console.shapes.fields import AnswerShape, RequestShape
+from pinlater.console.shapes.fields import AnswerShape, Moment, RequestShape
 from pinlater.domain.failures import QUEUES_MAX
 
 
@@ -42,8 +42,8 @@ class MuteRequest(RequestShape, frozen=True, kw_only=True):
 
     group: Annotated[str, Meta(pattern="^[0-9a-f]{16}$", description="The name of the group.")]
     until_ms: Annotated[
-        int | None,
-        Meta(description="At most in 30 days, and so without it. A time that is past, such as 0, ends the mute.", ge=0),
+        Moment | None,
+        Meta(description="At most in 30 days, and so without it. A time that is past, such as 0, ends the mute."),
     ] = None
 
 
