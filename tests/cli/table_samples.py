@@ -263,7 +263,7 @@ SAMPLES: Mapping[str, Print] = {
     "ack": answered(RESULTS, ack.ack, [DESCRIPTOR]),
     "audit": answered(AuditPage([AUDITED, AUDITED._replace(who="ops", detail="")]), audit.audit, [QUEUE]),
     "bulk list": _bulk_list,
-    "bulk start": answered(([JOB, JOB], True), bulk.start, QUEUE, bulk.Action.RETRY, dry_run=True),
+    "bulk start": answered(([JOB, JOB], True), bulk.start, QUEUE, bulk.BulkActionName.RETRY, dry_run=True),
     "cancel": answered(RESULTS, cancel.cancel, [DESCRIPTOR]),
     "cluster status": answered([ServerAnswer(HOST, CLUSTER)], cluster.status, QUEUE),
     "count": answered(JobCount(120_000), count.count, QUEUE),

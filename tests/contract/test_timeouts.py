@@ -54,7 +54,7 @@ async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk
 
 
 async def time_outs(desk: Desk, held: DeskJob, number: int, quarantine_after: int) -> JobInfo:
-    """The job after so many attempts, at most, whose claims time out."""
+    """The job after that number of attempts, at most, whose claims time out."""
     for attempt in range(number):
         if attempt:
             found = await desk.claim()

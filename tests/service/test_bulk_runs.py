@@ -187,6 +187,13 @@ async def test_the_runs_under_way_are_bounded(world: ServiceUnderTest, bulk: Bul
         await bulk.close()
 
 
+async def turns(condition: Callable[[], object]) -> None:
+    """Lets the loop turn until the condition holds."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
+
+
 class Servers:
     """Servers on one shard, each with bulk runs whose pauses wait until `go`."""
 
@@ -202,12 +209,13 @@ class Servers:
         runs._server = lambda: name
 
         async def sleep(seconds: float) -> None:
+            runs._paused = True  # type: ignore[attr-defined]
             while not go():
                 await asyncio.sleep(0)
             self.clock.advance(seconds=seconds)
             await asyncio.sleep(0)
 
-        runs._sleep = sleep
+        runs._paused, runs._sleep = False, sleep  # type: ignore[attr-defined]
         return runs
 
 
@@ -228,7 +236,7 @@ async def test_another_server_continues_a_run_whose_server_has_died(servers: Ser
     )
     await failed(world, 6)
     run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
-    await asyncio.sleep(0.01)
+    await turns(lambda: one._paused)  # type: ignore[attr-defined]
     await one.close()
     other = await servers.start("b", go=lambda: True)
     await other.look()

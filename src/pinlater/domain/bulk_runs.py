@@ -41,8 +41,8 @@ class BulkState(str, Enum):  # noqa: UP042 - as above
 
 
 class BulkOrder(NamedTuple):
-    """What to do, with which jobs of a queue. `attempts`: of each job that is retried. `jobs_per_second`: at most so many changes; as many
-    as go for None."""
+    """What to do, with which jobs of a queue. `attempts`: of each job that is retried. `jobs_per_second`: the most changes; as many as
+    go for None."""
 
     queue: str
     action: BulkAction

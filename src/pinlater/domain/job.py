@@ -52,7 +52,7 @@ UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server t
 
 
 def quarantine_text(attempts: int) -> str:
-    """The error text of a job that was given up since the claims of so many attempts in a row timed out."""
+    """The error text of a job that was given up since the claims of this number of attempts in a row timed out."""
     return f"the claims of {attempts} attempts in a row timed out: the job may kill its workers"
 
 

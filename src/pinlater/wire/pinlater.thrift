@@ -464,7 +464,7 @@ struct BulkOrder {
   3: required BulkFilter filter
   // Of each job that is retried.
   4: optional i32 attemptsToAllow = 1
-  // At most so many changes; as many as go if absent.
+  // The most changes a second; as many as go if absent.
   5: optional double jobsPerSecond
 }
 

@@ -25,7 +25,7 @@ app = typer.Typer(
 COMPARED_MAX, SAMPLES = 20_000, 10
 
 
-class Action(str, Enum):  # noqa: UP042 - the option's words, not the enum's
+class BulkActionName(str, Enum):  # noqa: UP042 - the option's words, not the enum's
     """What happens to each job."""
 
     RETRY = "retry"
@@ -37,7 +37,7 @@ class Action(str, Enum):  # noqa: UP042 - the option's words, not the enum's
 def start(
     queue: options.QueueName,
     action: Annotated[
-        Action,
+        BulkActionName,
         typer.Option("--action", case_sensitive=False, metavar="ACTION", help="What to do: retry, delete or cancel."),
     ],
     state: options.StateOption = options.State.FAILED,

@@ -33,7 +33,7 @@ class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
     jobs_per_second: Annotated[
         Annotated[float, Meta(gt=0, le=RATE_MAX)] | None,
-        Meta(description="At most so many changes a second; without it as many as go."),
+        Meta(description="The most changes a second; without it as many as go."),
     ] = None
 
 
@@ -44,7 +44,7 @@ class StopBulkRequest(RequestShape, frozen=True, kw_only=True):
 
 
 class BulkRunsQuery(RequestShape, frozen=True, kw_only=True):
-    """Of which queues."""
+    """The queues whose runs are wanted."""
 
     queue: Annotated[Sequence[str], Meta(description="A queue; may be repeated. All without it.")] = ()
 

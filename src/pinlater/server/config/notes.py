@@ -18,7 +18,7 @@ NOTES: Mapping[str, str] = {
     "jobs.max_unique_key_bytes": "Longest unique key or request key.",
     "jobs.default_attempts": "Attempts of a job that doesn't say, in a queue that doesn't either.",
     "jobs.claim_timeout_ms": "How long a claim lasts without a heartbeat or checkpoint, where job and queue say nothing.",
-    "jobs.quarantine_after": "A task's job is given up after so many attempts in a row whose claims timed out: it may kill its workers. "
+    "jobs.quarantine_after": "A task's job is given up after this number of claims in a row that timed out: it may kill its workers. "
     "0: never.",
     "jobs.succeeded_ttl_ms": "How long SUCCEEDED jobs are kept, counted from the finish, where the queue says nothing.",
     "jobs.failed_ttl_ms": "How long FAILED jobs are kept, counted from the finish, where the queue says nothing.",

@@ -63,7 +63,7 @@ class _Order(NamedTuple):
     who: str
 
 
-class _Progress(NamedTuple):
+class _RunProgress(NamedTuple):
     """The second row. `future`: it looks at waiting jobs that are not due. `after`: where its scan continues. `server`: which carries it
     out."""
 
@@ -85,7 +85,7 @@ class _Kept(NamedTuple):
     started_ms: int
     order: BulkOrder
     who: str
-    progress: _Progress
+    progress: _RunProgress
     stop: bool
 
     def shown(self) -> BulkRun:
@@ -109,7 +109,7 @@ class _Kept(NamedTuple):
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack_order = msgspec.msgpack.Decoder(_Order).decode
-_unpack_progress = msgspec.msgpack.Decoder(_Progress).decode
+_unpack_progress = msgspec.msgpack.Decoder(_RunProgress).decode
 
 
 class BulkRuns:
@@ -152,7 +152,7 @@ class BulkRuns:
         running = [run for run in await self.runs() if run.state is BulkState.RUNNING]
         if len(running) >= BULK_RUNNING_MAX:
             raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
-        run = _Kept(secrets.token_hex(8), self._clock.now_ms(), order, who, _Progress(server=self._server()), False)
+        run = _Kept(secrets.token_hex(8), self._clock.now_ms(), order, who, _RunProgress(server=self._server()), False)
         progress = run.progress._replace(news_ms=run.started_ms)
         await self._save(run, {"": data, _PROGRESS: _pack(progress)})
         run = run._replace(progress=progress)
@@ -205,7 +205,7 @@ class BulkRuns:
                     row.at_ms,
                     order.order,
                     order.who,
-                    _Progress() if progress is None else _unpack_progress(progress.data),
+                    _RunProgress() if progress is None else _unpack_progress(progress.data),
                     row.origin + _STOP in rows,
                 )
             )

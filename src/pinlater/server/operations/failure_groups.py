@@ -103,7 +103,7 @@ def _mutes(queues: Sequence[str], now_ms: int) -> SampleRange:
 
 
 def _muted_until(rows: Sequence[StoredSample]) -> dict[tuple[str, str], int]:
-    """By queue and group; the newest row of each counts."""
+    """Returns the ends of mutes by queue and group; the newest row of each counts."""
     return {(row.queue, row.origin): int(row.data) for row in sorted(rows, key=lambda row: row.at_ms)}
 
 

@@ -54,7 +54,7 @@ class Cancel(Struct, frozen=True):
 
 
 class TimeOut(Struct, frozen=True):
-    """The claim's deadline has passed. `quarantine_after`: a task's job is given up after so many in a row; never for 0."""
+    """The claim's deadline has passed. `quarantine_after`: a task's job is given up after this number in a row; never for 0."""
 
     quarantine_after: int = 0
 
