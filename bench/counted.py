@@ -71,11 +71,11 @@ def main() -> None:
     connect = sqlite3.connect
 
     def connect_counted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = connect(*args, **kwargs)
+        connection: sqlite3.Connection = connect(*args, **kwargs)
         connection.set_trace_callback(lambda _: _STATEMENTS.update(("statements",)))
         return connection
 
-    sqlite3.connect = connect_counted
+    sqlite3.connect = connect_counted  # type: ignore[assignment]
 
     def write(*_: object) -> None:
         new = target.with_suffix(".new")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
+from pinlater.wire.generated import received
 from pinlater.wire.generated import ttypes as types
 
 _ACTIONS = dict(enumerate(BulkAction))
@@ -33,7 +34,7 @@ def wire_order(order: BulkOrder) -> types.BulkOrder:
     return types.BulkOrder(order.queue, _ACTION_NUMBERS[order.action], chosen, order.attempts, order.jobs_per_second)
 
 
-def order_of(order: types.BulkOrder) -> BulkOrder:
+def order_of(order: types.BulkOrder | received.BulkOrder) -> BulkOrder:
     """The order that a struct says. Raises `KeyError` for a number that names nothing."""
     chosen = order.filter
     criteria = JobCriteria(

@@ -85,7 +85,7 @@ class BulkView(PageView):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkPreviewView(PageView):
-    """`jobs`: how many fit; with `more` there may be others. `actions`: what can happen to them. `fields`: of the form; they choose jobs."""
+    """`jobs`: how many fit; with `more` there may be others. `actions`: for them. `fields`: of the form; they choose jobs."""
 
     queue: str
     chosen: str
