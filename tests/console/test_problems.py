@@ -30,6 +30,7 @@ JOBS = "/v1/queues/mail/jobs"
         ("GET", f"{JOBS}?state=lost", None, "state", "Invalid enum value 'lost'"),
         ("GET", f"{JOBS}?limt=1", None, "limt", "unknown field"),
         ("GET", f"{JOBS}?limit=1&limit=2", None, "limit", "given twice"),
+        ("GET", f"{JOBS}?priority=null", None, "priority", "'null' is no value"),
         ("DELETE", JOBS, None, "state", "missing required field"),
         ("POST", f"{JOBS}?priority=200", None, "priority", "<= 127"),
         ("POST", f"{JOBS}?header=a", None, "header", "NAME=VALUE"),

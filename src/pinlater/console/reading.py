@@ -133,9 +133,13 @@ def query_of(request: Request, shape: type[RequestShape]) -> Any:
 def fields_of(given: Mapping[str, Any], shape: type[T], whole: str) -> T:
     """The fields of a query or a form, whose values are texts, as the shape says. `whole`: what an error names that is about no field."""
     try:
-        return msgspec.convert(given, shape, strict=False)
+        found = msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         raise _wrong_field(error, whole) from None
+    for name, text in given.items():
+        if getattr(found, name) is None:  # the decoder takes `null` for the absent value
+            raise invalid(name, f"{text!r} is no value")
+    return found
 
 
 def header_of(request: Request, header: HeaderParameter | None) -> str:

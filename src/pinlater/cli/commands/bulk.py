@@ -17,7 +17,7 @@ from pinlater.domain.wording import counted
 
 app = typer.Typer(
     name="bulk",
-    help="Change many jobs in the background: start, list and stop.",
+    help="Change many jobs in the background: start, list and stop.\n\nExample: pinlater bulk list",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
