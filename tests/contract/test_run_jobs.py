@@ -33,6 +33,19 @@ async def test_a_waiting_job_becomes_due_at_the_time_given_and_keeps_its_attempt
     await desk.assert_counters_exact()
 
 
+async def test_a_waiting_job_stays_as_it_is_if_only_failed_ones_are_meant(desk: Desk) -> None:
+    key = await desk.put(delay_ms=3_600_000, attempts=3)
+    before = await desk.look(key)
+    failed = await desk.put_in(JobState.FAILED)
+    results = await desk.shard.run_jobs(
+        [RunOrder(each, 9, desk.now, only_failed=True) for each in (key, failed)], desk.now
+    )
+    assert [result.outcome for result in results] == [Outcome.ALREADY_FINAL, Outcome.APPLIED]
+    assert await desk.look(key) == before
+    assert (await desk.look(failed)).attempts_remaining == 9
+    await desk.assert_counters_exact()
+
+
 async def test_a_failed_job_goes_back_with_the_attempts_given_and_without_its_claim(desk: Desk) -> None:
     key = await desk.put_in(JobState.FAILED)
     assert (await desk.run(key, attempts=4)).outcome is Outcome.APPLIED

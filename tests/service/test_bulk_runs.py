@@ -112,7 +112,10 @@ async def test_it_can_be_stopped(world: ServiceUnderTest, bulk: BulkRuns) -> Non
     assert (await bulk.stop("q", run.id)).changed == run.changed
 
 
-async def test_a_job_whose_state_has_changed_meanwhile_stays(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+@pytest.mark.parametrize("order", [DELETE, RETRY], ids=["delete", "retry"])
+async def test_a_job_whose_state_has_changed_meanwhile_stays(
+    world: ServiceUnderTest, bulk: BulkRuns, order: BulkOrder
+) -> None:
     [name] = await failed(world, 1)
     scan = world.service.job_queries.scan
 
@@ -122,7 +125,7 @@ async def test_a_job_whose_state_has_changed_meanwhile_stays(world: ServiceUnder
         return page
 
     with patch.object(world.service.job_queries, "scan", scanned):
-        run = await ended(bulk, await bulk.start(DELETE, "ops"))
+        run = await ended(bulk, await bulk.start(order, "ops"))
     assert (run.looked, run.changed) == (1, 0)
     assert await states(world, [name]) == ["PENDING"]
 

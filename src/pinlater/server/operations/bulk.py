@@ -92,9 +92,15 @@ class Bulk:
         return done
 
     async def run_jobs(
-        self, queue: str, descriptors: Sequence[str], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        descriptors: Sequence[str],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        only_failed: bool = False,
     ) -> Sequence[AckResult]:
-        """These jobs become due: waiting ones as they are, failed ones with `attempts`; what became of each."""
+        """These jobs become due: failed ones with `attempts`, waiting ones as they are, unless `only_failed`; what became of each."""
         check_attempts(attempts)
         parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
         await self._queue_cache.require(queue)
@@ -102,7 +108,7 @@ class Bulk:
         due_at_ms = now_ms if run_after_ms is None else run_after_ms
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            orders = [RunOrder(key, attempts, due_at_ms) for key in part.keys]
+            orders = [RunOrder(key, attempts, due_at_ms, only_failed) for key in part.keys]
             return await part.shard.store.run_jobs(orders, self._clock.now_ms())
 
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))

@@ -4,8 +4,7 @@ A run is up to three rows of the history, under one time, queue and id: its orde
 overwrites what another one says. A server continues a run whose progress is old; for a moment two may carry it out, which changes no job
 twice: what a job is decides, in the transaction of each change. The numbers of such a moment may count a job twice.
 
-Weakness: what was changed since the last progress is compared again after a crash. A retry then makes a job due at once that has failed
-again meanwhile and waits for its delay.
+What was changed since the last progress is compared again after a crash; a job whose state has changed stays as it is.
 """
 
 from __future__ import annotations
@@ -323,7 +322,7 @@ class BulkRuns:
         if order.action is BulkAction.CANCEL:
             results = await self._claimed_jobs.cancel(order.queue, names)
         else:
-            results = await self._bulk.run_jobs(order.queue, names, order.attempts, None)
+            results = await self._bulk.run_jobs(order.queue, names, order.attempts, None, only_failed=True)
         return sum(result.outcome is Outcome.APPLIED for result in results)
 
 

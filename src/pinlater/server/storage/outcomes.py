@@ -82,7 +82,9 @@ def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -
         if job is None:
             results.append(NOT_FOUND)
             continue
-        is_barred = job.state is FAILED and (job.id in barred or _has_expired(changes, job))
+        is_barred = order.only_failed
+        if job.state is FAILED:
+            is_barred = job.id in barred or _has_expired(changes, job)
         after = None if is_barred else changes.apply(job, Run(order.attempts, order.run_after_ms))
         if after is not None:
             results.append(_acked(APPLIED, after))

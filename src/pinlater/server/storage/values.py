@@ -292,11 +292,13 @@ PASSED_OVER_MAX = 1_000
 
 
 class RunOrder(NamedTuple):
-    """runJobs: this job becomes due at `run_after_ms`. A PENDING one keeps its attempts, a FAILED one gets `attempts`."""
+    """runJobs: this job becomes due at `run_after_ms`. A PENDING one keeps its attempts, or stays with `only_failed`; a FAILED one gets
+    `attempts`."""
 
     key: JobKey
     attempts: int
     run_after_ms: int
+    only_failed: bool = False
 
 
 class Purge(NamedTuple):

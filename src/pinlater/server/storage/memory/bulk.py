@@ -39,7 +39,7 @@ def run(queue: QueueState, job: MemoryJob, order: RunOrder, now_ms: int) -> Acke
     if job.claim is not None:
         refused = answer(Outcome.STALE_CLAIM, job)
         return refused._replace(holder=job.claim.holder.descriptor, held_since_ms=job.claim.at_ms)
-    if job.state is JobState.SUCCEEDED:
+    if job.state is JobState.SUCCEEDED or (order.only_failed and job.state is JobState.PENDING):
         return answer(Outcome.ALREADY_FINAL, job)
     if job.state is JobState.FAILED and (job.expired(now_ms) or not queue.retake_key(job, now_ms)):
         return answer(Outcome.ALREADY_FINAL, job)
