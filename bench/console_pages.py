@@ -40,7 +40,7 @@ _QUEUES_A_CALL = 500
 _SAMPLE = pack(
     QueueSample(60, 58, 55, 3, 1, 0, 1_000, 100, 20, 5_000, [3, 10, 5, 30, 7, 20, 9, 2], [4, 30, 6, 20, 8, 8])
 )
-_READY = re.compile(r"address\W{1,3}http://127\.0\.0\.1:(\d+)")
+_READY = re.compile(r"address\W+http://127\.0\.0\.1:(\d+)")
 
 
 def console_pages(place: BenchmarkRun) -> RowResult:

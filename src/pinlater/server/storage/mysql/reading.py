@@ -16,7 +16,8 @@ from pinlater.server.storage.mysql.queue_cache import LOWEST_MS
 from pinlater.server.storage.mysql.statements import JOBS, KEPT_JOBS, Sql, Template, sql
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
-from pinlater.server.storage.relational.reading import in_order_of, page_order, queue_id_of
+from pinlater.server.storage.relational import reading as relational
+from pinlater.server.storage.relational.reading import in_order_of, queue_id_of
 from pinlater.server.storage.snapshots import NEVER_MS
 from pinlater.server.storage.values import JobKey, Page, PageRow
 
@@ -67,18 +68,16 @@ async def _select_jobs(
 
 
 async def scan(connection: MysqlConnection, shard: str, page: Page) -> list[PageRow] | PinLaterError:
-    """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
-    queue_id = await queue_id_of(MysqlReader(connection), page.queue)
-    if queue_id is None:
-        return QueueNotFound.of(page.queue)
-    order = await page_order(MysqlReader(connection), queue_id, page)
-    return await _with_jobs(connection, shard, order, page)
+    """Two statements if no job moves on in between."""
+    return await relational.scan(
+        MysqlReader(connection), page, lambda order: _with_jobs(connection, shard, order, page)
+    )
 
 
 async def _with_jobs(
-    connection: MysqlConnection, shard: str, order: list[tuple[int, int]], page: Page
+    connection: MysqlConnection, shard: str, order: Sequence[tuple[int, int]], page: Page
 ) -> list[PageRow]:
-    """In pieces, so that not much more than `max_bytes` is ever in memory."""
+    """Of those still in the state, in pieces, so that not much more than `max_bytes` is ever in memory."""
     rows: list[PageRow] = []
     size_bytes = 0
     step = 20 if page.bodies else _LOOKUP_MAX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from pinlater.domain.descriptor import I64_MAX
@@ -17,6 +17,7 @@ from pinlater.server.storage.values import (
     JobKey,
     KeyHolder,
     Page,
+    PageRow,
     Place,
     RequestRef,
     TimedKeys,
@@ -117,12 +118,29 @@ def in_order_of(keys: Sequence[JobKey], rows: Iterable[LookupRow], shard: str) -
     return [by_key.get(key) for key in keys]
 
 
-async def page_order(reader: Reader, queue_id: int, page: Page) -> list[tuple[int, int]]:
-    """(time, id) of the rows of a page, in its order."""
+async def scan(
+    reader: Reader, page: Page, read: Callable[[Sequence[tuple[int, int]]], Awaitable[list[PageRow]]]
+) -> list[PageRow] | PinLaterError:
+    """The order of the page first, then all about its jobs. `read` passes over a job that moved on in between. Then the next ones take its
+    place, since a short page is taken for the last one."""
+    rows: list[PageRow] = []
+    while True:
+        order = await _page_order(reader, page._replace(limit=page.limit - len(rows)))
+        if isinstance(order, PinLaterError):
+            return order
+        found = await read(order) if order else []
+        rows += found
+        if len(found) == len(order) or (page.bodies and found):
+            return rows
+        page = page._replace(after=order[-1])
+
+
+async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | PinLaterError:
+    """(time, id) of the rows of a page, in its order. Whether there is such a queue is asked only if it is empty."""
     after_ms, after_id = page.after or NEWEST
     if page.state is JobState.PENDING and not page.future:  # one bound, so that a later page begins where it should
         after_ms, after_id = min((after_ms, after_id), (page.due_by_ms + 1, -1))
-    values: dict[str, object] = {"queue_id": queue_id, "priority": page.priority, "limit": max(0, page.limit)}
+    values: dict[str, object] = {"queue": page.queue, "priority": page.priority, "limit": max(0, page.limit)}
     if page.state is JobState.PENDING:
         name = "page_of_future" if page.future else "page_of_due"
         values["due_by_ms"] = page.due_by_ms
@@ -130,4 +148,6 @@ async def page_order(reader: Reader, queue_id: int, page: Page) -> list[tuple[in
         name = "page_of_claims" if page.state is JobState.IN_PROGRESS else "page_of_done"
         values["state"] = int(page.state)
     rows = await reader.select(name, **values, after_ms=after_ms, after_id=after_id)
+    if not rows and await queue_id_of(reader, page.queue) is None:
+        return QueueNotFound.of(page.queue)
     return [(sort_ms, job_id) for sort_ms, job_id in rows]

@@ -14,7 +14,8 @@ from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
 from pinlater.server.storage.lookup_row import LookupRow, job_of
 from pinlater.server.storage.options import has_expired, options_of
 from pinlater.server.storage.peeked_jobs import PeekedJobs
-from pinlater.server.storage.relational.reading import in_order_of, page_order, queue_id_of
+from pinlater.server.storage.relational import reading as relational
+from pinlater.server.storage.relational.reading import in_order_of
 from pinlater.server.storage.sqlite.dialect import SqliteReader, at_once
 from pinlater.server.storage.sqlite.statements import sql
 from pinlater.server.storage.values import JobKey, Page, PageRow, Purge
@@ -37,17 +38,12 @@ def lookup(connection: sqlite3.Connection, shard: str, keys: Sequence[JobKey], *
 
 
 def scan(connection: sqlite3.Connection, shard: str, page: Page) -> list[PageRow] | PinLaterError:
-    """Ids in the order of the page first, then all about them, in one snapshot."""
-    connection.execute("BEGIN")
-    try:
-        reader = SqliteReader(connection)
-        queue_id = at_once(queue_id_of(reader, page.queue))
-        if queue_id is None:
-            return QueueNotFound.of(page.queue)
-        order = at_once(page_order(reader, queue_id, page))
+    """Two statements if no job moves on in between."""
+
+    async def read(order: Sequence[tuple[int, int]]) -> list[PageRow]:
         return _with_jobs(connection, shard, order, page)
-    finally:
-        connection.execute("COMMIT")
+
+    return at_once(relational.scan(SqliteReader(connection), page, read))
 
 
 def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] | PinLaterError:
@@ -59,18 +55,21 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
     return [JobKey(order.queue, order.priority, job_id) for (job_id,) in connection.execute(_OLDEST_CLAIMS, where)]
 
 
-def _with_jobs(connection: sqlite3.Connection, shard: str, order: list[tuple[int, int]], page: Page) -> list[PageRow]:
-    """Reads row by row, so that no more than `max_bytes` and one body are ever in memory."""
+def _with_jobs(
+    connection: sqlite3.Connection, shard: str, order: Sequence[tuple[int, int]], page: Page
+) -> list[PageRow]:
+    """Those still in the state, row by row, so that no more than `max_bytes` and one body are ever in memory."""
     rows: list[PageRow] = []
     size_bytes = 0
-    ids = str([job_id for _, job_id in order])
-    with closing(connection.execute(_LOOKUP_JOBS, (ids, page.bodies))) as found:
-        for (sort_ms, _), row in zip(order, found, strict=False):
+    sorted_by = {job_id: sort_ms for sort_ms, job_id in order}
+    with closing(connection.execute(_LOOKUP_JOBS, (str(list(sorted_by)), page.bodies))) as found:
+        for row in map(LookupRow._make, found):
             if page.bodies and size_bytes > page.max_bytes:
                 break
-            looked_up = LookupRow._make(row)
-            job = job_of(looked_up, shard)
-            rows.append(PageRow(sort_ms, looked_up.key, job))
+            if row.state is not page.state:
+                continue
+            job = job_of(row, shard)
+            rows.append(PageRow(sorted_by[row.id], row.key, job))
             size_bytes += len(job.body or b"")
     return rows
 
