@@ -24,7 +24,16 @@ from pinlater.server.storage.sqlite.shard import SqliteShard
 
 # What the periodic runner asks, however many queues and waits there are.
 PERIODIC = frozenset(
-    {"advance_due", "time_out_claims", "expire_jobs", "collect_garbage", "count_jobs", "list_queues", "ping"}
+    {
+        "advance_due",
+        "time_out_claims",
+        "expire_jobs",
+        "collect_garbage",
+        "count_jobs",
+        "list_queues",
+        "list_samples",
+        "ping",
+    }
 )
 _CALLS: Counter[str] = Counter()
 _STATEMENTS: Counter[str] = Counter()
