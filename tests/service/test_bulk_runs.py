@@ -9,15 +9,33 @@ from unittest.mock import patch
 import pytest
 import pytest_asyncio
 
-from pinlater.domain.bulk_runs import BULK_RUNNING_MAX, BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.audit import AuditFilter
+from pinlater.domain.bulk_runs import (
+    BULK_KEPT_MS,
+    BULK_RUNNING_MAX,
+    BULKS_OF_QUEUE_MAX,
+    BulkAction,
+    BulkOrder,
+    BulkRun,
+    BulkState,
+)
 from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.clock import ManualClock
-from pinlater.domain.errors import InvalidArgument, QueueNotFound, ShardConnectionFailed
+from pinlater.domain.errors import (
+    InvalidArgument,
+    PinLaterError,
+    QueueNotFound,
+    ShardConnectionFailed,
+    TooManyWaiting,
+)
 from pinlater.domain.job import TASK_HEADER, JobState
 from pinlater.domain.job_criteria import JobCriteria
+from pinlater.server.history.rollup import BULK_STEP_S
 from pinlater.server.main.core import Core
+from pinlater.server.operations.body_search import SearchUnavailable
 from pinlater.server.operations.bulk_runs import PAGE_JOBS, STALE_MS, BulkRuns
 from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import StoredSample
 from tests.assembly import open_core
 from tests.service.conftest import CALLER, ServiceUnderTest
 
@@ -130,6 +148,90 @@ async def test_a_job_whose_state_has_changed_meanwhile_stays(
     assert await states(world, [name]) == ["PENDING"]
 
 
+async def test_it_is_stopped_in_a_long_pause(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 3)
+    began_ms = world.clock.now_ms()
+    run = await bulk.start(DELETE._replace(jobs_per_second=0.1), "ops")
+    await bulk.stop("q", run.id)
+    run = await ended(bulk, run)
+    assert (run.state, run.changed, world.clock.now_ms() - began_ms < 5_000) == (BulkState.STOPPED, 1, True)
+
+
+async def test_a_run_that_is_to_stop_changes_nothing_after_a_restart(servers: Servers) -> None:
+    one = await servers.start("a", go=lambda: False)
+    world = servers.world()
+    await failed(world, 6)
+    run = await one.start(DELETE._replace(jobs_per_second=1.0), "ops")
+    await turns(lambda: one._paused)  # type: ignore[attr-defined]
+    await one.stop("q", run.id)
+    await one.close()
+    servers.clock.advance(ms=STALE_MS + 1)
+    other = await servers.start("b", go=lambda: True)
+    await other.look()
+    found = await ended(other, run)
+    [stats] = await servers.cores[0].service.queues.queue_stats(["q"])
+    assert (found.state, sum(counts.failed for counts in stats.counts)) == (BulkState.STOPPED, 5)
+
+
+async def test_jobs_of_a_queue_that_was_made_again_stay(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 3)
+    names: list[str] = []
+
+    async def make_again(seconds: float) -> None:
+        world.clock.advance(seconds=seconds)
+        if not names:
+            await world.service.queues.delete_queue("q", "open sesame")
+            await world.service.queues.create_queue("q")
+            names.extend(await failed(world, 3))
+
+    bulk._sleep = make_again
+    run = await ended(bulk, await bulk.start(DELETE._replace(jobs_per_second=1.0), "ops"))
+    assert (run.state, run.changed) == (BulkState.DONE, 1)
+    assert await states(world, names) == ["FAILED"] * 3
+
+
+@pytest.mark.parametrize("error", [TooManyWaiting("busy"), SearchUnavailable("busy")])
+async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: BulkRuns, error: PinLaterError) -> None:
+    await failed(world, 3)
+    scan, failures = world.service.job_queries.scan, iter(range(3))
+
+    async def scanned(command: object) -> object:
+        if next(failures, None) is not None:
+            raise error
+        return await scan(command)  # type: ignore[arg-type]
+
+    with patch.object(world.service.job_queries, "scan", scanned):
+        run = await ended(bulk, await bulk.start(DELETE, "ops"))
+    assert (run.state, run.changed) == (BulkState.DONE, 3)
+
+
+async def test_its_end_is_in_the_audit(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    await failed(world, 3)
+    run = await ended(bulk, await bulk.start(DELETE, "worker-7 (token ops)"))
+    page = await world.service.audit.read(AuditFilter("q"))
+    [entry] = [entry for entry in page.entries if entry.operation == "bulkRun"]
+    assert (entry.who, entry.jobs, entry.outcome) == ("worker-7 (token ops)", 3, "ok")
+    assert run.id in entry.arguments
+
+
+async def test_what_another_version_keeps_is_left_out(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    [shard] = world.service.shards
+    now_ms = world.clock.now_ms()
+    rows = [StoredSample(BULK_STEP_S, now_ms, "q", f"ffffffffffffffff{kind}", b"\xc1") for kind in ("", ".progress")]
+    await shard.store.save_samples(rows)
+    run = await ended(bulk, await bulk.start(DELETE, "ops"))
+    assert [each.id for each in await bulk.runs()] == [run.id]
+
+
+async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    for _ in range(BULKS_OF_QUEUE_MAX):
+        await ended(bulk, await bulk.start(DELETE, "ops"))
+    with pytest.raises(InvalidArgument, match="kept for 30 days"):
+        await bulk.start(DELETE, "ops")
+    world.clock.advance(ms=BULK_KEPT_MS + 1)
+    await bulk.start(DELETE, "ops")
+
+
 async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
     delete, failures = world.service.bulk.delete_jobs_by_descriptor, iter(range(3))
@@ -161,10 +263,11 @@ async def test_it_fails_with_the_reason_if_its_queue_is_deleted(world: ServiceUn
         (RETRY._replace(state=JobState.PENDING), "No PENDING job can be changed by retry"),
         (RETRY._replace(action=BulkAction.CANCEL), "No FAILED job can be changed by cancel"),
         (RETRY._replace(jobs_per_second=0.0), "jobsPerSecond"),
+        (RETRY._replace(jobs_per_second=1e-300), "jobsPerSecond"),
         (RETRY._replace(jobs_per_second=float("nan")), "jobsPerSecond"),
         (RETRY._replace(attempts=0), "attemptsToAllow"),
         (RETRY._replace(regex="("), "regex"),
-        (RETRY._replace(criteria=JobCriteria(error="x" * 61_000)), "The filters take"),
+        (RETRY._replace(criteria=JobCriteria(error="x" * 9_000)), "The filters take"),
     ],
 )
 async def test_what_cannot_be_carried_out_is_refused_at_once(bulk: BulkRuns, order: BulkOrder, text: str) -> None:
@@ -205,8 +308,14 @@ class Servers:
         self.shard = shard
         self.cores: list[Core] = []
 
+    def world(self) -> ServiceUnderTest:
+        """The first server."""
+        [core, *_] = self.cores
+        return ServiceUnderTest(self.clock, core.service, core.dispatcher, core.metrics, core.standstill)
+
     async def start(self, name: str, *, go: Callable[[], bool]) -> BulkRuns:
         core = await open_core(self.shard, clock=self.clock)
+        await core.service.queues.create_queue("q")
         self.cores.append(core)
         runs = core.service.bulk_runs
         runs._server = lambda: name
@@ -233,11 +342,7 @@ async def servers() -> AsyncIterator[Servers]:
 async def test_another_server_continues_a_run_whose_server_has_died(servers: Servers) -> None:
     one = await servers.start("a", go=lambda: False)
     first = servers.cores[0].service
-    await first.queues.create_queue("q")
-    world = ServiceUnderTest(
-        servers.clock, first, servers.cores[0].dispatcher, servers.cores[0].metrics, servers.cores[0].standstill
-    )
-    await failed(world, 6)
+    await failed(servers.world(), 6)
     run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
     await turns(lambda: one._paused)  # type: ignore[attr-defined]
     await one.close()

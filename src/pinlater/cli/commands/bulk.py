@@ -12,7 +12,7 @@ from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
-from pinlater.domain.bulk_runs import STATES_OF
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
 from pinlater.domain.wording import counted
 
 app = typer.Typer(
@@ -72,8 +72,8 @@ def start(
     if state.wire not in STATES_OF[chosen]:
         names = ", ".join(each.name.lower() for each in STATES_OF[chosen])
         raise typer.BadParameter(f"{action.value} changes jobs that are {names}", param_hint="--state")
-    if rate is not None and not rate > 0:
-        raise typer.BadParameter("must be above 0", param_hint="--rate")
+    if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+        raise typer.BadParameter(f"must be from {RATE_MIN} to {RATE_MAX:,.0f}", param_hint="--rate")
     skip_cancelled = chosen is BulkAction.RETRY and not cancelled
     wanted = options.criteria(
         task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=skip_cancelled

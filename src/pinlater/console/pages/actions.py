@@ -27,7 +27,7 @@ from pinlater.console.pins_cookie import fits
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
 from pinlater.console.shapes.failures import MuteRequest
-from pinlater.console.shapes.fields import Attempts, RequestShape
+from pinlater.console.shapes.fields import Attempts, Moment, RequestShape
 from pinlater.console.shapes.jobs import DeleteJobsQuery, DescriptorsRequest, RetryFailedRequest, RunNowRequest
 from pinlater.domain.durations import duration_ms
 
@@ -78,7 +78,7 @@ class MuteForm(BackForm, frozen=True, kw_only=True):
     """`until_ms`: 0 ends the mute of the group."""
 
     group: str
-    until_ms: int
+    until_ms: Moment
 
 
 async def pause(call: PageCall) -> Goto:

@@ -23,7 +23,7 @@ from pinlater.console.shapes.bulk import (
     StopBulkRequest,
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
-from pinlater.domain.bulk_runs import RATE_MAX, STATES_OF
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
 from pinlater.domain.wording import counted
 
 RUNS = 100
@@ -59,7 +59,7 @@ class BulkForm(RequestShape, frozen=True, kw_only=True):
     before_ms: Moment | None = None
     group: str | None = None
     attempts: Attempts = 1
-    rate: Annotated[float, Meta(gt=0, le=RATE_MAX)] | None = None
+    rate: Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None = None
 
 
 class StopForm(BackForm, frozen=True, kw_only=True):

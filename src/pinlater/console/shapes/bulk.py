@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from pinlater.console.shapes.fields import AnswerShape, Attempts, OfPriority, Regex, RequestShape, State
 from pinlater.console.shapes.jobs import ComparedJobs, JobItem
-from pinlater.domain.bulk_runs import RATE_MAX
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN
 
 ActionName = Literal["retry", "delete", "cancel"]
 
@@ -32,7 +32,7 @@ class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):
     attempts: Attempts = 1
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
     jobs_per_second: Annotated[
-        Annotated[float, Meta(gt=0, le=RATE_MAX)] | None,
+        Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None,
         Meta(description="The most changes a second; without it as many as go."),
     ] = None
 

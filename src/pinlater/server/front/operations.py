@@ -113,6 +113,7 @@ _ONLY_LOOK = frozenset(
         "count_jobs",
         "scan",
         "queue_names",
+        "runs",
         "queue_config",
         "queue_stats",
         "in_force",

@@ -2,25 +2,35 @@
 
 A run is up to three rows of the history, under one time, queue and id: its order, its progress, and the request to stop it. So no server
 overwrites what another one says. A server continues a run whose progress is old; for a moment two may carry it out, which changes no job
-twice: what a job is decides, in the transaction of each change. The numbers of such a moment may count a job twice.
+twice: what a job is decides, in the transaction of each change. The numbers of such a moment may count a job twice. What was changed since
+the last progress is compared again after a crash; a job whose state has changed stays as it is.
 
-What was changed since the last progress is compared again after a crash; a job whose state has changed stays as it is.
+A run changes only jobs that were enqueued before it began: so it ends, and leaves alone what a new queue of the same name holds.
+
+Two pages at a time are read and changed on a server, whatever the number of runs, and one that is searched for a regex. So runs hold up
+requests no more than two busy clients do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from pinlater.domain.audit import AuditEntry, AuditOutcome
 from pinlater.domain.bulk_runs import (
     BULK_KEPT_MS,
     BULK_RUNNING_MAX,
+    BULKS_KEPT_MAX,
+    BULKS_OF_QUEUE_MAX,
+    BULKS_SHOWN_MAX,
     RATE_MAX,
+    RATE_MIN,
     STATES_OF,
     BulkAction,
     BulkOrder,
@@ -28,8 +38,8 @@ from pinlater.domain.bulk_runs import (
     BulkState,
 )
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, Unavailable
-from pinlater.domain.history import HOUR_MS
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
+from pinlater.domain.history import HOUR_MS, QUEUES_MAX
 from pinlater.domain.job import JobInfo, JobState, Outcome
 from pinlater.server.history.rollup import BULK_STEP_S
 from pinlater.server.operations.addressing import on_reachable
@@ -37,6 +47,7 @@ from pinlater.server.operations.bulk import Bulk, check_attempts
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import END, START
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter, ScanCommand
@@ -51,7 +62,13 @@ STALE_MS = 30_000
 """A run whose progress is older is continued by the next server that looks."""
 _PROGRESS_MS = 1_000
 _RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 10.0
-_ORDER_BYTES_MAX = 60_000
+_REGEX_FAILURES_MAX = 5  # in a row: a search may also take too long since others search
+_ORDER_BYTES_MAX = 8_000
+_WHO_CHARS_MAX = 300
+_PAGES_AT_ONCE = 2
+_JOBS_A_TURN, _RUNS_A_TURN = 100, 250
+_SLEEP_MAX_S = 1.0
+_TELLS_MAX = 60
 _PROGRESS, _STOP = ".progress", ".stop"
 
 
@@ -125,6 +142,7 @@ class BulkRuns:
         clock: Clock,
         settings: JobSettings,
         server: Callable[[], str],
+        note: Callable[[AuditEntry], None],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._shards = shards
@@ -136,27 +154,44 @@ class BulkRuns:
         self._clock = clock
         self._settings = settings
         self._server = server
+        self._note = note
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._starting = asyncio.Lock()
+        self._pages = asyncio.Semaphore(_PAGES_AT_ONCE)
+        self._searches = asyncio.Semaphore(1)
 
     # --- operations -----------------------------------------------------------------------------------------------------------
     async def start(self, order: BulkOrder, who: str) -> BulkRun:
-        """Keeps the order and begins it. Raises `InvalidArgument`, also if fifty runs are under way, and `QueueNotFound`."""
+        """Keeps the order and begins it. Raises `InvalidArgument`, also if there are too many runs, and `QueueNotFound`."""
         self._check(order)
         await self._queue_cache.require(order.queue)
         await self._job_queries.regex(JobFilter(order.queue, order.state, body_regex=order.regex))
+        who = who[:_WHO_CHARS_MAX]
         data = _pack(_Order(order, who))
         if len(data) > _ORDER_BYTES_MAX:
             raise InvalidArgument(f"The filters take {len(data)} bytes; at most {_ORDER_BYTES_MAX} are kept")
-        running = [run for run in await self.runs() if run.state is BulkState.RUNNING]
-        if len(running) >= BULK_RUNNING_MAX:
-            raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
-        run = _Kept(secrets.token_hex(8), self._clock.now_ms(), order, who, _RunProgress(server=self._server()), False)
-        progress = run.progress._replace(news_ms=run.started_ms)
-        await self._save(run, {"": data, _PROGRESS: _pack(progress)})
-        run = run._replace(progress=progress)
-        self._begin(run)
+        async with self._starting:
+            await self._check_number(order.queue)
+            now_ms = self._clock.now_ms()
+            progress = _RunProgress(server=self._server(), news_ms=now_ms)
+            run = _Kept(secrets.token_hex(8), now_ms, order, who, progress, False)
+            await self._save(run, {"": data, _PROGRESS: _pack(progress)})
+            self._begin(run)
         return run.shown()
+
+    async def _check_number(self, queue: str) -> None:
+        found, _ = await self._kept()
+        running = sum(run.progress.state is BulkState.RUNNING for run in found)
+        if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:
+            raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
+        of_queue = sum(run.order.queue == queue for run in found)
+        if of_queue >= BULKS_OF_QUEUE_MAX or len(found) >= BULKS_KEPT_MAX:
+            raise InvalidArgument(
+                f"{of_queue} bulk runs of the queue and {len(found)} in all are kept for 30 days; at most {BULKS_OF_QUEUE_MAX} and "
+                f"{BULKS_KEPT_MAX} are possible",
+                detail="TOO_MANY",
+            )
 
     async def stop(self, queue: str, run_id: str) -> BulkRun:
         """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue."""
@@ -167,8 +202,11 @@ class BulkRuns:
         return run.shown()
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
-        """The runs of the last 30 days, the newest first; of these queues, or of all."""
-        return [run.shown() for run in await self._kept(queues)]
+        """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all."""
+        if queues is not None and len(queues) > QUEUES_MAX:
+            raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
+        found, _ = await self._kept(queues)
+        return [run.shown() for run in found[:BULKS_SHOWN_MAX]]
 
     def _check(self, order: BulkOrder) -> None:
         check_priority(order.priority, self._settings)
@@ -176,42 +214,30 @@ class BulkRuns:
         if order.state not in STATES_OF[order.action]:
             raise InvalidArgument(f"No {order.state.name} job can be changed by {order.action.value}")
         rate = order.jobs_per_second
-        if rate is not None and not 0 < rate <= RATE_MAX:
-            raise InvalidArgument(f"jobsPerSecond must be above 0, and at most {RATE_MAX:,.0f}")
+        if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+            raise InvalidArgument(f"jobsPerSecond must be from {RATE_MIN} to {RATE_MAX:,.0f}")
 
     # --- what is kept ---------------------------------------------------------------------------------------------------------
-    async def _kept(self, queues: Sequence[str] | None = None) -> list[_Kept]:
+    async def _kept(self, queues: Sequence[str] | None = None) -> tuple[list[_Kept], bool]:
+        """The runs, the newest first, and whether a shard is missing. Leaves out what a newer server keeps in another form."""
         now_ms = self._clock.now_ms()
         wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
 
         async def read(shard: ShardLanes) -> Sequence[StoredSample]:
             return await shard.store.list_samples(wanted)
 
+        answers = await on_reachable(self._shards, self._metrics, "getBulkRuns", read)
         rows: dict[str, StoredSample] = {}
-        for answer in await on_reachable(self._shards, self._metrics, "getBulkRuns", read):
-            for row in answer:
-                if row.origin not in rows or _is_newer(row, rows[row.origin]):
-                    rows[row.origin] = row
-        found = []
-        for row in rows.values():
-            if "." in row.origin:
-                continue
-            order = _unpack_order(row.data)
-            progress = rows.get(row.origin + _PROGRESS)
-            found.append(
-                _Kept(
-                    row.origin,
-                    row.at_ms,
-                    order.order,
-                    order.who,
-                    _RunProgress() if progress is None else _unpack_progress(progress.data),
-                    row.origin + _STOP in rows,
-                )
-            )
-        return sorted(found, key=lambda run: (-run.started_ms, run.id))
+        for row in (row for answer in answers for row in answer):
+            if row.origin not in rows or _is_newer(row, rows[row.origin]):
+                rows[row.origin] = row
+        orders = [row for row in rows.values() if "." not in row.origin]
+        found = await in_turns(orders, lambda some: filter(None, (_kept_of(row, rows) for row in some)), _RUNS_A_TURN)
+        return sorted(found, key=lambda run: (-run.started_ms, run.id)), len(answers) < len(self._shards)
 
     async def _find(self, queue: str, run_id: str) -> _Kept:
-        for run in await self._kept([queue]):
+        found, _ = await self._kept([queue])
+        for run in found:
             if run.id == run_id:
                 return run
         raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
@@ -229,9 +255,10 @@ class BulkRuns:
 
     # --- carrying out ---------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
-        """Continues runs that no server carries out. To be called every few seconds."""
+        """Continues runs that no server carries out, and ends those that are to stop. To be called every few seconds."""
         now_ms = self._clock.now_ms()
-        for run in await self._kept():
+        found, _ = await self._kept()
+        for run in found:
             stale = now_ms - run.progress.news_ms > STALE_MS
             if run.progress.state is BulkState.RUNNING and stale and run.id not in self._under_way:
                 logger.info("a bulk run is continued", extra={"queue": run.order.queue, "run": run.id})
@@ -252,71 +279,105 @@ class BulkRuns:
     async def _carry_out(self, run: _Kept) -> None:
         """Until it has ended, or another server carries it out."""
         steps = _Steps(run, self._server())
+        if run.stop:
+            await self._end(steps, BulkState.STOPPED, "")
         failures = 0
-        while steps.progress.state is BulkState.RUNNING:
+        while steps.goes_on:
             try:
                 await self._step(steps)
                 failures = 0
-            except Unavailable as error:
-                failures += 1
-                steps.note(detail=f"waits: {error.message}")
-                await self._sleep(min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 5)))
             except PinLaterError as error:
-                steps.end(BulkState.FAILED, self._clock.now_ms(), error.message)
-                await self._tell(steps)
-            except Exception as error:
+                failures += 1
+                if not _passes(error, failures):
+                    await self._end(steps, BulkState.FAILED, error.message)
+                    break
+                steps.note(detail=f"waits: {error.message}")
+                await self._wait(steps, min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 5)))
+            except Exception:
                 logger.exception("a bulk run failed by a bug", extra={"run": run.id})
-                steps.end(BulkState.FAILED, self._clock.now_ms(), repr(error))
-                await self._tell(steps)
-        now = steps.progress
-        logger.info(
-            "a bulk run has ended",
-            extra={"queue": run.order.queue, "run": run.id, "state": now.state.value, "changed": now.changed},
-        )
+                await self._end(steps, BulkState.FAILED, "internal error; the log of the server has it")
 
     async def _step(self, steps: _Steps) -> None:
         """One page: compares its jobs, changes those that fit, and tells how far it is."""
         order, now = steps.run.order, steps.progress
         chosen_by = JobFilter(order.queue, order.state, order.priority, now.future, order.regex)
-        page = await self._job_queries.scan(ScanCommand(chosen_by, PAGE_JOBS, now.after, paged=True))
-        chosen = [job for job in page.jobs if order.criteria.fits(job)]
+        began_s = self._clock.monotonic()
+        async with self._pages if order.regex is None else self._searches:
+            page = await self._job_queries.scan(ScanCommand(chosen_by, PAGE_JOBS, now.after, paged=True))
+            names = await in_turns(page.jobs, steps.chosen, _JOBS_A_TURN)
+        looked, after, missing = len(page.jobs), page.continuation, page.incomplete and page.continuation == END
+        del page  # its jobs may be large
+        if order.regex is not None and not await self._wait(steps, self._clock.monotonic() - began_s):
+            return  # others search in the pause
         size = PAGE_JOBS if order.jobs_per_second is None else max(1, min(PAGE_JOBS, int(order.jobs_per_second)))
-        for start in range(0, len(chosen), size):
-            part = chosen[start : start + size]
-            steps.note(changed=await self._change(order, part))
-            if order.jobs_per_second is not None:
-                await self._sleep(len(part) / order.jobs_per_second)
-                if not await self._goes_on(steps):
-                    return
-        missing = page.incomplete and page.continuation == END
-        steps.to_next_page(len(page.jobs), page.continuation, unreachable=missing)
+        for start in range(0, len(names), size):
+            part = names[start : start + size]
+            async with self._pages:
+                steps.note(changed=await self._change(order, part))
+            pause_s = 0.0 if order.jobs_per_second is None else len(part) / order.jobs_per_second
+            if not await self._wait(steps, pause_s):
+                return
+        steps.to_next_page(looked, after, unreachable=missing)
         if steps.progress.after == END:
-            steps.end(BulkState.DONE, self._clock.now_ms(), steps.unseen)
-            await self._tell(steps)
+            await self._end(steps, BulkState.DONE, steps.unseen)
         else:
             await self._goes_on(steps)
+
+    async def _wait(self, steps: _Steps, seconds: float) -> bool:
+        """Pauses, and tells meanwhile how far it is; whether it goes on."""
+        while seconds > 0:
+            await self._sleep(min(seconds, _SLEEP_MAX_S))
+            seconds -= _SLEEP_MAX_S
+            if not await self._goes_on(steps):
+                return False
+        return steps.goes_on
 
     async def _goes_on(self, steps: _Steps) -> bool:
         """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out."""
         now_ms = self._clock.now_ms()
         if now_ms - steps.progress.news_ms < _PROGRESS_MS:
             return True
-        kept = await self._find(steps.run.order.queue, steps.run.id)
-        if kept.stop:
-            steps.end(BulkState.STOPPED, now_ms, "")
-        elif "" < kept.progress.server < steps.server and now_ms - kept.progress.news_ms <= STALE_MS:
-            steps.leave()  # of two servers that carry it out, the one with the lower name goes on
-            return False
-        await self._tell(steps)
-        return not kept.stop
+        try:
+            found, incomplete = await self._kept([steps.run.order.queue])
+            kept = next((run for run in found if run.id == steps.run.id), None)
+            if kept is None and not incomplete:
+                steps.leave()  # it is forgotten
+            elif kept is not None and kept.stop:
+                await self._end(steps, BulkState.STOPPED, "")
+            elif kept is not None and _has_other_server(kept.progress, steps.server, now_ms):
+                steps.leave()
+            else:
+                await self._tell(steps)
+        except WorldError as error:
+            steps.note(detail=f"waits: {error.message}")
+        return steps.goes_on
+
+    async def _end(self, steps: _Steps, state: BulkState, detail: str) -> None:
+        """Ends the run, in the audit, too. What can't be kept is told by the next server that looks."""
+        steps.end(state, self._clock.now_ms(), detail)
+        now, order = steps.progress, steps.run.order
+        about = {"run": steps.run.id, "action": order.action.value, "state": order.state.name, "ended": state.value}
+        logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
+        outcome = AuditOutcome.FAILED if state is BulkState.FAILED else AuditOutcome.OK
+        arguments, detail = json.dumps(about), detail[:_WHO_CHARS_MAX]
+        who = steps.run.who
+        self._note(
+            AuditEntry("", 0, who, (), who, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail)
+        )
+        for _ in range(_TELLS_MAX):
+            try:
+                await self._tell(steps)
+            except WorldError:
+                await self._sleep(_RETRY_FIRST_S)
+            else:
+                return
 
     async def _tell(self, steps: _Steps) -> None:
         steps.note(news_ms=self._clock.now_ms())
         await self._save(steps.run, {_PROGRESS: _pack(steps.progress)})
 
-    async def _change(self, order: BulkOrder, jobs: Sequence[JobInfo]) -> int:
+    async def _change(self, order: BulkOrder, names: Sequence[str]) -> int:
         """To how many of these it happened. A job whose state has changed meanwhile stays as it is."""
-        names = [job.descriptor for job in jobs]
         if order.action is BulkAction.DELETE:
             return await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state)
         if order.action is BulkAction.CANCEL:
@@ -334,6 +395,16 @@ class _Steps:
         self.server = server
         self.progress = run.progress._replace(server=server)
         self.unseen = ""  # what it could not look at
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether this server carries it out."""
+        return self.progress.state is BulkState.RUNNING
+
+    def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
+        """Those that fit, of the jobs that were there when the run began."""
+        fits, began_ms = self.run.order.criteria.fits, self.run.started_ms
+        return [job.descriptor for job in jobs if job.created_at_ms <= began_ms and fits(job)]
 
     def note(self, *, changed: int = 0, news_ms: int | None = None, detail: str = "") -> None:
         """Adds to what is told next."""
@@ -362,8 +433,34 @@ class _Steps:
         self.progress = self.progress._replace(state=BulkState.STOPPED)
 
 
+def _kept_of(row: StoredSample, rows: Mapping[str, StoredSample]) -> _Kept | None:
+    """The run of an order; None if it has a form that this server does not know."""
+    progress = rows.get(row.origin + _PROGRESS)
+    try:
+        order = _unpack_order(row.data)
+        now = _RunProgress() if progress is None else _unpack_progress(progress.data)
+    except msgspec.MsgspecError:
+        return None
+    return _Kept(row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows)
+
+
+def _has_other_server(progress: _RunProgress, server: str, now_ms: int) -> bool:
+    """Whether another server carries it out, and this one is to leave it: of two the one with the lower name goes on."""
+    return "" < progress.server < server and now_ms - progress.news_ms <= STALE_MS
+
+
+def _passes(error: PinLaterError, failures: int) -> bool:
+    """Whether to try again."""
+    if error.detail == "REGEX_TOO_COSTLY":
+        return failures < _REGEX_FAILURES_MAX
+    return isinstance(error, WorldError) or error.retryable
+
+
 def _is_newer(row: StoredSample, other: StoredSample) -> bool:
     """Of two rows of one run on two shards: progress that is later, or else the first that was read."""
     if not row.origin.endswith(_PROGRESS):
         return False
-    return _unpack_progress(row.data).news_ms > _unpack_progress(other.data).news_ms
+    try:
+        return _unpack_progress(row.data).news_ms > _unpack_progress(other.data).news_ms
+    except msgspec.MsgspecError:
+        return False

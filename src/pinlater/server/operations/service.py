@@ -121,6 +121,7 @@ class Service:
             clock,
             settings,
             lambda: identity.life,
+            self.audit.note,
         )
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pinlater.domain.access import Role
 from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditEntry, AuditOutcome
+from pinlater.domain.bulk_runs import BulkAction
 from pinlater.domain.errors import CallerError, OutcomeUnknown, PinLaterError, TokenInvalid, TokenRequired, Unavailable
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.thrift.failures import code_of
@@ -26,7 +27,9 @@ Fields = Mapping[str, object]
 OK, INTERRUPTED = "ok", "interrupted"
 _TEXT_MAX = 200  # characters of a caller's text in an entry
 _DELETE_QUEUE = "deleteQueue"
+_TASKS_MAX = 5
 _STATES = {int(state): state.name for state in JobState}
+_ACTIONS = {number: action.value for number, action in enumerate(BulkAction)}
 
 
 class Audited(NamedTuple):
@@ -95,20 +98,24 @@ def _start_bulk_run(call: Any) -> Fields:
     order, chosen = call.order, call.order.filter
     return {
         "queue": order.queueName,
-        "action": order.action,
+        "action": _ACTIONS.get(order.action, order.action),
         "state": _STATES.get(chosen.jobState, chosen.jobState),
         "by_regex": chosen.bodyRegexToMatch is not None,
+        "by_error": bool(chosen.errorText),
+        "headers": len(chosen.headers or ()),
+        "tasks": [task[:_TEXT_MAX] for task in (chosen.tasks or ())[:_TASKS_MAX]],
+        "group": (chosen.groupName or "")[:_TEXT_MAX],
         **_given(order, "attemptsToAllow", "jobsPerSecond"),
-        **_given(chosen, "priority", "tasks", "minAttempts", "enqueuedFromMillis", "enqueuedBeforeMillis", "groupName"),
+        **_given(chosen, "priority", "minAttempts", "enqueuedFromMillis", "enqueuedBeforeMillis", "skipCancelled"),
     }
 
 
 def _stop_bulk_run(call: Any) -> Fields:
-    return {"queue": call.queueName, "run": call.runId}
+    return {"queue": call.queueName, "run": call.runId[:_TEXT_MAX]}
 
 
 def _mute(call: Any) -> Fields:
-    return {"queue": call.mute.queueName, "group": call.mute.name, **_given(call.mute, "untilMillis")}
+    return {"queue": call.mute.queueName, "group": call.mute.name[:_TEXT_MAX], **_given(call.mute, "untilMillis")}
 
 
 def _applied(answer: Any) -> int:

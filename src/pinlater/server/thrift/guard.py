@@ -14,15 +14,19 @@ from pinlater.domain.access import BODIES, DRY_RUN
 from pinlater.domain.audit import NO_TOKEN, UNKNOWN_TOKEN
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
+from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift.answers import caller_rights
 from pinlater.server.thrift.audit import AuditCaller
 from pinlater.server.thrift.handlers import Handler
+from pinlater.server.thrift.requests import bulk_order
+from pinlater.wire.bulk_runs import wire_run
 from pinlater.wire.codec import DecodedCall
 
 logger = logging.getLogger(__name__)
 
 DELETE_QUEUE, PAUSE_QUEUE, SERVER_INFO = "deleteQueue", "pauseQueue", "getServerInfo"
+START_BULK_RUN = "startBulkRun"
 
 
 def _no_queue(call: Any) -> Collection[str]:
@@ -169,6 +173,8 @@ class Guard:
             return _telling_rights(grant, handle)
         if name == PAUSE_QUEUE and grant.name:
             handle = _pausing(grant)
+        if name == START_BULK_RUN and grant.name:
+            handle = _starting(grant)
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
@@ -240,6 +246,17 @@ def _pausing(grant: Grant) -> Handler:
         await service.queues.set_paused(call.queueName, True, f"{call.context.source} (token {grant.name})")
 
     return pause
+
+
+def _starting(grant: Grant) -> Handler:
+    """The same with a bulk run."""
+
+    async def start(service: Service, call: Any) -> Any:
+        source = call.context.source[:SOURCE_CHARS_MAX]
+        run = await service.bulk_runs.start(bulk_order(call.order), f"{source} (token {grant.name})")
+        return wire_run(run)
+
+    return start
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:
