@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.domain.job import QUARANTINED, TASK_HEADER, JobInfo, JobState, Outcome, quarantine_text
+from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, JobInfo, JobState, Outcome, quarantine_text
 from pinlater.server.storage.values import Swept
 from tests.contract.desk import ALL, QUEUE, TIMEOUT_MS, Desk, DeskJob
 
@@ -98,6 +98,14 @@ async def test_an_attempt_that_ends_otherwise_in_between_counts_anew(desk: Desk)
     assert (job.state, len(job.attempts), job.error_type) == (JobState.PENDING, 5, "OSError")
     job = await time_outs(desk, await desk.take(), 1, 3)
     assert (job.state, len(job.attempts), job.error_type) == (JobState.FAILED, 6, QUARANTINED)
+
+
+async def test_time_outs_of_another_day_do_not_count(desk: Desk) -> None:
+    held = await desk.put_and_take(attempts=9, headers={TASK_HEADER: "load"})
+    await time_outs(desk, held, 2, 3)
+    desk.clock.advance(ms=QUARANTINE_MS)
+    job = await time_outs(desk, await desk.take(), 2, 3)
+    assert (job.state, len(job.attempts), job.error_type) == (JobState.PENDING, 4, "")
 
 
 async def test_a_quarantined_job_that_is_retried_runs_again(desk: Desk) -> None:

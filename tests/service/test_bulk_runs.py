@@ -19,7 +19,7 @@ from pinlater.domain.bulk_runs import (
     BulkRun,
     BulkState,
 )
-from pinlater.domain.calls import Ack, AckBatch
+from pinlater.domain.calls import Ack, AckBatch, Scanned
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import (
     InvalidArgument,
@@ -34,6 +34,7 @@ from pinlater.server.history.rollup import BULK_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
 from pinlater.server.operations.bulk_runs import PAGE_JOBS, STALE_MS, BulkRuns
+from pinlater.server.operations.values import ScanCommand
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
 from tests.assembly import open_core
@@ -128,6 +129,39 @@ async def test_it_can_be_stopped(world: ServiceUnderTest, bulk: BulkRuns) -> Non
     run = await ended(bulk, run)
     assert (run.state, 1 <= run.changed <= 2) == (BulkState.STOPPED, True)
     assert (await bulk.stop("q", run.id)).changed == run.changed
+
+
+async def test_a_job_that_becomes_due_in_between_is_changed(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    """So those that are not due come first."""
+    names = await world.enqueue(b"soon", run_after_ms=world.clock.now_ms() + 1_000)
+    scan = world.service.job_queries.scan
+
+    async def scanned(command: ScanCommand) -> Scanned:
+        page = await scan(command)
+        world.clock.advance(seconds=2)
+        return page
+
+    with patch.object(world.service.job_queries, "scan", scanned):
+        await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobState.PENDING), "ops"))
+    assert await states(world, names) == ["FAILED"]
+
+
+async def test_a_waiting_job_that_is_claimed_meanwhile_is_not_cancelled(
+    world: ServiceUnderTest, bulk: BulkRuns
+) -> None:
+    names = await world.enqueue(b"x")
+    scan = world.service.job_queries.scan
+
+    async def scanned(command: ScanCommand) -> Scanned:
+        page = await scan(command)
+        if page.jobs:
+            await world.dequeue(1)
+        return page
+
+    with patch.object(world.service.job_queries, "scan", scanned):
+        run = await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobState.PENDING), "ops"))
+    assert (run.looked, run.changed) == (1, 0)
+    assert await states(world, names) == ["IN_PROGRESS"]
 
 
 @pytest.mark.parametrize("order", [DELETE, RETRY], ids=["delete", "retry"])
@@ -337,6 +371,22 @@ async def servers() -> AsyncIterator[Servers]:
     yield servers
     for core in servers.cores:
         await core.service.bulk_runs.close()
+
+
+async def test_what_another_server_ended_is_not_begun_again(servers: Servers) -> None:
+    """Its server stood still for longer than the lease."""
+    frozen = True
+    one = await servers.start("a", go=lambda: not frozen)
+    await failed(servers.world(), 6)
+    run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
+    await turns(lambda: one._paused)  # type: ignore[attr-defined]
+    other = await servers.start("b", go=lambda: True)
+    servers.clock.advance(ms=STALE_MS + 1)
+    await other.look()
+    found = await ended(other, run)
+    frozen = False
+    await turns(lambda: not one._under_way)
+    assert await one.runs() == await other.runs() == [found]
 
 
 async def test_another_server_continues_a_run_whose_server_has_died(servers: Servers) -> None:

@@ -179,6 +179,32 @@ async def test_the_newest_change_of_any_shard_counts(pair: TwoShards) -> None:
     assert await shown(pair) == [("Often", 0)]
 
 
+async def test_a_mute_and_its_end_in_one_millisecond_or_by_another_clock(pair: TwoShards) -> None:
+    """The change that was made last counts, on whatever shard the first one is."""
+    await pair.fails(0, "Often")
+    for shard in pair.shards:
+        ahead = StoredSample(
+            MUTES_STEP_S, pair.clock.now_ms() + 500, "q", FailureKind("", "Often", "").group, b"%d" % 2**50
+        )
+        await shard.save_samples([ahead])
+    for until_ms in (0, None, 0):
+        await mute(pair, "Often", until_ms)
+        [(_, shown_ms)] = await shown(pair)
+        assert (shown_ms > 0) is (until_ms is None)
+
+
+async def test_a_mute_can_be_ended_after_any_number_of_changes(pair: TwoShards) -> None:
+    await pair.fails(0, "Often")
+    for _ in range(MUTES_MAX):
+        pair.clock.advance(ms=1)
+        await mute(pair, "Often")
+    await mute(pair, "Often", 0)
+    await mute(pair, "Often", 0)
+    assert await shown(pair) == [("Often", 0)]
+    with pytest.raises(InvalidArgument, match="1000 changes"):
+        await mute(pair, "Often")
+
+
 async def test_what_cannot_be_muted_is_refused(pair: TwoShards) -> None:
     failures = pair.core.service.failures
     for name in ("", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "0123456789abcde\n"):

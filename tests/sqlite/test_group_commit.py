@@ -133,7 +133,7 @@ async def test_a_rollback_reads_only_the_queues_that_changed(bench: Bench, monke
         at_once(queues.configure(table, "other 3", QueueConfig(max_backlog=7), True, "v", ""))
         ids = [job_id for (job_id,) in transaction.execute("SELECT id FROM jobs")]
         keys = [JobKey(QUEUE, 1, job_id) for job_id in ids]
-        at_once(in_hand.cancel(SqliteDialect(transaction), keys, NOW))
+        at_once(in_hand.cancel(SqliteDialect(transaction), keys, NOW, None))
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:

@@ -69,7 +69,7 @@ def test_an_event_does_what_its_row_of_the_table_says_or_nothing(
     happening: Happening, state: JobState, attempts: int
 ) -> None:
     job = job_in(state, attempts)
-    row = transition_of(event_of(job, happening), state)
+    row = transition_of(event_of(job, happening, NOW_MS), state)
 
     change = decide(job, happening, NOW_MS)
 
@@ -87,7 +87,7 @@ def test_an_event_does_what_its_row_of_the_table_says_or_nothing(
 
 def test_every_event_but_a_claim_is_decided_here() -> None:
     """Claims are set-based in every store."""
-    events = {event_of(job_in(state, attempts), happening) for happening, state, attempts in CASES}
+    events = {event_of(job_in(state, attempts), happening, NOW_MS) for happening, state, attempts in CASES}
     assert events == {row.event for row in TRANSITIONS} - {Event.CLAIM}
 
 

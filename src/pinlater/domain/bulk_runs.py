@@ -12,7 +12,7 @@ from pinlater.domain.job_criteria import JobCriteria
 BULK_KEPT_MS = LONGEST_MS
 """How long a run is shown, from its start."""
 BULK_RUNNING_MAX = 50
-BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 2_000
+BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 500
 """How many of the last 30 days are kept."""
 BULKS_SHOWN_MAX = 500
 RATE_MIN, RATE_MAX = 0.1, 100_000.0

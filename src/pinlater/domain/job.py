@@ -47,6 +47,7 @@ TIMED_OUT = "timed_out"
 CLAIM_TIMED_OUT_TEXT = "the claim timed out"
 # The type of the error of a job that was given up since its claims timed out several times in a row.
 QUARANTINED = "Quarantined"
+QUARANTINE_MS = 24 * 3_600_000  # time-outs that are older do not count
 ATTEMPTS_ALLOWED_MAX = 2**31 - 1
 UNIQUE_FOR_MS_MAX = 366 * 24 * 3_600_000  # the longest `for_ms` that a server takes
 

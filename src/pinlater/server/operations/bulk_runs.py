@@ -1,9 +1,10 @@
 """Bulk changes in the background: kept in a shard, carried out by one server, and continued by another if that one dies.
 
-A run is up to three rows of the history, under one time, queue and id: its order, its progress, and the request to stop it. So no server
-overwrites what another one says. A server continues a run whose progress is old; for a moment two may carry it out, which changes no job
-twice: what a job is decides, in the transaction of each change. The numbers of such a moment may count a job twice. What was changed since
-the last progress is compared again after a crash; a job whose state has changed stays as it is.
+A run is up to three rows of one shard's history, under one time, queue and id: its order, its progress, and the request to stop it. So no
+server overwrites what another one says. While that shard is unreachable, the run waits. A server continues a run whose progress is old; for
+a moment two may carry it out, which changes no job twice: what a job is decides, in the transaction of each change. The numbers of such a
+moment may count a job twice. What was changed since the last progress is compared again after a crash; a job whose state has changed stays
+as it is.
 
 A run changes only jobs that were enqueued before it began: so it ends, and leaves alone what a new queue of the same name holds.
 
@@ -17,7 +18,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -38,7 +39,7 @@ from pinlater.domain.bulk_runs import (
     BulkState,
 )
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, WorldError
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, ShardConnectionFailed, WorldError
 from pinlater.domain.history import HOUR_MS, QUEUES_MAX
 from pinlater.domain.job import JobInfo, JobState, Outcome
 from pinlater.server.history.rollup import BULK_STEP_S
@@ -58,6 +59,7 @@ from pinlater.server.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 PAGE_JOBS = 500
+_PAGE_JOBS_MIN = 10  # however slow: most jobs of a page may not fit
 STALE_MS = 30_000
 """A run whose progress is older is continued by the next server that looks."""
 _PROGRESS_MS = 1_000
@@ -70,6 +72,7 @@ _JOBS_A_TURN, _RUNS_A_TURN = 100, 250
 _SLEEP_MAX_S = 1.0
 _TELLS_MAX = 60
 _PROGRESS, _STOP = ".progress", ".stop"
+_UNSEEN = "a shard was unreachable for a time: some of its jobs were not looked at"
 
 
 class _Order(NamedTuple):
@@ -80,8 +83,8 @@ class _Order(NamedTuple):
 
 
 class _RunProgress(NamedTuple):
-    """The second row. `future`: it looks at waiting jobs that are not due. `after`: where its scan continues. `server`: which carries it
-    out."""
+    """The second row. `due`: of waiting jobs, it looks at those that are due, which come last: the others become due meanwhile. `after`:
+    where its scan continues. `unseen`: it could not look at some shard. `server`: which carries it out."""
 
     state: BulkState = BulkState.RUNNING
     looked: int = 0
@@ -89,14 +92,16 @@ class _RunProgress(NamedTuple):
     news_ms: int = 0
     ended_ms: int | None = None
     detail: str = ""
-    future: bool = False
+    due: bool = False
     after: str = START
+    unseen: bool = False
     server: str = ""
 
 
 class _Kept(NamedTuple):
-    """A run as it is kept."""
+    """A run as it is kept, on that shard."""
 
+    shard: str
     id: str
     started_ms: int
     order: BulkOrder
@@ -175,7 +180,7 @@ class BulkRuns:
             await self._check_number(order.queue)
             now_ms = self._clock.now_ms()
             progress = _RunProgress(server=self._server(), news_ms=now_ms)
-            run = _Kept(secrets.token_hex(8), now_ms, order, who, progress, False)
+            run = _Kept(self._roomiest(), secrets.token_hex(8), now_ms, order, who, progress, False)
             await self._save(run, {"": data, _PROGRESS: _pack(progress)})
             self._begin(run)
         return run.shown()
@@ -195,7 +200,12 @@ class BulkRuns:
 
     async def stop(self, queue: str, run_id: str) -> BulkRun:
         """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue."""
-        run = await self._find(queue, run_id)
+        found, incomplete = await self._kept([queue])
+        run = next((run for run in found if run.id == run_id), None)
+        if run is None and incomplete:
+            raise ShardConnectionFailed("A shard is unreachable, and may keep the run")
+        if run is None:
+            raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
         if run.progress.state is BulkState.RUNNING:
             await self._save(run, {_STOP: b""})
             run = run._replace(stop=True)
@@ -223,35 +233,41 @@ class BulkRuns:
         now_ms = self._clock.now_ms()
         wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
 
-        async def read(shard: ShardLanes) -> Sequence[StoredSample]:
-            return await shard.store.list_samples(wanted)
+        async def read(shard: ShardLanes) -> list[_Kept]:
+            rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
+            orders = [row for row in rows.values() if "." not in row.origin]
+            return await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
 
         answers = await on_reachable(self._shards, self._metrics, "getBulkRuns", read)
-        rows: dict[str, StoredSample] = {}
-        for row in (row for answer in answers for row in answer):
-            if row.origin not in rows or _is_newer(row, rows[row.origin]):
-                rows[row.origin] = row
-        orders = [row for row in rows.values() if "." not in row.origin]
-        found = await in_turns(orders, lambda some: filter(None, (_kept_of(row, rows) for row in some)), _RUNS_A_TURN)
-        return sorted(found, key=lambda run: (-run.started_ms, run.id)), len(answers) < len(self._shards)
+        found = sorted((run for answer in answers for run in answer), key=lambda run: (-run.started_ms, run.id))
+        return found, len(answers) < len(self._shards)
 
-    async def _find(self, queue: str, run_id: str) -> _Kept:
-        found, _ = await self._kept([queue])
-        for run in found:
-            if run.id == run_id:
-                return run
-        raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
+    async def _read_again(self, run: _Kept) -> _Kept | None:
+        """The run as its shard has it now; None if it is gone. Raises `Unavailable`."""
+        shard = self._shards.get(run.shard)
+        if shard is None:
+            return None
+        wanted = SampleRange(BULK_STEP_S, run.started_ms, run.started_ms + 1, [run.order.queue])
+        rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
+        return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
 
     async def _save(self, run: _Kept, rows: dict[str, bytes]) -> None:
-        """On one shard. Raises `Unavailable`."""
-        shards = sorted(self._shards.in_reach(), key=lambda shard: (not shard.takes_enqueues, shard.name))
-        if not shards:
-            raise NoHealthyShards
+        """On its shard. Raises `Unavailable`."""
+        shard = self._shards.get(run.shard)
+        if shard is None:
+            raise ShardConnectionFailed(f"Shard {run.shard} is no longer in the map")
         samples = [
             StoredSample(BULK_STEP_S, run.started_ms, run.order.queue, run.id + kind, data)
             for kind, data in rows.items()
         ]
-        await shards[0].store.save_samples(samples)
+        await shard.store.save_samples(samples)
+
+    def _roomiest(self) -> str:
+        """The name of a shard for a new run. Raises `NoHealthyShards`."""
+        shards = self._shards.in_reach()
+        if not shards:
+            raise NoHealthyShards
+        return min(shards, key=lambda shard: (not shard.takes_enqueues, shard.fullness.full, shard.name)).name
 
     # --- carrying out ---------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
@@ -300,28 +316,50 @@ class BulkRuns:
     async def _step(self, steps: _Steps) -> None:
         """One page: compares its jobs, changes those that fit, and tells how far it is."""
         order, now = steps.run.order, steps.progress
-        chosen_by = JobFilter(order.queue, order.state, order.priority, now.future, order.regex)
-        began_s = self._clock.monotonic()
-        async with self._pages if order.regex is None else self._searches:
-            page = await self._job_queries.scan(ScanCommand(chosen_by, PAGE_JOBS, now.after, paged=True))
+        future = order.state is JobState.PENDING and not now.due
+        chosen_by = JobFilter(order.queue, order.state, order.priority, future, order.regex)
+        most = min(PAGE_JOBS, self._settings.max_descriptors_per_request)
+        size = most if order.jobs_per_second is None else max(1, min(most, int(order.jobs_per_second)))
+        turns = self._pages if order.regex is None else self._searches
+        if not await self._turn(steps, turns):
+            return
+        try:
+            began_s, missing = self._clock.monotonic(), len(self._shards.in_reach()) < len(self._shards)
+            limit = min(most, max(size, _PAGE_JOBS_MIN))  # small if it is slow: what was read gets old
+            page = await self._job_queries.scan(ScanCommand(chosen_by, limit, now.after, paged=True))
             names = await in_turns(page.jobs, steps.chosen, _JOBS_A_TURN)
-        looked, after, missing = len(page.jobs), page.continuation, page.incomplete and page.continuation == END
+        finally:
+            turns.release()
+        looked, after = len(page.jobs), page.continuation
+        missing = missing or (page.incomplete and after == END)
         del page  # its jobs may be large
         if order.regex is not None and not await self._wait(steps, self._clock.monotonic() - began_s):
             return  # others search in the pause
-        size = PAGE_JOBS if order.jobs_per_second is None else max(1, min(PAGE_JOBS, int(order.jobs_per_second)))
         for start in range(0, len(names), size):
             part = names[start : start + size]
-            async with self._pages:
+            if not await self._turn(steps, self._pages):
+                return
+            try:
                 steps.note(changed=await self._change(order, part))
+            finally:
+                self._pages.release()
             pause_s = 0.0 if order.jobs_per_second is None else len(part) / order.jobs_per_second
             if not await self._wait(steps, pause_s):
                 return
-        steps.to_next_page(looked, after, unreachable=missing)
+        steps.to_next_page(looked, after, unseen=missing)
         if steps.progress.after == END:
-            await self._end(steps, BulkState.DONE, steps.unseen)
-        else:
-            await self._goes_on(steps)
+            await self._end(steps, BulkState.DONE, _UNSEEN if steps.progress.unseen else "")
+
+    async def _turn(self, steps: _Steps, turns: asyncio.Semaphore) -> bool:
+        """Takes one of the turns, and tells meanwhile how far it is; whether it goes on, and then has the turn."""
+        while await self._goes_on(steps):
+            try:
+                async with asyncio.timeout(_SLEEP_MAX_S):
+                    await turns.acquire()
+            except TimeoutError:
+                continue
+            return True
+        return False
 
     async def _wait(self, steps: _Steps, seconds: float) -> bool:
         """Pauses, and tells meanwhile how far it is; whether it goes on."""
@@ -333,23 +371,26 @@ class BulkRuns:
         return steps.goes_on
 
     async def _goes_on(self, steps: _Steps) -> bool:
-        """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out."""
-        now_ms = self._clock.now_ms()
-        if now_ms - steps.progress.news_ms < _PROGRESS_MS:
-            return True
-        try:
-            found, incomplete = await self._kept([steps.run.order.queue])
-            kept = next((run for run in found if run.id == steps.run.id), None)
-            if kept is None and not incomplete:
-                steps.leave()  # it is forgotten
-            elif kept is not None and kept.stop:
-                await self._end(steps, BulkState.STOPPED, "")
-            elif kept is not None and _has_other_server(kept.progress, steps.server, now_ms):
-                steps.leave()
-            else:
-                await self._tell(steps)
-        except WorldError as error:
-            steps.note(detail=f"waits: {error.message}")
+        """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out.
+
+        Waits while its shard is unreachable: a request to stop it may be there.
+        """
+        while steps.goes_on and self._clock.now_ms() - steps.progress.news_ms >= _PROGRESS_MS:
+            try:
+                kept = await self._read_again(steps.run)
+                if kept is None:
+                    await self._end(steps, BulkState.FAILED, "its record is gone: with its shard, or after 30 days")
+                elif kept.progress.state is not BulkState.RUNNING:
+                    steps.leave()
+                elif kept.stop:
+                    await self._end(steps, BulkState.STOPPED, "")
+                elif _has_other_server(kept.progress, steps.server, self._clock.now_ms()):
+                    steps.leave()
+                else:
+                    await self._tell(steps)
+            except WorldError as error:
+                steps.note(detail=f"waits: {error.message}")
+                await self._sleep(_RETRY_FIRST_S)
         return steps.goes_on
 
     async def _end(self, steps: _Steps, state: BulkState, detail: str) -> None:
@@ -365,6 +406,8 @@ class BulkRuns:
             AuditEntry("", 0, who, (), who, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail)
         )
         for _ in range(_TELLS_MAX):
+            if self._shards.get(steps.run.shard) is None:
+                return
             try:
                 await self._tell(steps)
             except WorldError:
@@ -381,7 +424,7 @@ class BulkRuns:
         if order.action is BulkAction.DELETE:
             return await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state)
         if order.action is BulkAction.CANCEL:
-            results = await self._claimed_jobs.cancel(order.queue, names)
+            results = await self._claimed_jobs.cancel(order.queue, names, order.state)
         else:
             results = await self._bulk.run_jobs(order.queue, names, order.attempts, None, only_failed=True)
         return sum(result.outcome is Outcome.APPLIED for result in results)
@@ -394,7 +437,6 @@ class _Steps:
         self.run = run
         self.server = server
         self.progress = run.progress._replace(server=server)
-        self.unseen = ""  # what it could not look at
 
     @property
     def goes_on(self) -> bool:
@@ -415,15 +457,13 @@ class _Steps:
             detail=detail or now.detail,
         )
 
-    def to_next_page(self, looked: int, after: str, *, unreachable: bool) -> None:
-        """Of waiting jobs those that are due come first, then the others."""
+    def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
+        """Of waiting jobs those that are not due come first, then the others."""
         now = self.progress
-        if unreachable:
-            self.unseen = "a shard was unreachable: its jobs were not looked at"
-        if after == END and self.run.order.state is JobState.PENDING and not now.future:
-            self.progress = now._replace(looked=now.looked + looked, after=START, future=True, detail="")
-        else:
-            self.progress = now._replace(looked=now.looked + looked, after=after, detail="")
+        now = now._replace(looked=now.looked + looked, after=after, unseen=now.unseen or unseen, detail="")
+        if after == END and self.run.order.state is JobState.PENDING and not now.due:
+            now = now._replace(after=START, due=True)
+        self.progress = now
 
     def end(self, state: BulkState, now_ms: int, detail: str) -> None:
         self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
@@ -433,15 +473,16 @@ class _Steps:
         self.progress = self.progress._replace(state=BulkState.STOPPED)
 
 
-def _kept_of(row: StoredSample, rows: Mapping[str, StoredSample]) -> _Kept | None:
-    """The run of an order; None if it has a form that this server does not know."""
-    progress = rows.get(row.origin + _PROGRESS)
-    try:
-        order = _unpack_order(row.data)
-        now = _RunProgress() if progress is None else _unpack_progress(progress.data)
-    except msgspec.MsgspecError:
-        return None
-    return _Kept(row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows)
+def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, StoredSample]) -> Iterator[_Kept]:
+    """Yields the runs of these orders, without those that have a form that this server does not know."""
+    for row in orders:
+        progress = rows.get(row.origin + _PROGRESS)
+        try:
+            order = _unpack_order(row.data)
+            now = _RunProgress() if progress is None else _unpack_progress(progress.data)
+        except msgspec.MsgspecError:
+            continue
+        yield _Kept(shard, row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows)
 
 
 def _has_other_server(progress: _RunProgress, server: str, now_ms: int) -> bool:
@@ -454,13 +495,3 @@ def _passes(error: PinLaterError, failures: int) -> bool:
     if error.detail == "REGEX_TOO_COSTLY":
         return failures < _REGEX_FAILURES_MAX
     return isinstance(error, WorldError) or error.retryable
-
-
-def _is_newer(row: StoredSample, other: StoredSample) -> bool:
-    """Of two rows of one run on two shards: progress that is later, or else the first that was read."""
-    if not row.origin.endswith(_PROGRESS):
-        return False
-    try:
-        return _unpack_progress(row.data).news_ms > _unpack_progress(other.data).news_ms
-    except msgspec.MsgspecError:
-        return False

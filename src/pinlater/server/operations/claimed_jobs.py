@@ -278,11 +278,13 @@ class ClaimedJobs:
                 self._ready_again(queue, acked, now_ms)
         return ()
 
-    async def cancel(self, queue: str, descriptors: Sequence[str]) -> Sequence[AckResult]:
-        """PENDING or IN_PROGRESS → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
+    async def cancel(
+        self, queue: str, descriptors: Sequence[str], only_state: JobState | None = None
+    ) -> Sequence[AckResult]:
+        """PENDING or IN_PROGRESS, or only one of them → FAILED `cancelled`. A holder learns of it at its next heartbeat or ack."""
 
         async def act(part: OnShard) -> Sequence[Acked]:
-            return await part.shard.store.cancel_jobs(part.keys, self._clock.now_ms())
+            return await part.shard.store.cancel_jobs(part.keys, self._clock.now_ms(), only_state)
 
         parts = await self._in_hand(queue, descriptors)
         answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))

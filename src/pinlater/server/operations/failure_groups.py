@@ -81,7 +81,7 @@ class FailureQueries:
     async def mute(self, queue: str, name: str, until_ms: int | None = None) -> None:
         """Mutes a group until then, at most for 30 days and so long for None; a time that is past ends it. Its failures still count.
 
-        Raises `InvalidArgument`, also after a thousand changes in 30 days, and `QueueNotFound`.
+        Raises `InvalidArgument`, also if a mute comes after a thousand changes in 30 days, and `QueueNotFound`.
         """
         if not is_group_name(name):
             raise InvalidArgument(f"A group of failures has a name of 16 hexadecimal digits, not {name[:50]!r}")
@@ -92,14 +92,26 @@ class FailureQueries:
         shards = sorted(self._shards.in_reach(), key=lambda shard: (not shard.takes_enqueues, shard.name))
         if not shards:
             raise NoHealthyShards
-        if len(await shards[0].store.list_samples(_mutes([queue], now_ms))) >= MUTES_MAX:
+
+        async def read(shard: ShardLanes) -> Sequence[StoredSample]:
+            return await shard.store.list_samples(_mutes([queue], now_ms))
+
+        answers = await on_reachable(self._shards, self._metrics, "muteFailures", read)
+        rows = [row for answer in answers for row in answer]
+        ends = until_ms <= now_ms
+        if ends and len(answers) == len(self._shards) and _muted_until(rows).get((queue, name), 0) <= now_ms:
+            return  # nothing to end
+        if len(rows) >= MUTES_MAX * (2 if ends else 1):
             raise InvalidArgument(f"{MUTES_MAX} changes of the last 30 days are kept already", detail="TOO_MANY")
-        await shards[0].store.save_samples([StoredSample(MUTES_STEP_S, now_ms, queue, name, str(until_ms).encode())])
+        # Another server's clock may be ahead.
+        at_ms = max([now_ms, *(row.at_ms + 1 for row in rows if row.origin == name)])
+        await shards[0].store.save_samples([StoredSample(MUTES_STEP_S, at_ms, queue, name, str(until_ms).encode())])
 
 
 def _mutes(queues: Sequence[str], now_ms: int) -> SampleRange:
     """Where the mutes of these queues are kept. Another server's clock may be a little ahead."""
-    return SampleRange(MUTES_STEP_S, now_ms - LONGEST_MS, now_ms + HOUR_MS, queues, limit=MUTES_MAX * len(queues))
+    limit = 2 * MUTES_MAX * len(queues)  # each mute and its end
+    return SampleRange(MUTES_STEP_S, now_ms - LONGEST_MS, now_ms + HOUR_MS, queues, limit=limit)
 
 
 def _muted_until(rows: Sequence[StoredSample]) -> dict[tuple[str, str], int]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pinlater.domain.job import QUARANTINED, TASK_HEADER, TIMED_OUT, Attempt, JobState, quarantine_text
+from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, TIMED_OUT, Attempt, JobState, quarantine_text
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
     ATTEMPTS_KEPT_MAX,
@@ -123,7 +123,7 @@ class Context(Struct, frozen=True):
 
 def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule = MYSQL_STATUS) -> Change | None:
     """None if the table has no row for the event and the job's state. Claims are fenced by the caller (`outcomes.py`)."""
-    transition = transition_of(event_of(job, happening), job.state)
+    transition = transition_of(event_of(job, happening, now_ms), job.state)
     if transition is None:
         return None
     fields = _EFFECTS[type(happening)](job, happening, Context(transition, now_ms, rule))
@@ -135,7 +135,7 @@ def decide(job: JobRecord, happening: Happening, now_ms: int, rule: StatusRule =
     return Change(transition, replace(job, **fields))
 
 
-def event_of(job: JobRecord, happening: Happening) -> Event:
+def event_of(job: JobRecord, happening: Happening, now_ms: int) -> Event:
     """The table's name for it: a failure of the last attempt is another event than one that leaves attempts."""
     event = _EVENTS.get(type(happening))
     if event is not None:
@@ -145,15 +145,15 @@ def event_of(job: JobRecord, happening: Happening) -> Event:
             return Event.SUCCEED
         return Event.FAIL if happening.final or job.attempts_remaining <= 1 else Event.RETRY
     if isinstance(happening, TimeOut):
-        last = job.attempts_remaining <= 1 or is_quarantined(job, happening.quarantine_after)
+        last = job.attempts_remaining <= 1 or is_quarantined(job, happening.quarantine_after, now_ms)
         return Event.TIME_OUT_FAIL if last else Event.TIME_OUT_RETRY
     if isinstance(happening, JobCheckpoint) and happening.move_to_pending:
         return Event.CHECKPOINT_TO_PENDING
     return Event.CHECKPOINT
 
 
-def is_quarantined(job: JobRecord, after: int) -> bool:
-    """Whether the claim that times out now is the last of `after` in a row, so that the job may kill its workers.
+def is_quarantined(job: JobRecord, after: int, now_ms: int) -> bool:
+    """Whether the claim that times out now is the last of `after` in a row within a day, so that the job may kill its workers.
 
     Only a task's job: a client of the original expects that its job gets all its attempts.
     """
@@ -161,7 +161,11 @@ def is_quarantined(job: JobRecord, after: int) -> bool:
         return False
     attempts = _decode(job.history) if job.history != "[]" else []
     before = attempts[len(attempts) - after + 1 :]
-    return len(before) == after - 1 and all(Attempt(*attempt).outcome == TIMED_OUT for attempt in before)
+    return len(before) == after - 1 and all(_timed_out_lately(Attempt(*attempt), now_ms) for attempt in before)
+
+
+def _timed_out_lately(attempt: Attempt, now_ms: int) -> bool:
+    return attempt.outcome == TIMED_OUT and attempt.ended_at_ms > now_ms - QUARANTINE_MS
 
 
 # Those that are one event whatever the job.
@@ -200,7 +204,7 @@ def _timed_out(job: JobRecord, time_out: TimeOut, context: Context) -> Fields:
     """As a failure, but due as before."""
     fields = _attempt(job, TIMED_OUT, context.now_ms)
     fields["attempts_remaining"] = _remaining(job, context.transition)
-    if is_quarantined(job, time_out.quarantine_after):
+    if is_quarantined(job, time_out.quarantine_after, context.now_ms):
         fields["error_type"], fields["error_text"] = QUARANTINED, quarantine_text(time_out.quarantine_after)
     return fields
 

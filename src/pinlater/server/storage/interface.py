@@ -90,8 +90,12 @@ class JobStore(Protocol):
         """Gives claims back: PENDING, due at now + delay, attempts as they were."""
         ...
 
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones: ALREADY_FINAL."""
+    async def cancel_jobs(
+        self, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+    ) -> Sequence[Acked]:
+        """PENDING or IN_PROGRESS → FAILED, attempts remaining 0, status `cancelled` appended. Finished ones, and those in another state
+        than `only_state`: ALREADY_FINAL.
+        """
         ...
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:

@@ -48,12 +48,13 @@ def release(changes: Changes, refs: Sequence[ClaimRef]) -> list[Acked]:
     return _apply(changes, refs, lambda ref: Release(ref.delay_ms), _token_is)
 
 
-def cancel(changes: Changes, keys: Sequence[JobKey]) -> list[Acked]:
-    """Jobs that wait or are claimed; the claim's holder is not asked."""
+def cancel(changes: Changes, keys: Sequence[JobKey], only_state: JobState | None) -> list[Acked]:
+    """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
     results = []
     for key in keys:
         job = changes.find(key)
-        after = None if job is None else changes.apply(job, Cancel())
+        meant = job is not None and only_state in (None, job.state)
+        after = changes.apply(job, Cancel()) if job is not None and meant else None
         if job is None:
             results.append(NOT_FOUND)
         else:

@@ -14,7 +14,7 @@ from pinlater.worker.cron import Cron
 _log = logging.getLogger("pinlater.worker")
 _RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 60.0
 # How long a server may take for a firing, at least, though the next one is due.
-_ANSWER_MIN_S = 2.0
+_ANSWER_MIN_S = 5.0
 # The longest sleep: the clock may be corrected meanwhile.
 _SLEEP_MAX_S = 30.0
 # A larger step back is a correction of the clock; a smaller one is normal adjustment.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from pinlater.domain import transitions
-from pinlater.domain.job import QUARANTINED, TASK_HEADER, Attempt, Holder, JobState, quarantine_text
+from pinlater.domain.job import QUARANTINE_MS, QUARANTINED, TASK_HEADER, Attempt, Holder, JobState, quarantine_text
 from pinlater.domain.transitions import (
     ATTEMPT_ERROR_TEXT_BYTES_MAX,
     ATTEMPTS_KEPT_MAX,
@@ -53,7 +53,8 @@ def fail(job: MemoryJob, ack: JobAck, now_ms: int) -> None:
 def time_out(job: MemoryJob, now_ms: int, quarantine_after: int) -> None:
     """As a failure, but due as before: what spreads the jobs of a dead worker is the sweeper."""
     _record_attempt(job, "timed_out", now_ms)
-    in_a_row = len(list(takewhile(lambda attempt: attempt.outcome == "timed_out", reversed(job.attempts))))
+    lately = takewhile(lambda attempt: attempt.ended_at_ms > now_ms - QUARANTINE_MS, reversed(job.attempts))
+    in_a_row = len(list(takewhile(lambda attempt: attempt.outcome == "timed_out", lately)))
     quarantined = 0 < quarantine_after <= in_a_row and TASK_HEADER in (job.headers or {})
     if quarantined:
         job.error_type, job.error_text = QUARANTINED, quarantine_text(quarantine_after)

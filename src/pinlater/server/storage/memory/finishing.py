@@ -52,9 +52,9 @@ def release(queue: QueueState, job: MemoryJob, ref: ClaimRef, now_ms: int) -> Ac
     return _in_hand(queue, job, lambda line: events.release(job, ref.delay_ms, now_ms), _token_is(ref.token))
 
 
-def cancel(queue: QueueState, job: MemoryJob, now_ms: int) -> Acked:
-    """Whatever claim it has; only finished jobs stay as they are."""
-    if job.finished_at_ms is not None:
+def cancel(queue: QueueState, job: MemoryJob, now_ms: int, only_state: JobState | None) -> Acked:
+    """Whatever claim it has; only finished jobs, and those in another state than is meant, stay as they are."""
+    if job.finished_at_ms is not None or only_state not in (None, job.state):
         return answer(Outcome.ALREADY_FINAL, job)
     with queue.changing(job) as line:
         events.cancel(job, now_ms)

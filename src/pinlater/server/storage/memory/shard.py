@@ -241,8 +241,12 @@ class MemoryShard:
             finishing.release(*found, ref, now_ms) if (found := self._find(ref.key)) else NOT_FOUND for ref in claims
         ]
 
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return [finishing.cancel(*found, now_ms) if (found := self._find(key)) else NOT_FOUND for key in keys]
+    async def cancel_jobs(
+        self, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+    ) -> Sequence[Acked]:
+        return [
+            finishing.cancel(*found, now_ms, only_state) if (found := self._find(key)) else NOT_FOUND for key in keys
+        ]
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         return [bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else NOT_FOUND for order in orders]

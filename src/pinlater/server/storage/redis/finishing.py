@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from pinlater.domain.job import JobState
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.decide import Release
 from pinlater.server.storage.outcomes import SUCCEEDED
@@ -104,9 +105,9 @@ async def release(access: Access, refs: Sequence[ClaimRef], now_ms: int) -> list
     return await _decide(access, refs, [ref.key for ref in refs], now_ms, outcomes.release)
 
 
-async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:
-    """Jobs that wait or are claimed; the claim's holder is not asked."""
-    return await _decide(access, keys, keys, now_ms, outcomes.cancel)
+async def cancel(access: Access, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None) -> list[Acked]:
+    """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
+    return await _decide(access, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state))
 
 
 async def release_claims(access: Access, claims: Sequence[tuple[bytes, str]], now_ms: int) -> set[str]:

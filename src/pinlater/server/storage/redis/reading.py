@@ -56,6 +56,7 @@ _LOOKUP_MAX = 200
 _BODIES_MAX = 20
 _PAGE_MAX = 1_000
 _PEEK_MAX = 1_000
+_EXACT_MAX = 2**53  # a score is a float
 
 
 async def lookup(access: Access, shard: str, keys: Sequence[JobKey], *, bodies: bool) -> list[JobInfo | None]:
@@ -165,10 +166,11 @@ async def _check(access: Access, queues: Queues) -> None:
 
 
 def _sort_ms(job: JobInfo, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
-    """Exactly, also if a score can't be."""
-    if job.state is JobState.PENDING and job.run_after_ms is not None:
+    """As the index had it, since the job may have moved; exactly, also if a score can't be."""
+    sort_ms = next(sort_ms for sort_ms, job_id in order if job_id == ref[5:])
+    if abs(sort_ms) >= _EXACT_MAX and job.run_after_ms is not None:
         return job.run_after_ms
-    return next(sort_ms for sort_ms, job_id in order if job_id == ref[5:])
+    return sort_ms
 
 
 async def _order(

@@ -434,9 +434,13 @@ class RedisShard:
                 lambda access: finishing.release(access, claims, now_ms),
             )
 
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
+    async def cancel_jobs(
+        self, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+    ) -> Sequence[Acked]:
         return await self._with_queues(
-            self._opened.other, [key.queue for key in keys], lambda access: finishing.cancel(access, keys, now_ms)
+            self._opened.other,
+            [key.queue for key in keys],
+            lambda access: finishing.cancel(access, keys, now_ms, only_state),
         )
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from pinlater.domain.job import JobState
 from pinlater.domain.transitions import IN_PROGRESS
 from pinlater.server.storage import outcomes
 from pinlater.server.storage.changes import Changes
@@ -60,9 +61,11 @@ async def release(dialect: Dialect, refs: Sequence[ClaimRef], now_ms: int) -> li
     return await _decide(dialect, refs, [ref.key for ref in refs], now_ms, outcomes.release)
 
 
-async def cancel(dialect: Dialect, keys: Sequence[JobKey], now_ms: int) -> list[Acked]:
-    """Jobs that wait or are claimed; the claim's holder is not asked."""
-    return await _decide(dialect, keys, keys, now_ms, outcomes.cancel)
+async def cancel(dialect: Dialect, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None) -> list[Acked]:
+    """Jobs that wait or are claimed, or only the ones or the others; the claim's holder is not asked."""
+    return await _decide(
+        dialect, keys, keys, now_ms, lambda changes, items: outcomes.cancel(changes, items, only_state)
+    )
 
 
 async def release_tokens(dialect: Dialect, tokens: Collection[str], now_ms: int) -> set[str]:

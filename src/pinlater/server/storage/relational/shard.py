@@ -117,8 +117,10 @@ class RelationalShard(ABC):
     async def release_jobs(self, claims: Sequence[ClaimRef], now_ms: int) -> Sequence[Acked]:
         return await self._change(in_hand.release, claims, now_ms)
 
-    async def cancel_jobs(self, keys: Sequence[JobKey], now_ms: int) -> Sequence[Acked]:
-        return await self._change(in_hand.cancel, keys, now_ms)
+    async def cancel_jobs(
+        self, keys: Sequence[JobKey], now_ms: int, only_state: JobState | None = None
+    ) -> Sequence[Acked]:
+        return await self._change(in_hand.cancel, keys, now_ms, only_state)
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         return await self._change(bulk.run, orders, now_ms)
