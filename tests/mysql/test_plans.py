@@ -181,6 +181,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "own_last": 3,
         "paused": 0,
         "priority": 1,
+        "queue": "emails",
         "queue_id": 1,
         "records_max": 5_000,
         "ranges": Sql(b" OR ".join([b"(priority=%d AND run_after_ms BETWEEN -9 AND 2000)" % p for p in (1, 2, 3)])),

@@ -28,11 +28,16 @@ async def own(start_redis: Callable[..., RedisServer]) -> AsyncIterator[ProxiedR
 
 async def test_near_the_memory_limit_enqueues_are_refused_and_the_rest_goes_on(own: ProxiedRedis) -> None:
     """Before Redis does it."""
+
+    async def buffers_are_small() -> bool:
+        return int(own.server.execute("INFO", "memory")["mem_clients_normal"]) < 2**20
+
     desk, full = await own.desk(), await own.desk()
     held = [await desk.put_and_take() for _ in range(2)]
     for _ in range(20):
         await desk.put(bytes(2**20), priority=3)
     await desk.put(b"waits")
+    await until(buffers_are_small)
     used = own.server.execute("INFO", "memory")["used_memory"]
     own.server.execute("CONFIG", "SET", "maxmemory", int(used * 1.04))
 

@@ -131,13 +131,15 @@ def query_of(request: Request, shape: type[RequestShape]) -> Any:
 
 
 def fields_of(given: Mapping[str, Any], shape: type[T], whole: str) -> T:
-    """The fields of a query or a form, whose values are texts, as the shape says. `whole`: what an error names that is about no field."""
+    """The fields of a query or a form, whose values are texts, or None where a form has none, as the shape says. `whole`: what an error
+    names that is about no field.
+    """
     try:
         found = msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         raise _wrong_field(error, whole) from None
     for name, text in given.items():
-        if getattr(found, name) is None:  # the decoder takes `null` for the absent value
+        if text is not None and getattr(found, name) is None:  # the decoder takes `null` for the absent value
             raise invalid(name, f"{text!r} is no value")
     return found
 

@@ -62,6 +62,7 @@ PAGE_JOBS = 500
 _PAGE_JOBS_MIN = 10  # however slow: most jobs of a page may not fit
 STALE_MS = 30_000
 """A run whose progress is older is continued by the next server that looks."""
+_LOOK_MS = 60_000  # where the look before saw no run under way
 _PROGRESS_MS = 1_000
 _RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 10.0
 _REGEX_FAILURES_MAX = 5  # in a row: a search may also take too long since others search
@@ -162,6 +163,7 @@ class BulkRuns:
         self._note = note
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._looks_ms = 0  # nothing is read before
         self._starting = asyncio.Lock()
         self._pages = asyncio.Semaphore(_PAGES_AT_ONCE)
         self._searches = asyncio.Semaphore(1)
@@ -199,7 +201,8 @@ class BulkRuns:
             )
 
     async def stop(self, queue: str, run_id: str) -> BulkRun:
-        """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue."""
+        """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue, and `QueueNotFound`."""
+        await self._queue_cache.require(queue)
         found, incomplete = await self._kept([queue])
         run = next((run for run in found if run.id == run_id), None)
         if run is None and incomplete:
@@ -271,12 +274,17 @@ class BulkRuns:
 
     # --- carrying out ---------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
-        """Continues runs that no server carries out, and ends those that are to stop. To be called every few seconds."""
+        """Continues runs that no server carries out, and ends those that are to stop. To be called every few seconds: it reads once a
+        minute while there is no run.
+        """
         now_ms = self._clock.now_ms()
+        if now_ms < self._looks_ms:
+            return
         found, _ = await self._kept()
-        for run in found:
-            stale = now_ms - run.progress.news_ms > STALE_MS
-            if run.progress.state is BulkState.RUNNING and stale and run.id not in self._under_way:
+        running = [run for run in found if run.progress.state is BulkState.RUNNING]
+        self._looks_ms = 0 if running else now_ms + _LOOK_MS
+        for run in running:
+            if now_ms - run.progress.news_ms > STALE_MS and run.id not in self._under_way:
                 logger.info("a bulk run is continued", extra={"queue": run.order.queue, "run": run.id})
                 self._begin(run)
 
