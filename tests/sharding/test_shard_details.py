@@ -49,7 +49,7 @@ async def test_an_unreachable_shard_is_described_with_the_reason_and_the_time_an
     assert (details.probing, details.since_ms) == (True, gone_ms)
     assert (details.failure, details.failed_at_ms) == ("connection refused", gone_ms)
     assert details.jobs is not None
-    assert (details.jobs.due, details.jobs.at_ms) == (1, began_ms)
+    assert (details.jobs.live, details.jobs.at_ms) == (1, began_ms)
     assert not server.store("1").calls
 
 
