@@ -49,6 +49,7 @@ def cluster_sample(now_ms: int) -> ClusterStatus:
         failure=REFUSED,
         failed_at_ms=now_ms - 3_000,
         probing=True,
+        jobs=ShardJobs(now_ms - 7 * minute_ms, 8_031, 12, 60, 900_113, 4, now_ms - 11 * minute_ms),
         size=ShardSize(4_100_000_000, at_ms=now_ms - 8 * minute_ms),
         lanes=IDLE,
     )

@@ -38,6 +38,8 @@ async def test_a_shard_shows_its_place_its_state_and_why_it_failed(visitor: Page
     text = await text_of(visitor)
     assert "mysql · db-2.example.org:3306/pinlater_2" in text
     assert "unreachable since 7 min ago, tried again and again Last failure 3 s ago: db-2.example.org:3306" in text
+    assert "(using password: YES) Jobs as of 7 min ago" in text
+    assert text.count("Jobs as of") == 1
     assert "slow full since 3 h ago" in text
     assert FULL in text
     assert text.count("unreachable") == 1
