@@ -60,7 +60,16 @@ from pinlater.client import (
 from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
 from pinlater.domain.access import Role
 from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, JobCount, ServerInfo, SettingsInForce
+from pinlater.domain.calls import (
+    ClusterServer,
+    ClusterShard,
+    ClusterStatus,
+    JobCount,
+    ServerFacts,
+    ServerInfo,
+    SettingsInForce,
+    ShardSize,
+)
 from pinlater.domain.failures import FailureGroup, FailureGroups
 from pinlater.domain.job import Attempt, Outcome
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
@@ -154,14 +163,14 @@ OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
 CLUSTER = ClusterStatus(
     HOST,
     [
-        ClusterServer(HOST, "pinlater-7", {"12": 1}, answers=True),
+        ClusterServer(HOST, "pinlater-7", {"12": 1}, answers=True, facts=ServerFacts("0.1.0", AT_MS, 12_345, 850)),
         ClusterServer(OWNERS[1], "pinlater-8", heard=True, heard_ms=120, usable=True, items_sent=123_456_789),
     ],
     [ClusterShard("12", in_reach=True, version=7, owners=OWNERS)],
 )
 SHARD = ConfiguredShard("12", "thumbnails_of_large_pictures", f"{HOST}/{QUEUE}")
 COUNTS = QueueCounts(QUEUE, PriorityCounts(1, 123_456, succeeded=40_021_000))
-LOOK = Look(9, [Member(1, "pinlater-7", HOST, AT_MS, AT_MS)], [COUNTS])
+LOOK = Look(9, [Member(1, "pinlater-7", HOST, AT_MS, AT_MS)], [COUNTS], size=ShardSize(6_871_947_674))
 LIMITS = QueueConfig(max_jobs_per_second=50.0, claim_timeout_ms=90_000, max_backlog=1_000_000)
 IN_FORCE = SettingsInForce(LIMITS, {"max_jobs_per_second": "limits file", "claim_timeout_ms": "jobs.claim_timeout_ms"})
 INFO = ServerInfo("1.0", [QUEUE, WORKER], "mysql", AT_MS, AT_MS, 10, 2**24, 2**26, 10_000, 50_000, 60_000, "tokens")

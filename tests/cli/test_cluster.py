@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from pinlater.cli.cluster_answers import ServerAnswer, as_json, problems, servers_of, shards_of
 from pinlater.client import ClusterServer, ClusterShard, ClusterStatus
 from pinlater.domain.slices import SLICES, slice_of
+from pinlater.version import __version__
 from tests.cli.conftest import Pinlater
 
 
@@ -16,6 +19,8 @@ def test_a_server_on_its_own_file_owns_everything(pinlater: Pinlater) -> None:
     [shard] = found["shards"]
     assert shard["in_reach"]
     assert shard["owners"] == [server["address"]] * SLICES
+    assert (shard["details"]["kind"], shard["details"]["takes_enqueues"]) == ("sqlite", True)
+    assert server["facts"]["version"] == __version__
     assert found["queue"] == {"queue": "emails", "slice": slice_of("emails"), "owners": {"1": server["address"]}}
     [answer] = found["answers"]
     assert (answer["moves"], answer["answers_lost"], answer["incomplete"]) == (0, 0, False)
@@ -23,10 +28,12 @@ def test_a_server_on_its_own_file_owns_everything(pinlater: Pinlater) -> None:
 
 def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pinlater) -> None:
     lines = pinlater.ok("cluster", "status", "--queue", "emails").out.splitlines()
-    address = lines[1].split("\t")[0]
-    assert lines == [
-        "server\tasked as\towns\theard\tforwarded\ttaken",
-        f"{address}\t{pinlater.address}\ts1=16\t-\t0\t0",
+    address, asked, version, up, *others = lines[1].split("\t")
+    assert lines[0] == "server\tasked as\tversion\tup\tconnections\towns\theard\tforwarded\ttaken"
+    assert (asked, version, others[1:]) == (pinlater.address, __version__, ["s1=16", "-", "0", "0"])
+    assert re.fullmatch(r"\d+\w+( \d+\w+)?", up)
+    assert int(others[0]) >= 1
+    assert lines[2:] == [
         "",
         "shard\tin reach\tversion\tmoving\towners",
         f"s1\tyes\t0\t0\t{address}=16",

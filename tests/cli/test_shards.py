@@ -134,6 +134,7 @@ def test_status_asks_databases_and_the_server(
     """Each database's own report, and the server's view of it."""
     before = shards("status", "--json")
     assert (before.code, [shard["schema"] for shard in before.json["shards"]]) == (0, [0, 0])
+    assert [shard["used_bytes"] for shard in before.json["shards"]] == [None, None]
     assert [shard["in_use"] for shard in before.json["shards"]] == [None, None]
     with Client(serve().address) as client:
         client.create_queue("emails")
@@ -146,6 +147,7 @@ def test_status_asks_databases_and_the_server(
     assert (sum(shard["live"] for shard in found), sum(shard["finished"] for shard in found)) == (19, 1)
     on_first = sum(":s1:" in descriptor for descriptor in descriptors)
     assert found[0]["live"] + found[0]["finished"] == on_first
+    assert all(shard["used_bytes"] > 0 for shard in found)
 
 
 @ON_MYSQL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pinlater.domain.calls import ClusterStatus
+from pinlater.domain.calls import ClusterStatus, ServerFacts
 from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.forwarding.messages import CallKind
 from pinlater.server.cluster.forwarding.traffic import SERVERS_MAX as COUNTED_MAX
@@ -71,7 +71,7 @@ def test_another_server_is_told_with_when_it_was_heard_and_what_went_between() -
     known.join(OWN, "a-1")
     known.join("b:1", "b-2")
     known.heard_s["b:1"] = 99.75
-    known.connections["b:1"] = SimpleNamespace(usable=True, unanswered=4)
+    known.connections["b:1"] = SimpleNamespace(usable=True, unanswered=4, told=None)
     known.sent.of("b:1").count(CallKind.INSERT, 3)
     known.taken.of("b:1").count(CallKind.FINISH, 2)
     known.sent.of("gone:1").count_lost(6)
@@ -82,7 +82,17 @@ def test_another_server_is_told_with_when_it_was_heard_and_what_went_between() -
     assert (other.unanswered_calls, other.items_sent, other.items_taken) == (4, 3, 2)
     assert [each for each in status.forwarded if any(each[1:])] == [("insert", 1, 3, 0, 0), ("finish", 0, 0, 1, 2)]
     assert (status.moves, status.answers_lost, status.incomplete) == (5, 6, False)
-    assert status.shards == [("1", True, 7, [OWN] * SLICES, [3])]
+    assert status.shards == [("1", True, 7, [OWN] * SLICES, [3], None)]
+
+
+def test_another_server_is_told_with_what_it_says_of_itself() -> None:
+    known = Known()
+    known.join("b:1", "b-2", started_at_ms=7)
+    known.connections["b:1"] = SimpleNamespace(usable=True, unanswered=0, told=None)
+    assert known.status().servers[1].facts == ServerFacts(started_at_ms=7)
+    said = ServerFacts("1.2.3", 5, 40, 12)
+    known.connections["b:1"].told = SimpleNamespace(facts=said)
+    assert known.status().servers[1].facts == said
 
 
 def test_a_server_that_was_never_heard_has_no_time() -> None:

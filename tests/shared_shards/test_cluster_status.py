@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from pinlater.client import Ack, Client, ClusterStatus, Job, _calls
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.testing.real_server import RealServer
+from pinlater.version import __version__
 from tests.shared_shards.serving import metrics, place_of, wait_until, work_off
 
 Pair = tuple[RealServer, RealServer]
@@ -28,13 +29,18 @@ def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
     with ExitStack() as running:
         one, two = [running.enter_context(RealServer(tmp_path, *place.options, store=place.store)) for _ in range(2)]
         wait_until(lambda: settled(seen_by(one)) and settled(seen_by(two)))
-        wait_until(lambda: seen_by(one).shards == seen_by(two).shards)
+        wait_until(lambda: owners_in(seen_by(one)) == owners_in(seen_by(two)))
         yield one, two
 
 
 def seen_by(server: RealServer) -> ClusterStatus:
     with Client(server.address) as client:
         return client.cluster()
+
+
+def owners_in(status: ClusterStatus) -> list[tuple[str, int, Sequence[str]]]:
+    """The owners of each shard, with their version."""
+    return [(shard.name, shard.version, shard.owners) for shard in status.shards]
 
 
 def settled(status: ClusterStatus) -> bool:
@@ -60,6 +66,24 @@ def test_each_server_knows_both_and_what_they_own(pair: Pair) -> None:
         assert other.heard_ms is not None
         assert own.slots.keys() == other.slots.keys() == {"1", "2"}
         assert all(shard.in_reach and shard.version > 0 and not shard.misplaced for shard in view.shards)
+        assert own.facts.version == __version__
+        for shard in view.shards:
+            assert shard.details is not None
+            assert (shard.details.kind, shard.details.takes_enqueues, shard.details.drain) == ("redis", True, None)
+            assert shard.details.address.startswith("127.0.0.1:")
+            assert (shard.details.size.used_bytes or 0) > 0
+            assert [lane.kind for lane in shard.details.lanes][:2] == ["insert", "claim"]
+
+
+def test_each_server_tells_the_other_its_version_its_start_and_its_connections(pair: Pair) -> None:
+    wait_until(lambda: all(server.facts.version for server in seen_by(pair[0]).servers))
+    own, other = seen_by(pair[0]).servers
+    [in_other] = [server for server in seen_by(pair[1]).servers if server.answers]
+    assert own.facts.version == other.facts.version == __version__
+    assert (other.address, other.facts.started_at_ms) == (in_other.address, in_other.facts.started_at_ms)
+    assert in_other.facts.connections is not None
+    assert in_other.facts.connections > 0
+    assert in_other.facts.loop_lag_ms is not None
 
 
 def test_calls_that_one_server_sends_the_other_takes(pair: Pair) -> None:

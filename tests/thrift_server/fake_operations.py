@@ -23,8 +23,14 @@ from pinlater.domain.calls import (
     QueueOwners,
     QueueStats,
     Scanned,
+    ServerFacts,
     ServerInfo,
     SettingsInForce,
+    ShardDetails,
+    ShardDrain,
+    ShardJobs,
+    ShardLane,
+    ShardSize,
     WaitingDequeues,
 )
 from pinlater.domain.errors import ShardConnectionFailed
@@ -80,6 +86,21 @@ BULK_ORDER = BulkOrder(
     2.5,
 )
 BULK_RUN = BulkRun("0123456789abcdef", BULK_ORDER, "ops", 1, BulkState.FAILED, 2**40, 2**39, 2, 3, "gone")
+DETAILS = ShardDetails(
+    kind="mysql",
+    address="db:3306/jobs",
+    takes_enqueues=False,
+    since_ms=2**41,
+    failure="refused",
+    failed_at_ms=2**42,
+    probing=True,
+    stalled=True,
+    full="no space",
+    jobs=ShardJobs(1, 2**40, 3, 4, 5, 6, 7),
+    size=ShardSize(2**43, 2**44, 2**45, 8, late=True),
+    drain=ShardDrain(9, True, 2**40, 1.5, 10),
+    lanes=[ShardLane("insert", 2**40, 3, 4, 2**41, 2**42, 0.5, 1.5), ShardLane("claim")],
+)
 ANSWERS: dict[str, Any] = {
     "create_queue": None,
     "delete_queue": None,
@@ -171,9 +192,14 @@ ANSWERS: dict[str, Any] = {
         "a:1",
         [
             ClusterServer("a:1", "a-7", {"1": 4}, True, True, None, True),
-            ClusterServer("b:1", "", {"1": 5}, False, True, 250, False, 3, 2**40, 2**41),
+            ClusterServer(
+                "b:1", "", {"1": 5}, False, True, 250, False, 3, 2**40, 2**41, ServerFacts("1.2.3", 2**42, 12, 2**43)
+            ),
         ],
-        [ClusterShard("1", False, 2**33, ["a:1", "b:1", ""], [2])],
+        [
+            ClusterShard("1", False, 2**33, ["a:1", "b:1", ""], [2], DETAILS),
+            ClusterShard("2", True, 1, [], [], ShardDetails("memory", "", True, 1)),
+        ],
         [ForwardedCalls("insert", 2**40, 2**41, 2**42, 2**43)],
         2**44,
         2**45,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess
+from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess, ServerFacts
 from pinlater.domain.slices import slice_of
 
 
@@ -22,8 +22,8 @@ class ServerAnswer(NamedTuple):
 class Server(NamedTuple):
     """One server, as all servers that answered know it. `owns`: slices by shard. Items: as those that answered count them.
 
-    `heard`: whether all others hear it and can send calls to it; None if no other server answered. `heard_ms`: by the one that heard it
-    longest ago.
+    `facts`: as it says them itself, else as another one heard them. `heard`: whether all others hear it and can send calls to it; None if
+    no other server answered. `heard_ms`: by the one that heard it longest ago.
     """
 
     address: str
@@ -35,6 +35,7 @@ class Server(NamedTuple):
     heard_ms: int | None
     items_sent: int
     items_taken: int
+    facts: ServerFacts
 
 
 def servers_of(answers: Sequence[ServerAnswer]) -> list[Server]:
@@ -67,6 +68,7 @@ def _server(
         heard_ms=max((view.heard_ms for view in others if view.heard_ms is not None), default=None),
         items_sent=sum(view.items_sent for view in others),
         items_taken=sum(view.items_taken for view in others),
+        facts=max(views, key=lambda view: (view.answers, view.facts.version != "")).facts,
     )
 
 
@@ -134,8 +136,8 @@ def as_json(answers: Sequence[ServerAnswer], queue: str | None) -> dict[str, Any
     return {
         "agree": not found,
         "problems": found,
-        "servers": [server._asdict() for server in servers_of(answers)],
-        "shards": [shard._asdict() for shard in shards_of(answers)],
+        "servers": _plain(servers_of(answers)),
+        "shards": _plain(shards_of(answers)),
         "queue": None
         if queue is None
         else {"queue": queue, "slice": slice_of(queue), "owners": owners_of_queue(queue, answers)},
@@ -147,12 +149,15 @@ def _answer_json(answer: ServerAnswer) -> dict[str, Any]:
     status = answer.status
     if status is None:
         return {"asked": answer.asked, "error": answer.error}
-    return {
-        "asked": answer.asked,
-        "error": None,
-        **status._asdict(),
-        "servers": [server._asdict() for server in status.servers],
-        "shards": [shard._asdict() for shard in status.shards],
-        "forwarded": [calls._asdict() for calls in status.forwarded],
-        "front_processes": [front._asdict() for front in status.front_processes],
-    }
+    return {"asked": answer.asked, "error": None, **_plain(status)}
+
+
+def _plain(value: Any) -> Any:
+    """Values with names as objects, at any depth."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

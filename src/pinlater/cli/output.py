@@ -130,6 +130,11 @@ def age(span_ms: int | None) -> str | None:
     return None if span_ms is None else wording.span(span_ms)
 
 
+def size(size_bytes: int | None) -> str | None:
+    """An amount of bytes for people: `1.5 MiB`; None if it is not known."""
+    return None if size_bytes is None else wording.size(size_bytes)
+
+
 def body_text(body: bytes) -> str:
     """A body in a table: text, or `base64:` and its bytes if it isn't UTF-8."""
     try:

@@ -208,6 +208,9 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
             unanswered_calls=server.unansweredCalls,
             items_sent=server.itemsSent,
             items_taken=server.itemsTaken,
+            facts=values.ServerFacts(
+                server.version or "", server.startedAtMillis, server.connections, server.loopLagMillis
+            ),
         )
         for server in status.servers
     ]
@@ -218,6 +221,7 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
             shard.ownersVersion,
             [addresses[index] if 0 <= index < len(addresses) else "" for index in shard.owners],
             shard.misplacedSlices,
+            None if shard.details is None else _shard_details(shard.details),
         )
         for shard in status.shards
     ]
@@ -231,6 +235,51 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
     )
     return values.ClusterStatus(
         status.address, servers, shards, forwarded, status.moves, status.answersLost, bool(status.incomplete), fronts
+    )
+
+
+def _shard_details(shard: types.ShardDetails) -> values.ShardDetails:
+    jobs, size, drain = shard.jobs, shard.size, shard.drain
+    return values.ShardDetails(
+        kind=shard.kind,
+        address=shard.address or "",
+        takes_enqueues=shard.takesEnqueues,
+        since_ms=shard.sinceMillis,
+        failure=shard.failure or "",
+        failed_at_ms=shard.failedAtMillis,
+        probing=shard.probing,
+        stalled=shard.stalled,
+        full=shard.full or "",
+        jobs=None
+        if jobs is None
+        else values.ShardJobs(
+            jobs.countedAtMillis,
+            jobs.due,
+            jobs.scheduled,
+            jobs.inProgress,
+            jobs.succeeded,
+            jobs.failed,
+            jobs.oldestDueAtMillis,
+        ),
+        size=values.ShardSize(size.usedBytes, size.logBytes, size.limitBytes, size.measuredAtMillis, bool(size.late)),
+        drain=None
+        if drain is None
+        else values.ShardDrain(
+            drain.sinceMillis, drain.leaving, drain.liveAtFirst, drain.jobsPerSecond, drain.emptyAtMillis
+        ),
+        lanes=[
+            values.ShardLane(
+                lane.kind,
+                lane.waiting,
+                lane.running,
+                lane.runningMillis,
+                lane.calls,
+                lane.requests,
+                lane.meanMillis,
+                lane.slowestMillis,
+            )
+            for lane in shard.lanes
+        ],
     )
 
 

@@ -32,8 +32,14 @@ from pinlater.domain.calls import Job as Job
 from pinlater.domain.calls import JobCount as JobCount
 from pinlater.domain.calls import QueueStats as QueueStats
 from pinlater.domain.calls import Scanned as Scanned
+from pinlater.domain.calls import ServerFacts as ServerFacts
 from pinlater.domain.calls import ServerInfo as ServerInfo
 from pinlater.domain.calls import SettingsInForce as SettingsInForce
+from pinlater.domain.calls import ShardDetails as ShardDetails
+from pinlater.domain.calls import ShardDrain as ShardDrain
+from pinlater.domain.calls import ShardJobs as ShardJobs
+from pinlater.domain.calls import ShardLane as ShardLane
+from pinlater.domain.calls import ShardSize as ShardSize
 from pinlater.domain.calls import WaitingDequeues as WaitingDequeues
 from pinlater.domain.failures import FailureGroup as FailureGroup
 from pinlater.domain.failures import FailureGroups as FailureGroups

@@ -148,12 +148,22 @@ class WaitingDequeues(NamedTuple):
     number: int
 
 
+class ServerFacts(NamedTuple):
+    """What a server says of itself. `connections`: of clients. `loop_lag_ms`: the longest delay of its event loop in this minute and the
+    last. None: it does not say."""
+
+    version: str = ""
+    started_at_ms: int | None = None
+    connections: int | None = None
+    loop_lag_ms: int | None = None
+
+
 class ClusterServer(NamedTuple):
     """One server of the shards, as the server that answers knows it. `address`: as it announced itself to the other servers.
 
     `name`: host and process id, if the shards say it. `slots`: by shard. `heard`: whether it said something within the last moments;
     `heard_ms`: how long ago that was, None if it never did. `usable`: whether the server that answers can send calls to it;
-    `unanswered_calls`: of those sent. Items: since the start of the server that answers.
+    `unanswered_calls`: of those sent. Items: since the start of the server that answers. `facts`: as it said them last.
     """
 
     address: str
@@ -167,12 +177,98 @@ class ClusterServer(NamedTuple):
     unanswered_calls: int = 0
     items_sent: int = 0
     items_taken: int = 0
+    facts: ServerFacts = ServerFacts()
+
+
+class ShardLane(NamedTuple):
+    """Calls of one kind to a shard, from the server that answers. `waiting`: requests for the next call; `running`: those in the call
+    under way, which has taken `running_ms` so far (None: there is no such call).
+
+    Of the last minute: `calls` that ended, the `requests` in them, how long a call took (`mean_ms`), and how long on average in the
+    slowest five seconds (`slowest_ms`); None without calls.
+    """
+
+    kind: str
+    waiting: int = 0
+    running: int = 0
+    running_ms: int | None = None
+    calls: int = 0
+    requests: int = 0
+    mean_ms: float | None = None
+    slowest_ms: float | None = None
+
+
+class ShardJobs(NamedTuple):
+    """Jobs of a shard by state, as counted at `at_ms`. `oldest_due_at_ms`: since when the oldest due job has been due; None if none is."""
+
+    at_ms: int
+    due: int = 0
+    scheduled: int = 0
+    in_progress: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    oldest_due_at_ms: int | None = None
+
+    @property
+    def live(self) -> int:
+        """Jobs that wait or run."""
+        return self.due + self.scheduled + self.in_progress
+
+
+class ShardSize(NamedTuple):
+    """How much space a store takes, in bytes. `log_bytes`: of its write-ahead log, beside that. `limit_bytes`: at which it is full.
+
+    None: the store has no such number. `late`: it did not answer the last question in time, and this is older, or unknown.
+    """
+
+    used_bytes: int | None = None
+    log_bytes: int | None = None
+    limit_bytes: int | None = None
+    at_ms: int | None = None
+    late: bool = False
+
+
+class ShardDrain(NamedTuple):
+    """A shard that takes no enqueues, as the server that answers has seen it since `since_ms`. `live_at_first`: live jobs at
+    the first count.
+
+    `jobs_per_second`: how fast their number falls, over the last ten minutes at most; below 0 while it grows. `empty_at_ms`: when none is
+    left if it goes on like that. None: not known. `leaving`: the shard is taken out of the shard map, and goes once it is empty.
+    """
+
+    since_ms: int
+    leaving: bool = False
+    live_at_first: int | None = None
+    jobs_per_second: float | None = None
+    empty_at_ms: int | None = None
+
+
+class ShardDetails(NamedTuple):
+    """How a shard is, as the server that answers knows it. `address`: of its database or file, without passwords; '' if unknown.
+
+    `since_ms`: when the server began or ceased to use it. `failure`: why a call to it, or the last probe, failed last, at `failed_at_ms`.
+    `probing`: it is out of use, and tried again and again. `stalled`: a call takes too long just now. `full`: why it refuses enqueues.
+    """
+
+    kind: str
+    address: str
+    takes_enqueues: bool
+    since_ms: int
+    failure: str = ""
+    failed_at_ms: int | None = None
+    probing: bool = False
+    stalled: bool = False
+    full: str = ""
+    jobs: ShardJobs | None = None
+    size: ShardSize = ShardSize()
+    drain: ShardDrain | None = None
+    lanes: Sequence[ShardLane] = ()
 
 
 class ClusterShard(NamedTuple):
     """One shard. `owners`: the addresses of the servers that own its slices, by slice, '' for none. `version`: of the owners.
 
-    `misplaced`: slices that are about to get another owner.
+    `misplaced`: slices that are about to get another owner. `details`: None from older servers.
     """
 
     name: str
@@ -180,6 +276,7 @@ class ClusterShard(NamedTuple):
     version: int
     owners: Sequence[str]
     misplaced: Sequence[int] = ()
+    details: ShardDetails | None = None
 
 
 class ForwardedCalls(NamedTuple):

@@ -1,4 +1,4 @@
-"""Numbers, spans and moments in sentences."""
+"""Numbers, sizes, spans and moments in sentences."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ def span(span_ms: int) -> str:
         parts.append((number, unit))
     first = next(index for index, (number, _) in enumerate(parts) if number)
     return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number)
+
+
+def size(size_bytes: int) -> str:
+    """An amount of bytes in its largest unit of 1,024: `512 B`, `1.5 MiB`."""
+    amount, unit = float(size_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1_000:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.1f} {unit}" if amount < 10 and unit != "B" else f"{amount:,.0f} {unit}"
 
 
 def moment(at_ms: int, unit: str = "milliseconds") -> str:

@@ -29,6 +29,7 @@ READS = frozenset(
         "count_ahead",
         "count_jobs",
         "list_samples",
+        "size",
     )
 )
 # They change something of which the other servers need not know.

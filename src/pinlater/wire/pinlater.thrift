@@ -660,6 +660,93 @@ struct ClusterServer {
   // Requests and acks sent to it, and taken from it, since the start of the server that answers.
   9: required i64 itemsSent
   10: required i64 itemsTaken
+  // As it said last; absent if it has not.
+  11: optional string version
+  12: optional i64 startedAtMillis
+  // Of clients.
+  13: optional i32 connections
+  // The longest delay of its event loop in this minute and the last.
+  14: optional i64 loopLagMillis
+}
+
+// Calls of one kind from the server that answers to a shard.
+struct ShardLane {
+  // insert, claim, finish, extend, checkpoint, release
+  1: required string kind
+  // Requests for the next call, and requests in the call under way.
+  2: required i32 waiting
+  3: required i32 running
+  // How long the call under way has taken so far; absent if there is none.
+  4: optional i64 runningMillis
+  // Calls that ended in the last minute, and the requests in them.
+  5: required i64 calls
+  6: required i64 requests
+  // How long such a call took on average, and on average in the slowest five seconds; absent without calls.
+  7: optional double meanMillis
+  8: optional double slowestMillis
+}
+
+// Jobs of a shard, as they were counted last.
+struct ShardJobs {
+  1: required i64 countedAtMillis
+  2: required i64 due
+  3: required i64 scheduled
+  4: required i64 inProgress
+  5: required i64 succeeded
+  6: required i64 failed
+  // Absent if no job is due.
+  7: optional i64 oldestDueAtMillis
+}
+
+// The space that a store takes. A number is absent if the store does not say it.
+struct ShardSize {
+  1: optional i64 usedBytes
+  // Of its write-ahead log, beside that.
+  2: optional i64 logBytes
+  // At which it is full.
+  3: optional i64 limitBytes
+  4: optional i64 measuredAtMillis
+  // The store did not answer the last question in time.
+  5: optional bool late
+}
+
+// Of a shard that takes no enqueues.
+struct ShardDrain {
+  // Since when the server that answers knows it.
+  1: required i64 sinceMillis
+  // The shard is taken out of the shard map, and goes once it is empty.
+  2: required bool leaving
+  // Live jobs at the first count since.
+  3: optional i64 liveAtFirst
+  // How fast their number falls, over the last ten minutes at most; below 0 while it grows.
+  4: optional double jobsPerSecond
+  // When none is left if it goes on like that.
+  5: optional i64 emptyAtMillis
+}
+
+// How a shard is, as the server that answers knows it.
+struct ShardDetails {
+  // mysql, redis, sqlite or memory
+  1: required string kind
+  // Of its database or file, without passwords.
+  2: optional string address
+  3: required bool takesEnqueues
+  // When the server began or ceased to use it.
+  4: required i64 sinceMillis
+  // Why a call or a probe failed last.
+  5: optional string failure
+  6: optional i64 failedAtMillis
+  // It is out of use, and tried again and again.
+  7: required bool probing
+  // A call takes too long just now.
+  8: required bool stalled
+  // Why it refuses enqueues as full.
+  9: optional string full
+  // Absent until they were counted.
+  10: optional ShardJobs jobs
+  11: required ShardSize size
+  12: optional ShardDrain drain
+  13: required list<ShardLane> lanes
 }
 
 struct ClusterShard {
@@ -671,6 +758,7 @@ struct ClusterShard {
   4: required list<i32> owners
   // Slices that are about to get another owner.
   5: required list<i32> misplacedSlices
+  6: optional ShardDetails details
 }
 
 // Calls of one kind between the server that answers and others since its start, and the items in them.

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from msgspec import structs
 
-from pinlater.client import AsyncClient, ClusterShard, ClusterStatus, Job, ServerInfo, UniqueKey
+from pinlater.client import AsyncClient, ClusterStatus, Job, ServerInfo, UniqueKey
 from pinlater.client.errors import CallerError
 from pinlater.console.app import Console
 from pinlater.console.pages.api import Api
@@ -32,6 +32,7 @@ from pinlater.domain.calls import CallerRights
 from pinlater.domain.job import TASK_HEADER
 from pinlater.supervision.logs import JsonFormatter, TextFormatter
 from tests.console.caller import Caller
+from tests.console.pages.cluster_sample import cluster_sample
 from tests.console.pages.conftest import failed_job
 from tests.console.pages.guarded import Person
 from tests.console.pages.test_page_roles import FIELDS, OF_SERVERS
@@ -88,7 +89,7 @@ class HostileServers(NamedTuple):
 
     async def page(self, text: str, path: str, role: Role) -> str:
         """The page for a role, if each text of each answer is this one, also the name of the person's token and its queues."""
-        plain_ask, plain_info, plain_cluster = Api.ask, AsyncClient.server_info, AsyncClient.cluster
+        plain_ask, plain_info = Api.ask, AsyncClient.server_info
 
         async def ask(api: Api, *arguments: Any, **named: Any) -> Any:
             query = named.get("query")
@@ -101,8 +102,7 @@ class HostileServers(NamedTuple):
             return (await plain_info(client))._replace(caller=CallerRights(text, [role, text], [text]))
 
         async def cluster(client: AsyncClient) -> ClusterStatus:
-            found = await plain_cluster(client)
-            return found._replace(shards=[ClusterShard("1", True, 2, ["a", ""], [3])], servers=found.servers)
+            return cluster_sample((await plain_info(client)).now_ms)
 
         with self.monkeypatch.context() as patch:
             patch.setattr(Api, "ask", ask)

@@ -22,6 +22,7 @@ from pinlater.cli.cluster_answers import (
 )
 from pinlater.client import AsyncClient, ClusterShard, FrontProcess
 from pinlater.client.errors import PinLaterError
+from pinlater.domain.clock import SystemClock
 from pinlater.domain.slices import slice_of
 
 app = typer.Typer(
@@ -49,9 +50,9 @@ def status(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Ask each server of --server which servers it knows, how many slices of which shards these own, and how many requests it forwarded
-    to each and took from each. Shows the front processes of a server with several processes on SQLite, and their calls. Warns if the
-    servers do not agree, or if one can't send calls to another.
+    """Ask each server of --server which servers it knows, their versions and client connections, how many slices of which shards they
+    own, and how many requests it forwarded to each and took from each. Shows the front processes of a server with several processes on
+    SQLite, and their calls. Warns if the servers do not agree, or if one can't send calls to another.
 
     Example: pinlater cluster status --queue emails --server a:9010,b:9010
     """
@@ -91,7 +92,7 @@ async def _ask(address: str, timeout_s: float) -> tuple[ServerAnswer, PinLaterEr
 
 
 def _print_servers(servers: Sequence[Server]) -> None:
-    columns = ["server", "asked as", "owns", "heard", "forwarded", "taken"]
+    columns = ["server", "asked as", "version", "up", "connections", "owns", "heard", "forwarded", "taken"]
     output.print_blocks(columns, [_server_row(server) for server in servers], head="server ")
 
 
@@ -99,7 +100,10 @@ def _server_row(server: Server) -> output.Row:
     heard = None if server.heard is None else output.age(server.heard_ms) if server.heard else False
     owns = {f"s{shard}": slices for shard, slices in server.owns.items()}
     asked = server.asked or None
-    return (server.address or server.name, asked, owns or None, heard, server.items_sent, server.items_taken)
+    facts = server.facts
+    up_ms = None if facts.started_at_ms is None else max(0, SystemClock().now_ms() - facts.started_at_ms)
+    said = (facts.version or None, output.age(up_ms), facts.connections)
+    return (server.address or server.name, asked, *said, owns or None, heard, server.items_sent, server.items_taken)
 
 
 def _print_shards(shards: Sequence[ClusterShard]) -> None:

@@ -75,8 +75,8 @@ def status(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show for each shard whether it answers, its schema, its servers and its jobs, and whether the server at --http uses it. The answer
-    of a server that uses other shards does not count.
+    """Show for each shard whether it answers, its schema, its servers, its jobs and its size, and whether the server at --http uses it.
+    The answer of a server that uses other shards does not count.
 
     Example: pinlater shards status --shards shards.json --http 127.0.0.1:9999 --json
     """
@@ -112,7 +112,18 @@ def _configured_http(loaded: Loaded) -> str | None:
 
 
 def _print_status(seen: Sequence[Seen], view: ServerView | None, max_body_bytes: int) -> None:
-    columns = ["shard", "address", "reachable", "in use", "dequeue only", "schema", "servers", "live", "finished"]
+    columns = [
+        "shard",
+        "address",
+        "reachable",
+        "in use",
+        "dequeue only",
+        "schema",
+        "servers",
+        "live",
+        "finished",
+        "size",
+    ]
     output.print_blocks(columns, [_status_row(shard, view) for shard in seen], head="shard ")
     if view is not None:
         notes.write(view.problem or _source(view))
@@ -129,7 +140,9 @@ def _source(view: ServerView) -> str:
 
 def _status_row(shard: Seen, view: ServerView | None) -> tuple[object, ...]:
     place, look = shard.place, shard.look
-    known = (None,) * 4 if look is None else (look.schema, len(look.members), look.live, look.finished)
+    known: tuple[object, ...] = (None,) * 5
+    if look is not None:
+        known = (look.schema, len(look.members), look.live, look.finished, output.size(look.size.used_bytes))
     used = None if view is None else view.of(place.name)
     return (place.name, str(place.endpoint), look is not None, used, not place.takes_enqueues, *known)
 
@@ -161,6 +174,8 @@ def _status_json(shard: Seen, view: ServerView | None) -> dict[str, Any]:
         "timed_keys": None if look is None else look.timed_keys.number,
         "timed_keys_until_ms": None if look is None else look.timed_keys.until_ms,
         "body_bytes_max": None if look is None else look.body_bytes_max,
+        "used_bytes": None if look is None else look.size.used_bytes,
+        "limit_bytes": None if look is None else look.size.limit_bytes,
     }
 
 

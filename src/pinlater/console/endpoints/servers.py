@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pinlater.client.values import ClusterServer, ClusterShard, ShardDetails
 from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.forms import like
 from pinlater.console.shapes.fields import Nothing
@@ -13,6 +14,11 @@ from pinlater.console.shapes.servers import (
     ForwardedItem,
     FrontProcessItem,
     ServerInfoAnswer,
+    ShardDetailsItem,
+    ShardDrainItem,
+    ShardJobsItem,
+    ShardLaneItem,
+    ShardSizeItem,
     WaitingAnswer,
     WaitingItem,
 )
@@ -25,15 +31,46 @@ async def get_server(call: ApiCall[Nothing, Nothing]) -> ServerInfoAnswer:
 
 
 async def get_cluster(call: ApiCall[Nothing, Nothing]) -> ClusterAnswer:
-    """Returns the servers of the shards and the owners of their slices, as the server that answers knows them."""
+    """Returns the servers of the shards, how each shard is, and the owners of the slices, as the server that answers knows them.
+
+    It reads no jobs, and asks each store at most twice a minute.
+    """
     status = await call.client.cluster()
     return like(
         ClusterAnswer,
         status,
-        servers=[like(ClusterServerItem, server, slots=dict(server.slots)) for server in status.servers],
-        shards=[like(ClusterShardItem, shard) for shard in status.shards],
+        servers=[_server(server) for server in status.servers],
+        shards=[_shard(shard) for shard in status.shards],
         forwarded=[like(ForwardedItem, calls) for calls in status.forwarded],
         front_processes=[like(FrontProcessItem, front) for front in status.front_processes],
+    )
+
+
+def _server(server: ClusterServer) -> ClusterServerItem:
+    facts = server.facts
+    return like(
+        ClusterServerItem,
+        server,
+        slots=dict(server.slots),
+        version=facts.version or None,
+        started_at_ms=facts.started_at_ms,
+        connections=facts.connections,
+        loop_lag_ms=facts.loop_lag_ms,
+    )
+
+
+def _shard(shard: ClusterShard) -> ClusterShardItem:
+    return like(ClusterShardItem, shard, details=None if shard.details is None else _details(shard.details))
+
+
+def _details(details: ShardDetails) -> ShardDetailsItem:
+    return like(
+        ShardDetailsItem,
+        details,
+        jobs=None if details.jobs is None else like(ShardJobsItem, details.jobs),
+        size=like(ShardSizeItem, details.size),
+        drain=None if details.drain is None else like(ShardDrainItem, details.drain),
+        lanes=[like(ShardLaneItem, lane) for lane in details.lanes],
     )
 
 

@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pinlater.domain import wording
+
 TEXT_CHARACTERS = 4_000  # of a text on a page, unless the whole is asked for
 _LINE_CHARACTERS = 300  # of a text in a row of a table
 _MOMENT_MS_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
@@ -60,6 +62,18 @@ def span(span_ms: float | None) -> str:
             more = rest // smaller_ms if smaller and whole < 10 else 0
             return f"{whole:,} {unit} {more} {smaller}" if more else f"{whole:,} {unit}"
     raise AssertionError
+
+
+def latency(span_ms: float | None) -> str:
+    """A short span, with a digit behind the point below ten milliseconds."""
+    if span_ms is None:
+        return "–"
+    return f"{span_ms:.1f} ms" if span_ms < 9.95 else span(span_ms)
+
+
+def size(size_bytes: int | None) -> str:
+    """An amount of bytes in its largest unit."""
+    return "–" if size_bytes is None else wording.size(size_bytes)
 
 
 def moment(at_ms: int) -> str:

@@ -48,6 +48,8 @@ def environment(static: dict[str, StaticFile]) -> Environment:
         rate=formats.rate,
         share=formats.share,
         span=formats.span,
+        latency=formats.latency,
+        size=formats.size,
         moment=formats.moment,
         visible=formats.visible,
         shown=formats.shown,

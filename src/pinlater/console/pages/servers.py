@@ -2,21 +2,73 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from pinlater.console.endpoints.servers import get_cluster, get_server
 from pinlater.console.pages.page import PageCall, PageView
-from pinlater.console.shapes.servers import ClusterAnswer, ClusterShardItem, ServerInfoAnswer
+from pinlater.console.shapes.servers import (
+    ClusterAnswer,
+    ClusterServerItem,
+    ClusterShardItem,
+    ServerInfoAnswer,
+    ShardDetailsItem,
+    ShardDrainItem,
+    ShardJobsItem,
+    ShardLaneItem,
+)
+
+LANES = ("insert", "claim", "finish", "extend", "checkpoint", "release")
+_NOTHING = ShardLaneItem(
+    kind="", waiting=0, running=0, running_ms=None, calls=0, requests=0, mean_ms=None, slowest_ms=None
+)
+
+
+class ShardMark(NamedTuple):
+    """A word about a shard. `kind`: its class in the style sheet. `why`: a sentence, or empty."""
+
+    word: str
+    kind: str
+    why: str = ""
+
+
+class OwnedSlices(NamedTuple):
+    """What a server owns of a shard. `owner`: '' for no server. `slices`, `leaving`: as ranges; the latter are about to move."""
+
+    owner: str
+    number: int
+    slices: str
+    leaving: str
+
+
+class DrainProgress(NamedTuple):
+    """`live`: jobs that wait or run. `done`: percent of those that there were at first, None if these are unknown."""
+
+    drain: ShardDrainItem
+    live: int | None
+    done: float | None
 
 
 class ShardRow(NamedTuple):
-    """A shard. `owned`: slices by the server that owns them; '' for those without an owner."""
+    """A shard. `lanes`: in the order of `LANES`. `drain`: None if the shard takes enqueues."""
 
     shard: ClusterShardItem
-    owned: Sequence[tuple[str, int]]
+    details: ShardDetailsItem | None
+    marks: Sequence[ShardMark]
+    jobs: ShardJobsItem | None
+    lanes: Sequence[ShardLaneItem]
+    drain: DrainProgress | None
+    owned: Sequence[OwnedSlices]
+
+
+class ServerRow(NamedTuple):
+    """A server. `owns`: slices of all shards; `leaving`: those of them that are about to get another owner."""
+
+    server: ClusterServerItem
+    owns: int
+    leaving: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +77,93 @@ class ServersView(PageView):
 
     server: ServerInfoAnswer
     cluster: ClusterAnswer
+    servers: Sequence[ServerRow]
     shards: Sequence[ShardRow]
+
+    @property
+    def draining(self) -> Sequence[tuple[ShardRow, DrainProgress]]:
+        """Those that take no enqueues."""
+        return [(row, row.drain) for row in self.shards if row.drain is not None]
+
+    @property
+    def detailed(self) -> Sequence[ShardRow]:
+        """Those of which the server says how they are."""
+        return [row for row in self.shards if row.details is not None]
 
 
 async def show(call: PageCall) -> ServersView:
     """Two calls."""
     server = await call.api.ask(get_server)
     cluster = await call.api.ask(get_cluster)
-    shards = [ShardRow(shard, sorted(Counter(shard.owners).items())) for shard in cluster.shards]
-    return ServersView(title="Servers and shards", server=server, cluster=cluster, shards=shards)
+    shards = [shard_row(shard) for shard in cluster.shards]
+    servers = [_server_row(each, shards) for each in cluster.servers]
+    return ServersView(title="Servers and shards", server=server, cluster=cluster, servers=servers, shards=shards)
+
+
+def shard_row(shard: ClusterShardItem) -> ShardRow:
+    """What the page shows of a shard."""
+    details = shard.details
+    lanes = {} if details is None else {lane.kind: lane for lane in details.lanes}
+    return ShardRow(
+        shard,
+        details,
+        list(_marks(shard, details)),
+        None if details is None else details.jobs,
+        [lanes.get(kind, _NOTHING) for kind in LANES],
+        None if details is None else _progress(details),
+        owned_slices(shard),
+    )
+
+
+def _marks(shard: ClusterShardItem, details: ShardDetailsItem | None) -> Iterable[ShardMark]:
+    if not shard.in_reach:
+        yield ShardMark("unreachable", "failed", "" if details is None else details.failure)
+    elif details is not None and details.stalled:
+        yield ShardMark("slow", "pending", "A call takes too long just now.")
+    else:
+        yield ShardMark("reachable", "succeeded")
+    if details is not None and details.full:
+        yield ShardMark("full", "failed", details.full)
+    if details is not None and not details.takes_enqueues:
+        leaving = details.drain is not None and details.drain.leaving
+        yield ShardMark("leaving" if leaving else "draining", "in_progress", "It takes no enqueues.")
+
+
+def _progress(details: ShardDetailsItem) -> DrainProgress | None:
+    drain, jobs = details.drain, details.jobs
+    if drain is None:
+        return None
+    live = None if jobs is None else jobs.due + jobs.scheduled + jobs.in_progress
+    done = None
+    if live is not None and drain.live_at_first is not None:
+        at_most = max(drain.live_at_first, live)
+        done = round(100 * (at_most - live) / at_most, 1) if at_most else 100.0
+    return DrainProgress(drain, live, done)
+
+
+def owned_slices(shard: ClusterShardItem) -> Sequence[OwnedSlices]:
+    """By owner, in the order of their first slices."""
+    by_owner: dict[str, list[int]] = {}
+    for index, owner in enumerate(shard.owners):
+        by_owner.setdefault(owner, []).append(index)
+    moving = set(shard.misplaced)
+    return [
+        OwnedSlices(owner, len(owned), ranges(owned), ranges([index for index in owned if index in moving]))
+        for owner, owned in by_owner.items()
+    ]
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers as text: `0–3, 7`."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def _server_row(server: ClusterServerItem, shards: Sequence[ShardRow]) -> ServerRow:
+    owns = leaving = 0
+    for row in shards if server.address else ():
+        for index, owner in enumerate(row.shard.owners):
+            if owner == server.address:
+                owns += 1
+                leaving += index in row.shard.misplaced
+    return ServerRow(server, owns, leaving)

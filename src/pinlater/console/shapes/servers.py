@@ -66,6 +66,83 @@ class ClusterServerItem(AnswerShape, frozen=True, kw_only=True):
     unanswered_calls: int
     items_sent: int
     items_taken: int
+    version: Annotated[
+        str | None, Meta(description="As the server said last, like the next three; null if it did not.")
+    ]
+    started_at_ms: int | None
+    connections: Annotated[int | None, Meta(description="Of clients.")]
+    loop_lag_ms: Annotated[
+        int | None, Meta(description="The longest delay of its event loop in this minute and the last.")
+    ]
+
+
+class ShardLaneItem(AnswerShape, frozen=True, kw_only=True):
+    """Calls of one kind from the server that answered to a shard."""
+
+    kind: Annotated[str, Meta(description="insert, claim, finish, extend, checkpoint or release.")]
+    waiting: Annotated[int, Meta(description="Requests for the next call.")]
+    running: Annotated[int, Meta(description="Requests in the call under way.")]
+    running_ms: Annotated[int | None, Meta(description="How long that call has taken so far; null if there is none.")]
+    calls: Annotated[int, Meta(description="That ended in the last minute.")]
+    requests: Annotated[int, Meta(description="In these calls.")]
+    mean_ms: Annotated[float | None, Meta(description="How long such a call took on average; null without calls.")]
+    slowest_ms: Annotated[float | None, Meta(description="The same in the slowest five seconds.")]
+
+
+class ShardJobsItem(AnswerShape, frozen=True, kw_only=True):
+    """Jobs of a shard by state."""
+
+    at_ms: Annotated[int, Meta(description="When they were counted.")]
+    due: int
+    scheduled: int
+    in_progress: int
+    succeeded: int
+    failed: int
+    oldest_due_at_ms: Annotated[int | None, Meta(description="Since when the oldest due job is due; null if none is.")]
+
+
+class ShardSizeItem(AnswerShape, frozen=True, kw_only=True):
+    """The space that a store takes. null: the store does not say it."""
+
+    used_bytes: Annotated[
+        int | None,
+        Meta(description="SQLite: the file. MySQL: data and indexes. Redis: all memory of its server."),
+    ]
+    log_bytes: Annotated[int | None, Meta(description="SQLite: the write-ahead log, beside that.")]
+    limit_bytes: Annotated[int | None, Meta(description="Redis: its maxmemory.")]
+    at_ms: Annotated[int | None, Meta(description="When the store said it.")]
+    late: Annotated[bool, Meta(description="The store did not answer the last question in time.")]
+
+
+class ShardDrainItem(AnswerShape, frozen=True, kw_only=True):
+    """How a shard that takes no enqueues gets empty."""
+
+    since_ms: Annotated[int, Meta(description="Since when the server that answered knows it.")]
+    leaving: Annotated[bool, Meta(description="It is taken out of the shard map, and goes once it is empty.")]
+    live_at_first: Annotated[int | None, Meta(description="Jobs that waited or ran at the first count since.")]
+    jobs_per_second: Annotated[
+        float | None,
+        Meta(description="How fast their number falls, over the last ten minutes at most; below 0 while it grows."),
+    ]
+    empty_at_ms: Annotated[int | None, Meta(description="When none is left if it goes on like that.")]
+
+
+class ShardDetailsItem(AnswerShape, frozen=True, kw_only=True):
+    """How a shard is, as the server that answered knows it."""
+
+    kind: str
+    address: Annotated[str, Meta(description="Of its database or file, without a password; empty if there is none.")]
+    takes_enqueues: bool
+    since_ms: Annotated[int, Meta(description="When the server began or ceased to use it.")]
+    failure: Annotated[str, Meta(description="Why a call or a probe failed last; empty if none did.")]
+    failed_at_ms: int | None
+    probing: Annotated[bool, Meta(description="It is out of use, and tried again and again.")]
+    stalled: Annotated[bool, Meta(description="A call takes too long just now.")]
+    full: Annotated[str, Meta(description="Why it refuses enqueues as full; empty if it does not.")]
+    jobs: Annotated[ShardJobsItem | None, Meta(description="null until they were counted.")]
+    size: ShardSizeItem
+    drain: Annotated[ShardDrainItem | None, Meta(description="null if the shard takes enqueues.")]
+    lanes: Sequence[ShardLaneItem]
 
 
 class ClusterShardItem(AnswerShape, frozen=True, kw_only=True):
@@ -76,6 +153,7 @@ class ClusterShardItem(AnswerShape, frozen=True, kw_only=True):
     version: Annotated[int, Meta(description="Grows with each change of the owners.")]
     owners: Annotated[Sequence[str], Meta(description="Addresses by slice; empty for none.")]
     misplaced: Annotated[Sequence[int], Meta(description="Slices that are about to get another owner.")]
+    details: Annotated[ShardDetailsItem | None, Meta(description="null from older servers.")]
 
 
 class ForwardedItem(AnswerShape, frozen=True, kw_only=True):

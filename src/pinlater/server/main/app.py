@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from pinlater.domain.calls import OwningServer
+from pinlater.domain.calls import OwningServer, ServerFacts
 from pinlater.domain.clock import Clock, SystemClock, thread_cpu_s
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.access.control import AccessControl
@@ -267,7 +267,12 @@ class App:
         )
         self.loop_lag = LoopLag(self.settings.telemetry.loop_lag_interval_ms, self.clock.monotonic, thread_cpu_s)
         self.loop_lag.show(metrics)
+        self.core.service.facts = self.cluster.facts = self._facts
         self.runner = MaintenanceRunner(self.periodic_work.table(), metrics, self._random)
+
+    def _facts(self) -> ServerFacts:
+        lag_ms = round(self.loop_lag.lag.longest_s() * 1000)
+        return ServerFacts(__version__, self._started_at_ms, self.thrift.connections, lag_ms)
 
     def _broken_files(self) -> Mapping[str, float]:
         watch = self._certificate_watch

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from pinlater.domain.calls import ClusterStatus, OwningServer, QueueOwners
+from pinlater.domain.calls import ClusterStatus, OwningServer, QueueOwners, ServerFacts
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.forwarding.carry_out import CarryOut
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
@@ -74,6 +74,7 @@ class Cluster:
         self._clock = shards.clock
         self._load = LoopLoad(shards.clock.monotonic, cpu)
         self.for_clients = OwningServer("")  # how clients know this server, and where they reach it
+        self.facts: Callable[[], ServerFacts] = ServerFacts
         self.listener = PeerListener(
             CarryOut(shards, catch_up),
             self._undelivered,
@@ -171,7 +172,7 @@ class Cluster:
         """What this server says of itself."""
         unreachable = [shard.name for shard in self._shards if not shard.healthy]
         changes = {shard.name: shard.shared.changes for shard in self._shards if shard.shared is not None}
-        return Told(unreachable, changes, self._queue_changes, *self.for_clients, self._is_busy)
+        return Told(unreachable, changes, self._queue_changes, *self.for_clients, self._is_busy, self.facts())
 
     @property
     def _is_busy(self) -> bool:

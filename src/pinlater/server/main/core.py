@@ -21,6 +21,7 @@ from pinlater.server.maintenance.sweeps import Sweeps
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.service import Service
+from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.gauges import show_shards
 from pinlater.server.sharding.reload import DesiredShard, MapChange, Reload, open_shards
@@ -101,6 +102,7 @@ class Core:
             self.rates.per_second,
             self.standstill,
             settings.audit,
+            ShardReports(shards, clock, self.rates.jobs_of, self.rates.drains.of),
         )
         self.sweeps = Sweeps(
             shards,

@@ -143,4 +143,5 @@ class PeriodicWork:
             self._core.limits_changed()
 
     async def _tick(self) -> None:
+        self._core.service.shard_reports.lane_minute.sample()
         await self._core.metrics.tick_in_turns(self._core.clock.monotonic())

@@ -19,7 +19,8 @@ def make_shards(settings: Settings) -> Sequence[DesiredShard]:
     store = settings.store
     if store.is_sharded:
         return sharded(find_shards(settings), settings)
-    return [DesiredShard("1", lambda: EMBEDDED[store.kind].make(store.path, settings))]
+    shown = "" if store.path is None else str(store.path)
+    return [DesiredShard("1", lambda: EMBEDDED[store.kind].make(store.path, settings), shown_address=shown)]
 
 
 def sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[DesiredShard]:
@@ -34,6 +35,7 @@ def sharded(places: Sequence[ConfiguredShard], settings: Settings) -> Sequence[D
             maker(place),
             sha256(repr(astuple(place.endpoint)).encode()).hexdigest(),  # it has the password in it
             place.takes_enqueues,
+            str(place.endpoint),
         )
         for place in places
     ]

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.domain.calls import ShardJobs
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import CountsByKind, QueueCounts, Rates
+from pinlater.server.maintenance.drains import Drains
 from pinlater.server.sharding.shards import ShardLanes, Shards
 
 _WINDOW_SECONDS = 60.0
@@ -34,11 +36,13 @@ _NOTHING = QueueTotals()
 
 
 class _Counted(NamedTuple):
-    """What a shard said, when it was asked, and its state before that."""
+    """What a shard said, when it was asked, its state before that, and the sums of the rows; `jobs.at_ms`: until when they are known to
+    hold. None: the shard was never asked."""
 
     rows: Sequence[QueueCounts]
     state: Hashable | None
     asked_s: float
+    jobs: ShardJobs | None
 
     @property
     def lasts(self) -> bool:
@@ -46,7 +50,7 @@ class _Counted(NamedTuple):
         return self.state is not None and not any(row.counts.future for row in self.rows)
 
 
-_NOT_COUNTED = _Counted((), None, 0.0)
+_NOT_COUNTED = _Counted((), None, 0.0, None)
 
 
 class RateSampler:
@@ -58,6 +62,7 @@ class RateSampler:
         self._samples: deque[tuple[float, Mapping[str, QueueTotals]]] = deque()
         self._newest: dict[str, _Counted] = {}  # of each shard
         self.counts: list[QueueCounts] = []
+        self.drains = Drains(clock)
 
     async def sample(self) -> float | None:
         """Takes one. What an unreachable shard said last still counts, so that totals don't fall and rise by all it holds.
@@ -67,11 +72,14 @@ class RateSampler:
         shards = self._shards.in_reach()
         answers = await asyncio.gather(*map(self._count, shards), return_exceptions=True)
         failure: BaseException | None = None
+        live: dict[str, int] = {}
         for shard, answer in zip(shards, answers, strict=True):
             if isinstance(answer, BaseException):
                 failure = failure or answer
             else:
                 self._newest[shard.name] = answer
+                live[shard.name] = 0 if answer.jobs is None else answer.jobs.live
+        self.drains.look(self._shards, live)
         self._newest = {shard.name: self._newest.get(shard.name, _NOT_COUNTED) for shard in self._shards}
         await self._keep([counted.rows for counted in self._newest.values()])
         if failure is not None:
@@ -82,13 +90,37 @@ class RateSampler:
         """What each shard said last."""
         return {name: counted.rows for name, counted in self._newest.items()}
 
+    def jobs_of(self, shard: str) -> ShardJobs | None:
+        """The jobs of a shard by state, as it said them last; None before that."""
+        return self._newest.get(shard, _NOT_COUNTED).jobs
+
     async def _count(self, shard: ShardLanes) -> _Counted:
         now_s = self._clock.monotonic()
         state = None if shard.shared is None else await shard.shared.state()
         before = self._newest.get(shard.name, _NOT_COUNTED)
-        if before.lasts and before.state == state and now_s - before.asked_s < _UNCHANGED_S_MAX:
-            return before
-        return _Counted(await shard.store.count_jobs(), state, now_s)
+        same = before.lasts and before.state == state and now_s - before.asked_s < _UNCHANGED_S_MAX
+        if same and before.jobs is not None:
+            return before._replace(jobs=before.jobs._replace(at_ms=self._clock.now_ms()))
+        rows = await shard.store.count_jobs()
+        return _Counted(rows, state, now_s, await self._summed(rows))
+
+    async def _summed(self, rows: Sequence[QueueCounts]) -> ShardJobs:
+        """The jobs of all queues and priorities, in pieces between which others get their turn."""
+        pending = future = in_progress = succeeded = failed = 0
+        oldest_ms: int | None = None
+        for start in range(0, len(rows), _ROWS_A_TURN):
+            for _, counts in rows[start : start + _ROWS_A_TURN]:
+                pending += counts.pending
+                future += counts.future
+                in_progress += counts.in_progress
+                succeeded += counts.succeeded
+                failed += counts.failed
+                due_ms = counts.oldest_due_at_ms
+                if due_ms is not None and (oldest_ms is None or due_ms < oldest_ms):
+                    oldest_ms = due_ms
+            await asyncio.sleep(0)
+        now_ms = self._clock.now_ms()
+        return ShardJobs(now_ms, pending - future, future, in_progress, succeeded, failed, oldest_ms)
 
     async def _keep(self, found: Sequence[Sequence[QueueCounts]]) -> None:
         """In pieces between which others get their turn: there may be thousands of queues."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import isinf
 
-from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, ForwardedCalls
+from pinlater.domain.calls import ClusterServer, ClusterShard, ClusterStatus, ForwardedCalls, ServerFacts
 from pinlater.domain.slices import SLICES
 from pinlater.server.cluster.forwarding.forwarding import Forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind
@@ -66,6 +66,7 @@ def status_of(
             unanswered_calls=0 if connection is None else connection.unanswered,
             items_sent=forwarding.sent.items(address),
             items_taken=taken.items(address),
+            facts=server.facts if connection is None or connection.told is None else connection.told.facts,
         )
 
     return ClusterStatus(
@@ -96,7 +97,7 @@ def _server(by_shard: Mapping[str, Member]) -> ClusterServer:
     """A slot of an earlier server at the same address, which ended without giving it up, is left out."""
     newest = max(by_shard.values(), key=lambda member: member.started_at_ms)
     slots = {shard: member.slot for shard, member in by_shard.items() if member.name == newest.name}
-    return ClusterServer(newest.address, newest.name, slots)
+    return ClusterServer(newest.address, newest.name, slots, facts=ServerFacts(started_at_ms=newest.started_at_ms))
 
 
 def _by_kind(sent: Traffic, taken: Traffic) -> Sequence[ForwardedCalls]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pinlater.domain.calls import DELETES_QUEUES, ClusterStatus, FrontProcess, QueueOwners, ServerInfo, WaitingDequeues
+from pinlater.domain.calls import (
+    DELETES_QUEUES,
+    ClusterStatus,
+    FrontProcess,
+    QueueOwners,
+    ServerFacts,
+    ServerInfo,
+    WaitingDequeues,
+)
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -28,6 +36,7 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queue_history import HistoryQueries
 from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.settings_in_force import QueueSettings
+from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
@@ -67,7 +76,8 @@ class Service:
     """One object for each group of operations. A transport calls them there: `service.enqueuing.enqueue(...)`.
 
     Every operation raises `PinLaterError` for an answer other than success. `cluster_status` says what `cluster` answers, `queue_owners`
-    what `owners` answers, where servers share the shards; `front_processes` lists the front processes of this one, if it has any.
+    what `owners` answers, where servers share the shards; `front_processes` lists the front processes of this one, if it has any. `facts`
+    says what others are told of this server.
     """
 
     def __init__(
@@ -82,6 +92,7 @@ class Service:
         rates: Callable[[str], Rates],
         standstill: Standstill,
         audit: AuditSettings,
+        shard_reports: ShardReports,
     ) -> None:
         self.shards = shards
         self.dispatcher = dispatcher
@@ -109,6 +120,8 @@ class Service:
         self.cluster_status: Callable[[], ClusterStatus] = lambda: status_alone(shards, identity.address)
         self.queue_owners: Callable[[], QueueOwners] = QueueOwners
         self.front_processes: Callable[[], Sequence[FrontProcess]] = tuple
+        self.facts: Callable[[], ServerFacts] = lambda: ServerFacts(__version__, identity.started_at_ms)
+        self.shard_reports = shard_reports
         self.audit = AuditTrail(shards, metrics, clock, audit, lambda: identity.address)
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
         self.bulk_runs = BulkRuns(
@@ -125,8 +138,9 @@ class Service:
         )
 
     async def close(self) -> None:
-        """Leaves its bulk runs, and ends the search processes. The shards are not its own."""
+        """Leaves its bulk runs, ends the search processes, and the questions to shards under way. The shards are not its own."""
         await self.bulk_runs.close()
+        await self.shard_reports.close()
         await self.searches.close()
 
     async def waiting_dequeues(self) -> Sequence[WaitingDequeues]:
@@ -136,7 +150,12 @@ class Service:
 
     async def cluster(self) -> ClusterStatus:
         """Which servers share the shards, and which of them owns what, as this server knows it."""
-        return self.cluster_status()._replace(front_processes=self.front_processes())
+        details, status, facts = await self.shard_reports.details(), self.cluster_status(), self.facts()
+        return status._replace(
+            servers=[each._replace(facts=facts) if each.answers else each for each in status.servers],
+            shards=[each._replace(details=details.get(each.name)) for each in status.shards],
+            front_processes=self.front_processes(),
+        )
 
     async def owners(self) -> QueueOwners:
         """Which servers own queues, for clients that send their calls there."""

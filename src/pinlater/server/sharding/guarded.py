@@ -12,6 +12,7 @@ from enum import Enum, auto
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import (
@@ -135,6 +136,11 @@ class GuardedShard:
     async def ping(self, now_ms: int | None = None) -> None:
         """Works also while the shard is out of use; its outcome does not count for the shard's health."""
         await ping(self.shard, self._call_s, now_ms)
+
+    async def size(self) -> ShardSize:
+        """Its outcome does not count for the shard's health: only operators wait for it."""
+        seconds, late = self.limit(_Limit.LOOK)
+        return await within(self.shard.size(), seconds, late)
 
     # --- calls ------------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ class ShardHealth:
         self.healthy = True
         self.reason = ""  # why it is out of use, or was last
         self.since = monotonic()  # seconds; when it went out of use or came back
+        self.failure = ""  # of the last call or probe that failed, at `failed_at` (seconds)
+        self.failed_at: float | None = None
         self._settings = settings
         self._monotonic = monotonic
         self._spread = spread
@@ -73,6 +75,7 @@ class ShardHealth:
     def failed(self, reason: str, *, timed_out: bool = False) -> None:
         """Notes a call that failed because of the shard."""
         now = self._monotonic()
+        self._note(reason)
         self._newest.extend([now] * (TIMEOUT_WEIGHT if timed_out else 1))
         if not self.healthy:
             return
@@ -107,12 +110,16 @@ class ShardHealth:
 
     def probe_failed(self, reason: str) -> None:
         """Notes a failed probe."""
+        self._note(reason)
         if self.healthy:
             self._put_out_of_use(reason)
             return
         self.reason = reason
         self._pause_ms = min(self._pause_ms * 2, self._settings.probe_interval_max_ms)
         self._plan_probe()
+
+    def _note(self, failure: str) -> None:
+        self.failure, self.failed_at = failure, self._monotonic()
 
     def _put_out_of_use(self, reason: str) -> None:
         if self._probation:

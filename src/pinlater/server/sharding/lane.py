@@ -100,6 +100,16 @@ class Lane(Generic[Item, Result]):
         return self._weight
 
     @property
+    def waiting(self) -> int:
+        """How many items wait for the next call."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int | None:
+        """How many items are in the call under way; None if there is none."""
+        return None if self._under_way is None else len(self._under_way)
+
+    @property
     def rank(self) -> int:
         """How well one more item would ride, the least best: with others at once, alone at once, with others later, alone later."""
         return (0 if self._under_way is None else 2) + (0 if self._waiting else 1)

@@ -31,12 +31,14 @@ class DesiredShard(NamedTuple):
     """A shard as the operator wants it. `make` gives it unopened; it is made anew if `address` differs from before.
 
     `address` holds whatever makes it another one: host, port, database, who logs in. It is compared, never logged.
+    `shown_address` is for operators, without a password.
     """
 
     name: str
     make: Callable[[], Shard]
     address: str = ""
     takes_enqueues: bool = True
+    shown_address: str = ""
 
 
 class MapChange(NamedTuple):
@@ -85,6 +87,7 @@ async def _made(
         one.make(), clock, takes_enqueues=one.takes_enqueues, settings=settings, spread=random.random, opened=False
     )
     shard.address = one.address
+    shard.shown_address = one.shown_address
     return await _opened(shard)
 
 

@@ -79,6 +79,7 @@ class ShardLanes:
         self.opened = opened
         self.opening: asyncio.Future[None] | None = None
         self.address = ""  # equal name and address mean the same shard
+        self.shown_address = ""
         self.leaving = False  # out of the map as soon as it is empty
         self.moved = False  # at a new address, and not reached there yet
         self.is_new = not opened  # never was in use by this server

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
@@ -392,6 +393,10 @@ class Shard(JobStore, QueueStore, KeyLookup, AuditStore, FailureStore, Maintenan
 
         `now_ms`: this server's time; a shared store remembers it for servers that start later (`time_ms`).
         """
+        ...
+
+    async def size(self) -> ShardSize:
+        """How much space the store takes, with no `at_ms`. At most two statements; none reads a table of jobs."""
         ...
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.queue import QueueCounts
 from pinlater.server.storage.values import Member, TimedKeys
 
@@ -20,6 +21,7 @@ class Look(NamedTuple):
     counts: Sequence[QueueCounts] = ()
     body_bytes_max: int | None = None
     timed_keys: TimedKeys = TimedKeys()
+    size: ShardSize = ShardSize()
 
     @property
     def live(self) -> int:

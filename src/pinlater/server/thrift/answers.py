@@ -17,6 +17,7 @@ from pinlater.domain.calls import (
     Scanned,
     ServerInfo,
     SettingsInForce,
+    ShardDetails,
     WaitingDequeues,
 )
 from pinlater.domain.descriptor import descriptor_prefix
@@ -224,6 +225,8 @@ def cluster_status(status: ClusterStatus) -> types.ClusterStatus:
             number(server.unanswered_calls),
             server.items_sent,
             server.items_taken,
+            server.facts.version or None,
+            *server.facts[1:],
         )
         for server in status.servers
     ]
@@ -234,6 +237,7 @@ def cluster_status(status: ClusterStatus) -> types.ClusterStatus:
             shard.version,
             [places.get(owner, -1) for owner in shard.owners],
             list(shard.misplaced),
+            None if shard.details is None else _shard_details(shard.details),
         )
         for shard in status.shards
     ]
@@ -246,6 +250,27 @@ def cluster_status(status: ClusterStatus) -> types.ClusterStatus:
         status.answers_lost,
         status.incomplete or None,
         [types.FrontProcess(*each) for each in status.front_processes] or None,
+    )
+
+
+def _shard_details(shard: ShardDetails) -> types.ShardDetails:
+    size, drain = shard.size, shard.drain
+    return types.ShardDetails(
+        kind=shard.kind,
+        address=shard.address or None,
+        takesEnqueues=shard.takes_enqueues,
+        sinceMillis=shard.since_ms,
+        failure=shard.failure or None,
+        failedAtMillis=shard.failed_at_ms,
+        probing=shard.probing,
+        stalled=shard.stalled,
+        full=shard.full or None,
+        jobs=None if shard.jobs is None else types.ShardJobs(*shard.jobs),
+        size=types.ShardSize(*size[:-1], size.late or None),
+        drain=None if drain is None else types.ShardDrain(*drain),
+        lanes=[
+            types.ShardLane(lane.kind, number(lane.waiting), number(lane.running), *lane[3:]) for lane in shard.lanes
+        ],
     )
 
 

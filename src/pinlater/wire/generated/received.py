@@ -444,6 +444,63 @@ class ClusterServer:
     unansweredCalls: int = _NOT_SENT
     itemsSent: int = _NOT_SENT
     itemsTaken: int = _NOT_SENT
+    version: str | None = None
+    startedAtMillis: int | None = None
+    connections: int | None = None
+    loopLagMillis: int | None = None
+
+
+class ShardLane:
+    kind: str = _NOT_SENT
+    waiting: int = _NOT_SENT
+    running: int = _NOT_SENT
+    runningMillis: int | None = None
+    calls: int = _NOT_SENT
+    requests: int = _NOT_SENT
+    meanMillis: float | None = None
+    slowestMillis: float | None = None
+
+
+class ShardJobs:
+    countedAtMillis: int = _NOT_SENT
+    due: int = _NOT_SENT
+    scheduled: int = _NOT_SENT
+    inProgress: int = _NOT_SENT
+    succeeded: int = _NOT_SENT
+    failed: int = _NOT_SENT
+    oldestDueAtMillis: int | None = None
+
+
+class ShardSize:
+    usedBytes: int | None = None
+    logBytes: int | None = None
+    limitBytes: int | None = None
+    measuredAtMillis: int | None = None
+    late: bool | None = None
+
+
+class ShardDrain:
+    sinceMillis: int = _NOT_SENT
+    leaving: bool = _NOT_SENT
+    liveAtFirst: int | None = None
+    jobsPerSecond: float | None = None
+    emptyAtMillis: int | None = None
+
+
+class ShardDetails:
+    kind: str = _NOT_SENT
+    address: str | None = None
+    takesEnqueues: bool = _NOT_SENT
+    sinceMillis: int = _NOT_SENT
+    failure: str | None = None
+    failedAtMillis: int | None = None
+    probing: bool = _NOT_SENT
+    stalled: bool = _NOT_SENT
+    full: str | None = None
+    jobs: ShardJobs | None = None
+    size: ShardSize = _NOT_SENT
+    drain: ShardDrain | None = None
+    lanes: list[ShardLane] = _NOT_SENT
 
 
 class ClusterShard:
@@ -452,6 +509,7 @@ class ClusterShard:
     ownersVersion: int = _NOT_SENT
     owners: list[int] = _NOT_SENT
     misplacedSlices: list[int] = _NOT_SENT
+    details: ShardDetails | None = None
 
 
 class ForwardedCalls:

@@ -57,6 +57,10 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "RunJobsRequest": ('queueName', 'jobDescriptors'),
     "ServerInfo": ('version', 'features', 'storeKind', 'nowMillis', 'startedAtMillis', 'priorityLevels', 'maxBodyBytes', 'maxFrameBytes', 'maxJobsPerRequest', 'maxDescriptorsPerRequest', 'maxWaitMillis'),
     "SettingsInForce": ('values', 'origins'),
+    "ShardDetails": ('kind', 'takesEnqueues', 'sinceMillis', 'probing', 'stalled', 'size', 'lanes'),
+    "ShardDrain": ('sinceMillis', 'leaving'),
     "ShardFacts": ('name', 'inReach', 'drains'),
+    "ShardJobs": ('countedAtMillis', 'due', 'scheduled', 'inProgress', 'succeeded', 'failed'),
+    "ShardLane": ('kind', 'waiting', 'running', 'calls', 'requests'),
     "WaitingDequeues": ('queueName', 'source', 'number'),
 }

@@ -1647,6 +1647,10 @@ class ClusterServer(TBase):
      - unansweredCalls
      - itemsSent
      - itemsTaken
+     - version
+     - startedAtMillis
+     - connections
+     - loopLagMillis
 
     """
 
@@ -1661,10 +1665,14 @@ class ClusterServer(TBase):
         'unansweredCalls',
         'itemsSent',
         'itemsTaken',
+        'version',
+        'startedAtMillis',
+        'connections',
+        'loopLagMillis',
     )
 
 
-    def __init__(self, address=None, name=None, slots=None, answers=None, heard=None, heardMillisAgo=None, usable=None, unansweredCalls=None, itemsSent=None, itemsTaken=None,):
+    def __init__(self, address=None, name=None, slots=None, answers=None, heard=None, heardMillisAgo=None, usable=None, unansweredCalls=None, itemsSent=None, itemsTaken=None, version=None, startedAtMillis=None, connections=None, loopLagMillis=None,):
         self.address = address
         self.name = name
         self.slots = slots
@@ -1675,6 +1683,189 @@ class ClusterServer(TBase):
         self.unansweredCalls = unansweredCalls
         self.itemsSent = itemsSent
         self.itemsTaken = itemsTaken
+        self.version = version
+        self.startedAtMillis = startedAtMillis
+        self.connections = connections
+        self.loopLagMillis = loopLagMillis
+
+
+class ShardLane(TBase):
+    """
+    Attributes:
+     - kind
+     - waiting
+     - running
+     - runningMillis
+     - calls
+     - requests
+     - meanMillis
+     - slowestMillis
+
+    """
+
+    __slots__ = (
+        'kind',
+        'waiting',
+        'running',
+        'runningMillis',
+        'calls',
+        'requests',
+        'meanMillis',
+        'slowestMillis',
+    )
+
+
+    def __init__(self, kind=None, waiting=None, running=None, runningMillis=None, calls=None, requests=None, meanMillis=None, slowestMillis=None,):
+        self.kind = kind
+        self.waiting = waiting
+        self.running = running
+        self.runningMillis = runningMillis
+        self.calls = calls
+        self.requests = requests
+        self.meanMillis = meanMillis
+        self.slowestMillis = slowestMillis
+
+
+class ShardJobs(TBase):
+    """
+    Attributes:
+     - countedAtMillis
+     - due
+     - scheduled
+     - inProgress
+     - succeeded
+     - failed
+     - oldestDueAtMillis
+
+    """
+
+    __slots__ = (
+        'countedAtMillis',
+        'due',
+        'scheduled',
+        'inProgress',
+        'succeeded',
+        'failed',
+        'oldestDueAtMillis',
+    )
+
+
+    def __init__(self, countedAtMillis=None, due=None, scheduled=None, inProgress=None, succeeded=None, failed=None, oldestDueAtMillis=None,):
+        self.countedAtMillis = countedAtMillis
+        self.due = due
+        self.scheduled = scheduled
+        self.inProgress = inProgress
+        self.succeeded = succeeded
+        self.failed = failed
+        self.oldestDueAtMillis = oldestDueAtMillis
+
+
+class ShardSize(TBase):
+    """
+    Attributes:
+     - usedBytes
+     - logBytes
+     - limitBytes
+     - measuredAtMillis
+     - late
+
+    """
+
+    __slots__ = (
+        'usedBytes',
+        'logBytes',
+        'limitBytes',
+        'measuredAtMillis',
+        'late',
+    )
+
+
+    def __init__(self, usedBytes=None, logBytes=None, limitBytes=None, measuredAtMillis=None, late=None,):
+        self.usedBytes = usedBytes
+        self.logBytes = logBytes
+        self.limitBytes = limitBytes
+        self.measuredAtMillis = measuredAtMillis
+        self.late = late
+
+
+class ShardDrain(TBase):
+    """
+    Attributes:
+     - sinceMillis
+     - leaving
+     - liveAtFirst
+     - jobsPerSecond
+     - emptyAtMillis
+
+    """
+
+    __slots__ = (
+        'sinceMillis',
+        'leaving',
+        'liveAtFirst',
+        'jobsPerSecond',
+        'emptyAtMillis',
+    )
+
+
+    def __init__(self, sinceMillis=None, leaving=None, liveAtFirst=None, jobsPerSecond=None, emptyAtMillis=None,):
+        self.sinceMillis = sinceMillis
+        self.leaving = leaving
+        self.liveAtFirst = liveAtFirst
+        self.jobsPerSecond = jobsPerSecond
+        self.emptyAtMillis = emptyAtMillis
+
+
+class ShardDetails(TBase):
+    """
+    Attributes:
+     - kind
+     - address
+     - takesEnqueues
+     - sinceMillis
+     - failure
+     - failedAtMillis
+     - probing
+     - stalled
+     - full
+     - jobs
+     - size
+     - drain
+     - lanes
+
+    """
+
+    __slots__ = (
+        'kind',
+        'address',
+        'takesEnqueues',
+        'sinceMillis',
+        'failure',
+        'failedAtMillis',
+        'probing',
+        'stalled',
+        'full',
+        'jobs',
+        'size',
+        'drain',
+        'lanes',
+    )
+
+
+    def __init__(self, kind=None, address=None, takesEnqueues=None, sinceMillis=None, failure=None, failedAtMillis=None, probing=None, stalled=None, full=None, jobs=None, size=None, drain=None, lanes=None,):
+        self.kind = kind
+        self.address = address
+        self.takesEnqueues = takesEnqueues
+        self.sinceMillis = sinceMillis
+        self.failure = failure
+        self.failedAtMillis = failedAtMillis
+        self.probing = probing
+        self.stalled = stalled
+        self.full = full
+        self.jobs = jobs
+        self.size = size
+        self.drain = drain
+        self.lanes = lanes
 
 
 class ClusterShard(TBase):
@@ -1685,6 +1876,7 @@ class ClusterShard(TBase):
      - ownersVersion
      - owners
      - misplacedSlices
+     - details
 
     """
 
@@ -1694,15 +1886,17 @@ class ClusterShard(TBase):
         'ownersVersion',
         'owners',
         'misplacedSlices',
+        'details',
     )
 
 
-    def __init__(self, name=None, inReach=None, ownersVersion=None, owners=None, misplacedSlices=None,):
+    def __init__(self, name=None, inReach=None, ownersVersion=None, owners=None, misplacedSlices=None, details=None,):
         self.name = name
         self.inReach = inReach
         self.ownersVersion = ownersVersion
         self.owners = owners
         self.misplacedSlices = misplacedSlices
+        self.details = details
 
 
 class ForwardedCalls(TBase):
@@ -4066,6 +4260,68 @@ ClusterServer.thrift_spec = (
     (8, TType.I32, 'unansweredCalls', None, None, ),  # 8
     (9, TType.I64, 'itemsSent', None, None, ),  # 9
     (10, TType.I64, 'itemsTaken', None, None, ),  # 10
+    (11, TType.STRING, 'version', 'UTF8', None, ),  # 11
+    (12, TType.I64, 'startedAtMillis', None, None, ),  # 12
+    (13, TType.I32, 'connections', None, None, ),  # 13
+    (14, TType.I64, 'loopLagMillis', None, None, ),  # 14
+)
+all_structs.append(ShardLane)
+ShardLane.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'kind', 'UTF8', None, ),  # 1
+    (2, TType.I32, 'waiting', None, None, ),  # 2
+    (3, TType.I32, 'running', None, None, ),  # 3
+    (4, TType.I64, 'runningMillis', None, None, ),  # 4
+    (5, TType.I64, 'calls', None, None, ),  # 5
+    (6, TType.I64, 'requests', None, None, ),  # 6
+    (7, TType.DOUBLE, 'meanMillis', None, None, ),  # 7
+    (8, TType.DOUBLE, 'slowestMillis', None, None, ),  # 8
+)
+all_structs.append(ShardJobs)
+ShardJobs.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'countedAtMillis', None, None, ),  # 1
+    (2, TType.I64, 'due', None, None, ),  # 2
+    (3, TType.I64, 'scheduled', None, None, ),  # 3
+    (4, TType.I64, 'inProgress', None, None, ),  # 4
+    (5, TType.I64, 'succeeded', None, None, ),  # 5
+    (6, TType.I64, 'failed', None, None, ),  # 6
+    (7, TType.I64, 'oldestDueAtMillis', None, None, ),  # 7
+)
+all_structs.append(ShardSize)
+ShardSize.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'usedBytes', None, None, ),  # 1
+    (2, TType.I64, 'logBytes', None, None, ),  # 2
+    (3, TType.I64, 'limitBytes', None, None, ),  # 3
+    (4, TType.I64, 'measuredAtMillis', None, None, ),  # 4
+    (5, TType.BOOL, 'late', None, None, ),  # 5
+)
+all_structs.append(ShardDrain)
+ShardDrain.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'sinceMillis', None, None, ),  # 1
+    (2, TType.BOOL, 'leaving', None, None, ),  # 2
+    (3, TType.I64, 'liveAtFirst', None, None, ),  # 3
+    (4, TType.DOUBLE, 'jobsPerSecond', None, None, ),  # 4
+    (5, TType.I64, 'emptyAtMillis', None, None, ),  # 5
+)
+all_structs.append(ShardDetails)
+ShardDetails.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'kind', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'address', 'UTF8', None, ),  # 2
+    (3, TType.BOOL, 'takesEnqueues', None, None, ),  # 3
+    (4, TType.I64, 'sinceMillis', None, None, ),  # 4
+    (5, TType.STRING, 'failure', 'UTF8', None, ),  # 5
+    (6, TType.I64, 'failedAtMillis', None, None, ),  # 6
+    (7, TType.BOOL, 'probing', None, None, ),  # 7
+    (8, TType.BOOL, 'stalled', None, None, ),  # 8
+    (9, TType.STRING, 'full', 'UTF8', None, ),  # 9
+    (10, TType.STRUCT, 'jobs', [ShardJobs, None], None, ),  # 10
+    (11, TType.STRUCT, 'size', [ShardSize, None], None, ),  # 11
+    (12, TType.STRUCT, 'drain', [ShardDrain, None], None, ),  # 12
+    (13, TType.LIST, 'lanes', (TType.STRUCT, [ShardLane, None], False), None, ),  # 13
 )
 all_structs.append(ClusterShard)
 ClusterShard.thrift_spec = (
@@ -4075,6 +4331,7 @@ ClusterShard.thrift_spec = (
     (3, TType.I64, 'ownersVersion', None, None, ),  # 3
     (4, TType.LIST, 'owners', (TType.I32, None, False), None, ),  # 4
     (5, TType.LIST, 'misplacedSlices', (TType.I32, None, False), None, ),  # 5
+    (6, TType.STRUCT, 'details', [ShardDetails, None], None, ),  # 6
 )
 all_structs.append(ForwardedCalls)
 ForwardedCalls.thrift_spec = (

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from pinlater.domain import errors
+from pinlater.domain.calls import ServerFacts
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.storage.values import (
@@ -28,7 +29,7 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 3
+VERSION = 4
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -73,7 +74,7 @@ WAITS = -3
 class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
-    reach it; '' if they can't. `busy`: its event loop has little time left."""
+    reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
@@ -81,6 +82,7 @@ class Told(NamedTuple):
     server_id: str = ""
     clients_at: str = ""
     busy: bool = False
+    facts: ServerFacts = ServerFacts()
 
 
 class Failure(NamedTuple):

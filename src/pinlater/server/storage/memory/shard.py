@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.ids import made_at_ms
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState, UniqueScope
@@ -102,6 +103,10 @@ class MemoryShard:
 
     def figures(self) -> Mapping[str, float]:
         return {}
+
+    async def size(self) -> ShardSize:
+        """Nothing: what jobs take is not counted."""
+        return ShardSize()
 
     # --- queues ---------------------------------------------------------------------------------------------------------
 

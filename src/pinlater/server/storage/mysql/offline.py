@@ -49,7 +49,8 @@ async def look_at_shard(endpoint: MysqlEndpoint, settings: MysqlSettings, now_ms
                 return look
             found = await members(connection, settings.lease_ms)
             keys = await timed_keys(MysqlReader(connection), now_ms)
-            return look._replace(members=found, counts=await reading.counts(connection, None), timed_keys=keys)
+            rows, size = await reading.counts(connection, None), await reading.size(connection)
+            return look._replace(members=found, counts=rows, timed_keys=keys, size=size)
     except _NotThere:
         return Look(0)
 

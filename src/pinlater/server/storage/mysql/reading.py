@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import PriorityCounts, Queue, QueueCounts, queue_of
@@ -33,6 +34,8 @@ _SELECT_BODIES = sql("select_bodies")
 _SELECT_SPECIAL = sql("select_special")
 _SELECT_NEWEST_BODIES = sql("select_newest_bodies")
 _COUNT_JOBS = sql("count_jobs")
+_WANT_FRESH_STATISTICS = sql("want_fresh_statistics")
+_SELECT_SIZE = sql("select_size")
 
 
 async def lookup(
@@ -173,3 +176,9 @@ async def highest_id(connection: MysqlConnection) -> int:
     """The highest job id in the database; 0 for none."""
     [found] = await connection.run([sql("select_highest_id")()])
     return int(found.rows[0][0])
+
+
+async def size(connection: MysqlConnection) -> ShardSize:
+    """The data and indexes of the database, as its statistics have it."""
+    _, found = await connection.run([_WANT_FRESH_STATISTICS(), _SELECT_SIZE()])
+    return ShardSize(used_bytes=int(found.rows[0][0]))

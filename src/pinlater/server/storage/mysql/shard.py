@@ -16,6 +16,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from asyncmy import errors as driver
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
 from pinlater.domain.ids import SLOTS
 from pinlater.domain.job import HandedOutJob, JobInfo
@@ -178,6 +179,9 @@ class MysqlShard(RelationalShard):
         time_ms = None if now_ms is None else lambda: now_ms + round((self._monotonic() - asked) * 1000)
         if not await self._opened.readers.read(lambda c: self._membership.renew(c, time_ms)):
             await self._rejoin(slot * WRITERS)
+
+    async def size(self) -> ShardSize:
+        return await self._opened.readers.read(reading.size)
 
     def figures(self) -> Mapping[str, float]:
         return self.stats.figures()

@@ -12,6 +12,7 @@ from pinlater.server.storage.redis.connection import connect
 from pinlater.server.storage.redis.keys import front_of
 from pinlater.server.storage.redis.membership import members
 from pinlater.server.storage.redis.readers import Readers
+from pinlater.server.storage.redis.server_requirements import memory_size
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
 
@@ -37,7 +38,7 @@ async def look_at_shard(endpoint: RedisEndpoint, settings: RedisSettings, name: 
             return Look(0)
         servers, rows = await members(readers.run, settings.lease_ms), await reading.count_rows(readers, None, 0)
         keys = await reading.timed_keys(readers, now_ms)
-        return Look(schema, servers, reading.counts(rows, 0), timed_keys=keys)
+        return Look(schema, servers, reading.counts(rows, 0), timed_keys=keys, size=await memory_size(readers))
 
 
 async def forget_timed_keys(endpoint: RedisEndpoint, settings: RedisSettings, name: str) -> int:

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import ShardConnectionFailed, Unavailable
 from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.settings import RedisEndpoint
@@ -52,6 +53,12 @@ def read_info(text: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
+async def memory_size(readers: Readers) -> ShardSize:
+    """The memory of the whole Redis server, which other shards and programs may use, too. Raises `Unavailable`."""
+    found = read_info(await readers.command(b"INFO", b"memory"))
+    return ShardSize(used_bytes=int(found.get("used_memory", 0)), limit_bytes=int(found.get("maxmemory", 0)) or None)
+
+
 class Memory:
     """How much of its `maxmemory` Redis uses, looked at once a second while jobs are stored. `monotonic` in seconds."""
 
@@ -70,10 +77,10 @@ class Memory:
         if self._is_over or self._looked_at is None or now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
             try:
-                found = read_info(await readers.command(b"INFO", b"memory"))
+                size = await memory_size(readers)
             except Unavailable:
                 return False
-            self._used, self._max = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
+            self._used, self._max = size.used_bytes or 0, size.limit_bytes or 0
         return self._is_over
 
     @property

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed, StoreFull
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
@@ -36,7 +37,7 @@ from pinlater.server.storage.redis.migration import migrate
 from pinlater.server.storage.redis.nothing_due import NothingDue
 from pinlater.server.storage.redis.queue_cache import RedisQueueCache
 from pinlater.server.storage.redis.readers import Readers
-from pinlater.server.storage.redis.server_requirements import Memory, check_server
+from pinlater.server.storage.redis.server_requirements import Memory, check_server, memory_size
 from pinlater.server.storage.redis.settings import RedisEndpoint, RedisSettings
 from pinlater.server.storage.redis.stats import Stats
 from pinlater.server.storage.redis.writer import Writer
@@ -183,6 +184,9 @@ class RedisShard:
         if not await self._membership.renew(readers.run, time_ms):
             self.stats.slots_lost += slot == self._membership.slot
             await self._rejoin(slot)
+
+    async def size(self) -> ShardSize:
+        return await memory_size(self._opened.readers)
 
     def figures(self) -> Mapping[str, float]:
         return self.stats.figures()

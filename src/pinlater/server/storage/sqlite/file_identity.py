@@ -37,3 +37,9 @@ class FileIdentity:
                 f"{os.fsdecode(name)} {what}. Nothing is stored until it is back, or the server started again",
                 detail="STORE_GONE",
             )
+
+    def lengths(self) -> tuple[int, int]:
+        """The bytes of the store and of its log. Raises as `check` does."""
+        self.check()
+        store, log, _ = self._files
+        return os.stat(store[0]).st_size, os.stat(log[0]).st_size  # noqa: PTH116 - as in `check`

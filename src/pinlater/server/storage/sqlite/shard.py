@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
+from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
 from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import Queue, QueueCounts
@@ -158,6 +159,10 @@ class SqliteShard(RelationalShard):
             )
         else:
             opened.readers.quick(reading.list_first)
+
+    async def size(self) -> ShardSize:
+        """The lengths of the file and of its log."""
+        return ShardSize(*self._open.file_identity.lengths())
 
     @property
     def slot(self) -> int:

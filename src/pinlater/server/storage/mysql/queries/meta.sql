@@ -22,6 +22,14 @@ UPDATE meta SET value = :value WHERE name = :name AND value = :known;
 -- Of the jobs that are there.
 SELECT coalesce(max(id), 0) FROM jobs;
 
+-- name: want_fresh_statistics()
+-- For this connection. MySQL 8 would answer the next statement with numbers of up to a day ago; MariaDB keeps none, and passes over the comment.
+SET @nothing = 0 /*!80000 , SESSION information_schema_stats_expiry = 0 */;
+
+-- name: select_size()
+-- From the statistics of the tables, which InnoDB has in memory.
+SELECT coalesce(sum(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema = database();
+
 -- name: load_server_settings()
 -- What `server_requirements.py` checks.
 SHOW GLOBAL VARIABLES WHERE Variable_name IN
