@@ -224,7 +224,7 @@ def test_a_server_that_stood_still_for_longer_than_its_lease_gets_slices_again()
         await scene.settled(MOVED_WITHIN_S)
         await asyncio.sleep(LEASE_S * 1.5)
         paused.loop.resume()
-        await scene.settled(20.0)
+        await scene.settled(30.0)  # some seeds need 23 s
 
     Scene(3, 2).run(work)
 
