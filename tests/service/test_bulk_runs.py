@@ -389,6 +389,34 @@ async def test_what_another_server_ended_is_not_begun_again(servers: Servers) ->
     assert await one.runs() == await other.runs() == [found]
 
 
+@pytest.mark.parametrize("error", [None, InvalidArgument("no")], ids=["page", "refusal"])
+async def test_the_end_that_another_server_told_stays(servers: Servers, error: PinLaterError | None) -> None:
+    """The first server stood still while it read its last page, which has no jobs."""
+    reading, thawed = asyncio.Event(), asyncio.Event()
+    one = await servers.start("a", go=lambda: True)
+    scan = servers.cores[0].service.job_queries.scan
+
+    async def frozen(command: ScanCommand) -> Scanned:
+        reading.set()
+        await thawed.wait()
+        if error is not None:
+            raise error
+        return await scan(command)
+
+    with patch.object(servers.cores[0].service.job_queries, "scan", frozen):
+        run = await one.start(DELETE, "ops")
+        await reading.wait()
+        other = await servers.start("b", go=lambda: True)
+        servers.clock.advance(ms=STALE_MS + 1)
+        await other.look()
+        await other.stop("q", run.id)
+        found = await ended(other, run)
+        servers.clock.advance(seconds=5)
+        thawed.set()
+        await turns(lambda: not one._under_way)
+    assert await one.runs() == await other.runs() == [found]
+
+
 async def test_another_server_continues_a_run_whose_server_has_died(servers: Servers) -> None:
     one = await servers.start("a", go=lambda: False)
     first = servers.cores[0].service

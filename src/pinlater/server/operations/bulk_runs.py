@@ -313,7 +313,7 @@ class BulkRuns:
             except PinLaterError as error:
                 failures += 1
                 if not _passes(error, failures):
-                    await self._end(steps, BulkState.FAILED, error.message)
+                    await self._finish(steps, BulkState.FAILED, error.message)
                     break
                 steps.note(detail=f"waits: {error.message}")
                 await self._wait(steps, min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 5)))
@@ -356,7 +356,7 @@ class BulkRuns:
                 return
         steps.to_next_page(looked, after, unseen=missing)
         if steps.progress.after == END:
-            await self._end(steps, BulkState.DONE, _UNSEEN if steps.progress.unseen else "")
+            await self._finish(steps, BulkState.DONE, _UNSEEN if steps.progress.unseen else "")
 
     async def _turn(self, steps: _Steps, turns: asyncio.Semaphore) -> bool:
         """Takes one of the turns, and tells meanwhile how far it is; whether it goes on, and then has the turn."""
@@ -400,6 +400,11 @@ class BulkRuns:
                 steps.note(detail=f"waits: {error.message}")
                 await self._sleep(_RETRY_FIRST_S)
         return steps.goes_on
+
+    async def _finish(self, steps: _Steps, state: BulkState, detail: str) -> None:
+        """Ends the run unless another server has, while this one stood still."""
+        if await self._goes_on(steps):
+            await self._end(steps, state, detail)
 
     async def _end(self, steps: _Steps, state: BulkState, detail: str) -> None:
         """Ends the run, in the audit, too. What can't be kept is told by the next server that looks."""
