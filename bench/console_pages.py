@@ -84,7 +84,12 @@ def _statements(place: BenchmarkRun, server: PinLaterServer, counts: Path | None
     idle_s = max(took_s, place.sizes.console_seconds / 5)
     _, background = _sent_during(place, server, counts, lambda: pause.wait(idle_s))
     page.close()
-    return max(0.0, (sent - background * took_s / idle_s) / STATEMENT_REQUESTS)
+    found = (sent - background * took_s / idle_s) / STATEMENT_REQUESTS
+    if found <= 0:  # the wrong server was asked, or the background was not the usual one
+        raise RuntimeError(
+            f"{path}: {sent} statements in {took_s:.2f} s, {background} of the background in {idle_s:.2f} s"
+        )
+    return found
 
 
 def _sent_during(

@@ -10,7 +10,8 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -147,8 +148,8 @@ class MysqlStores:
         return asyncio.run(bare_mysql.insert_rate(self._nth(0), rows_per_commit, seconds))
 
     def statements_during(self, work: Callable[[], T]) -> tuple[T, int]:
-        """What `work` gives, and how many statements the first database server was sent meanwhile, by its own count."""
-        return asyncio.run(_statements_during(self._nth(0), work))
+        """What `work` gives, and how many statements the database servers were sent meanwhile, by their own counts."""
+        return asyncio.run(_statements_during(self._all, work))
 
     def _nth(self, number: int) -> MariaDb:
         while len(self._servers) <= number:
@@ -165,12 +166,17 @@ class MysqlStores:
         return MysqlStore(servers, f"bench{self._number}", self._folder, is_kept)
 
 
-async def _statements_during(server: MariaDb, work: Callable[[], T]) -> tuple[T, int]:
-    async with server.connect() as connection, connection.cursor() as cursor:
-        before = await _status(cursor, "Questions")
+async def _statements_during(servers: Sequence[MariaDb], work: Callable[[], T]) -> tuple[T, int]:
+    async with AsyncExitStack() as stack:
+        cursors = [
+            await stack.enter_async_context((await stack.enter_async_context(server.connect())).cursor())
+            for server in servers
+        ]
+        before = [await _status(cursor, "Questions") for cursor in cursors]
         answer = work()
         own = 1  # the second look
-        return answer, await _status(cursor, "Questions") - before - own
+        after = [await _status(cursor, "Questions") for cursor in cursors]
+        return answer, sum(after) - sum(before) - own * len(cursors)
 
 
 def _settle_all(servers: Iterable[MariaDb]) -> None:
