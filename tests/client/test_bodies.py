@@ -47,10 +47,10 @@ async def test_an_enqueue_of_what_is_no_body_is_refused_by_name(client: Client, 
         client.enqueue("q", [b"x", b"y", job])
 
 
-@pytest.mark.parametrize("jobs", [b"abc", "abc", bytearray(b"abc")])
-def test_a_body_where_a_list_of_jobs_belongs_is_refused(client: Client, jobs: Any) -> None:
-    """Each of its letters would have been a job: `bytes(97)`, `bytes(98)` and `bytes(99)`."""
-    with pytest.raises(TypeError, match=r"^jobs\[0\] must be a Job or bytes, not (int|str)$"):
+@pytest.mark.parametrize("jobs", [b"abc", "abc", bytearray(b"abc"), Job(b"abc")])
+def test_one_job_where_a_list_of_jobs_belongs_is_refused(client: Client, jobs: Any) -> None:
+    """Each of its parts would have been a job."""
+    with pytest.raises(TypeError, match=f"^jobs must be a list of jobs, not one {type(jobs).__name__}: "):
         client.enqueue("q", jobs)
 
 

@@ -24,6 +24,7 @@ from pinlater.wire.queue_settings import fields_of
 
 T = TypeVar("T")
 # A job's fields behind the body, where nothing but that was said.
+_ONE_JOB = (values.Job, bytes, bytearray, memoryview, str)
 _ONLY_A_BODY = values.Job(b"")[1:]
 
 
@@ -55,6 +56,8 @@ def new_request_key(now_ms: int) -> str:
 def enqueue(
     queue: str, jobs: Sequence[values.Job | bytes], request_key: str | None, repeat: bool
 ) -> ClientCall[values.Enqueued]:
+    if isinstance(jobs, _ONE_JOB):  # each of these has parts, which would be taken for jobs
+        raise TypeError(f"jobs must be a list of jobs, not one {type(jobs).__name__}: enqueue(queue, [job])")
     request = types.PinLaterEnqueueRequest(
         queueName=queue,
         jobs=[_job(f"jobs[{index}]", job) for index, job in enumerate(jobs)],
