@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,7 +15,7 @@ from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.mysql.connection import Result
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
-from pinlater.server.storage.mysql.ready_jobs import DISTRUSTED_S, JOB_BYTES
+from pinlater.server.storage.mysql.ready_jobs import DISTRUSTED_S, JOB_BYTES, ReadyBytes
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
 from pinlater.server.storage.mysql.transaction import Transaction
@@ -215,3 +217,27 @@ async def test_jobs_of_a_long_request_are_searched(database: ProxiedMysql) -> No
     assert len(cache_of(here).queues[QUEUE].ready) == 1
     assert await bodies(here, 3) == [b"before", b"0", b"1"]
     await here.assert_counters_exact()
+
+
+async def test_the_shards_of_a_server_share_the_space_and_a_closed_shard_leaves_its_part(
+    database: ProxiedMysql,
+) -> None:
+    shared = ReadyBytes(2 * JOB_BYTES)
+    endpoint = database.endpoint(direct=True)
+    places = [endpoint, replace(endpoint, database=f"{endpoint.database}_2")]
+    first, second = [Desk(partial(MysqlShard, place, MysqlSettings(**LIMITS), ready_bytes=shared)) for place in places]
+    for desk in (first, second):
+        await desk.open()
+        database._stack.push_async_callback(desk.shard.close)
+        await desk.shard.create_queues([QUEUE], desk.now)
+        await claim(desk, 1)
+    for number in range(4):
+        await first.put(b"first %d" % number)
+    await second.put(b"second")
+    assert shared.used == bytes_that_are_here(cache_of(first)) > 0 == bytes_that_are_here(cache_of(second))
+    assert await bodies(second, 5) == [b"second"]
+    await first.shard.close()
+    assert shared.used == 0
+    await second.put(b"another one")
+    assert shared.used == bytes_that_are_here(cache_of(second)) > 0
+    assert await bodies(second, 5) == [b"another one"]

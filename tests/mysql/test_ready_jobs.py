@@ -12,7 +12,6 @@ import pytest
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, UniqueKey, UniqueScope
 from pinlater.server.storage.mysql.ready_jobs import (
-    BYTES_MAX,
     JOB_BYTES,
     ROWS_MIN,
     TRUSTED_S,
@@ -25,6 +24,8 @@ from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKe
 from tests.contract.desk import Desk
 from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.shared_shards.proxied_database import QUEUE, stats_of
+
+MOST = 16 * 1024 * 1024
 
 
 async def claim(desk: Desk, *limits: int, from_memory: bool = True, max_bytes: int = 2**24) -> Claimed:
@@ -252,7 +253,7 @@ def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
 
 
 def test_jobs_come_in_the_order_of_claims() -> None:
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     complete(ready)
     put(ready, 3, priority=2)
     put(ready, 2, 1, run_after_ms=5)
@@ -262,7 +263,7 @@ def test_jobs_come_in_the_order_of_claims() -> None:
 
 
 def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewhere_is_due() -> None:
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     assert not ready.has_next(1, 0, 0.0)
     complete(ready)
     assert ready.has_next(1, 99, TRUSTED_S / 2)
@@ -273,7 +274,7 @@ def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewher
 
 
 def test_a_search_after_a_long_time_without_one_counts() -> None:
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     complete(ready)
     ready.search_begins(1, 0, 100.0)
     assert ready.tracks(100.1)
@@ -284,7 +285,7 @@ def test_a_search_after_a_long_time_without_one_counts() -> None:
 
 
 def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     ready.search_begins(1, 0, 0.0)
     put(ready, 1)
     put(ready, 2)
@@ -295,7 +296,7 @@ def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
 
 
 def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     complete(ready)
     put(ready, 1)
     ready.search_begins(1, 0, 0.0)
@@ -305,7 +306,7 @@ def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
 
 
 def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> None:
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     complete(ready)
     put(ready, 1, 2, 3)
     ready.search_begins(2, 5, 0.0)
@@ -319,7 +320,7 @@ def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> Non
 
 def test_after_a_check_of_the_first_jobs_a_search_looks_at_those_behind_them() -> None:
     """Another server may have put a job back between those that are here."""
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     complete(ready)
     put(ready, 1, 2, 4)
     ready.search_begins(1, 5, 1.1)
@@ -333,11 +334,11 @@ def test_after_a_check_of_the_first_jobs_a_search_looks_at_those_behind_them() -
 
 
 def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
-    used = ReadyBytes()
+    used = ReadyBytes(MOST)
     ready, other = ReadyJobs(used), ReadyJobs(used)
     complete(ready)
     complete(other)
-    put(ready, 1, body=bytes(BYTES_MAX))
+    put(ready, 1, body=bytes(used.most))
     put(other, 2, run_after_ms=7)
     assert (len(other), other.elsewhere_ms) == (0, 7)
     ready.take(1)
@@ -351,7 +352,7 @@ def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
 
 
 def test_headers_count_for_what_they_take() -> None:
-    used = ReadyBytes()
+    used = ReadyBytes(MOST)
     ready = ReadyJobs(used)
     complete(ready)
     tracemalloc.start()
@@ -367,7 +368,7 @@ def test_headers_count_for_what_they_take() -> None:
 
 @pytest.mark.parametrize("ends", ["all", "enough", "read on", "forgotten"])
 def test_the_ids_from_before_a_search_are_not_kept_after_it(ends: str) -> None:
-    ready = ReadyJobs(ReadyBytes())
+    ready = ReadyJobs(ReadyBytes(MOST))
     complete(ready)
     put(ready, 1, 2, 3)
     ready.search_begins(1, 0, 0.0)
@@ -384,13 +385,33 @@ def test_the_ids_from_before_a_search_are_not_kept_after_it(ends: str) -> None:
 
 
 def test_a_full_memory_is_checked_in_a_short_turn_of_the_event_loop() -> None:
-    used = ReadyBytes()
+    used = ReadyBytes(MOST)
     ready = ReadyJobs(used)
     complete(ready)
-    while used.used <= BYTES_MAX:
+    while not used.is_full:
         put(ready, len(ready) + 1)
     ready.search_begins(1, 0, 0.0)
     began = time.process_time()
     ready.search_found_enough([1], 0.5)
     assert time.process_time() - began < 0.05
     assert len(ready) > 50_000
+
+
+def test_a_search_that_ends_after_its_queue_is_gone_takes_no_space_from_the_others() -> None:
+    used = ReadyBytes(MOST)
+    ready = ReadyJobs(used)
+    complete(ready)
+    put(ready, 1)
+    ready.search_begins(1, 0, 0.0)
+    ready.close()
+    ready.search_read_on([], [(1, 0, number, 0, 10) for number in range(2, 90)], 100, None, 0.5)
+    put(ready, 100)
+    assert (used.used, len(ready)) == (0, 0)
+
+
+def test_without_space_each_claim_searches() -> None:
+    ready = ReadyJobs(ReadyBytes(0))
+    complete(ready)
+    put(ready, 1)
+    assert len(ready) == 0
+    assert not ready.has_next(1, 0, 0.1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
+from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
 from pinlater.server.storage.mysql.shard import MysqlShard
 from tests.mysql.proxied_mysql import ProxiedMysql
 from tests.shared_shards.proxied_database import QUEUE
@@ -31,7 +32,7 @@ async def test_claims_whose_outcome_was_unknown_are_released_in_a_queue_that_was
 
 def test_an_older_look_at_the_queues_changes_nothing_after_a_newer_one() -> None:
     """It would take a queue away that was made meanwhile."""
-    queue_cache = MysqlQueueCache(lambda: 0.0, 3)
+    queue_cache = MysqlQueueCache(lambda: 0.0, 3, ReadyBytes(0))
     older, newer = queue_cache.begin_look(), queue_cache.begin_look()
     queue_cache.replace(newer, [(1, "made")])
     queue_cache.replace(older, [])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pinlater.server.config.kinds.kind import Driver
 from pinlater.server.config.mysql_shards import MysqlShards
 from pinlater.server.config.mysql_url import MysqlUrl, parse_mysql_url
+from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
 from pinlater.server.storage.mysql.tls import wants_tls
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class _Mysql:
     schemes = ("mysql",)
     nicknames: ClassVar[Mapping[str, str]] = {"mariadb": _HINT, "mysql+asyncmy": _HINT}
     driver = Driver(("asyncmy",), "MySQL's driver")
+
+    def __init__(self) -> None:
+        self._ready_bytes = ReadyBytes(0)  # one server a process
 
     def parse_url(self, text: str) -> MysqlUrl:
         return parse_mysql_url(text)
@@ -50,7 +54,8 @@ class _Mysql:
     def make(self, place: ConfiguredShard, settings: Settings) -> SharedShard:
         from pinlater.server.storage.mysql.shard import MysqlShard
 
-        return MysqlShard(place.endpoint, settings.mysql, place.name)
+        self._ready_bytes.most = settings.mysql.ready_bytes_max
+        return MysqlShard(place.endpoint, settings.mysql, place.name, ready_bytes=self._ready_bytes)
 
     async def look_at(self, place: ConfiguredShard, settings: Settings, now_ms: int) -> Look:
         from pinlater.server.storage.mysql.offline import look_at_shard

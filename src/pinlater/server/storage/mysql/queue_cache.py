@@ -89,11 +89,11 @@ class QueueEntry:
 
 
 class MysqlQueueCache:
-    """The queues of one shard as they were when it was last read. `monotonic` in seconds."""
+    """The queues of one shard as they were when it was last read. `monotonic` in seconds. `ready_bytes`: of all shards of the server."""
 
-    def __init__(self, monotonic: Callable[[], float], priority_levels: int) -> None:
+    def __init__(self, monotonic: Callable[[], float], priority_levels: int, ready_bytes: ReadyBytes) -> None:
         self._monotonic = monotonic
-        self._ready_bytes = ReadyBytes()
+        self._ready_bytes = ready_bytes
         self._levels = range(1, priority_levels + 1)
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
@@ -122,7 +122,7 @@ class MysqlQueueCache:
                 entry.add_priority(priority)
             self.queues[name] = self.by_id[queue_id] = entry
         for queue_id in old.keys() - self.by_id.keys():
-            old[queue_id].ready.forget()
+            old[queue_id].ready.close()
 
     def learn(self, queue_id: int, name: str) -> QueueEntry:
         """A queue that the database has. Ids grow: of two queues with one name that with the lower id is gone."""
@@ -133,7 +133,7 @@ class MysqlQueueCache:
         before = self.queues.get(name)
         if before is None or before.queue_id < queue_id:
             if before is not None:
-                before.ready.forget()
+                before.ready.close()
                 del self.by_id[before.queue_id]
             self.queues[name] = self.by_id[queue_id] = entry
         return entry
@@ -157,6 +157,11 @@ class MysqlQueueCache:
     def now_s(self) -> float:
         """Monotonic."""
         return self._monotonic()
+
+    def close(self) -> None:
+        """Leaves the space of its jobs to the other shards."""
+        for queue in self.by_id.values():
+            queue.ready.close()
 
     def forget_ready(self, queue_id: int) -> None:
         """A job that waited is gone, and the transaction has ended."""

@@ -26,8 +26,6 @@ TRUSTED_S = 1.0
 _CONFIRMED_S = 1.2 * TRUSTED_S
 # So long after a claim from memory that failed, claims search.
 DISTRUSTED_S = 5.0
-# Of the bodies of all queues of a shard; a job counts for some bytes more.
-BYTES_MAX = 16 * 1024 * 1024
 JOB_BYTES, HEADER_BYTES = 300, 200
 # A queue from which no claim has come for so long is forgotten.
 _UNUSED_S = 5.0
@@ -64,17 +62,22 @@ class TakenRows(NamedTuple):
 
 
 class ReadyBytes:
-    """What all queues of a shard keep together."""
+    """What the queues of all shards of a server keep together: bytes of bodies and headers, and `JOB_BYTES` more for each job."""
 
-    __slots__ = ("used",)
+    __slots__ = ("most", "used")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.used = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.used >= self.most
 
     @property
     def rows_left(self) -> int:
         """How many rows there is space for."""
-        return max(0, BYTES_MAX - self.used) // JOB_BYTES
+        return max(0, self.most - self.used) // JOB_BYTES
 
 
 class ReadyJobs:
@@ -158,7 +161,7 @@ class ReadyJobs:
         priority, run_after_ms, job_id, _, _ = row
         if not self._tracks or job_id in self._ids or self._is_beyond(row):
             return
-        if self._bytes.used > BYTES_MAX:
+        if self._bytes.is_full:
             self.waits_elsewhere(run_after_ms)
             return
         if content is not None:
@@ -275,3 +278,8 @@ class ReadyJobs:
         self._tracks = False
         self._frontier = None
         self.elsewhere_ms = _UNKNOWN_MS
+
+    def close(self) -> None:
+        """Neither its queue nor a search that is still under way keeps anything from now on."""
+        self.forget()
+        self._bytes = ReadyBytes(0)

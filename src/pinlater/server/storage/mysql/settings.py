@@ -66,6 +66,8 @@ class MysqlSettings:
     """How often a transaction is tried again after a deadlock, a lock that didn't come, or a lost connection."""
     retry_pause_ms: int = 20
     waiting_reads_max: int = 1_000
+    ready_bytes_max: int = field(default=32 * 1024 * 1024, metadata={"least": 0})
+    """Most bytes of jobs that a server remembers to hand them out next, of all its shards together. 0: each claim searches."""
     lease_ms: int = field(default=60_000, metadata={"least": 5_000})
     tls: bool = False
     """Encrypt connections and check the server's certificate. A URL (`?tls=true`) or an entry of the shard file may say otherwise."""

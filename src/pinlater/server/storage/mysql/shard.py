@@ -37,6 +37,7 @@ from pinlater.server.storage.mysql.preparing import ALTER_MS, prepare
 from pinlater.server.storage.mysql.queue_cache import MysqlQueueCache
 from pinlater.server.storage.mysql.queues import MysqlQueueTable
 from pinlater.server.storage.mysql.readers import Readers
+from pinlater.server.storage.mysql.ready_jobs import ReadyBytes
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.statements import body_bytes_max, sql
 from pinlater.server.storage.mysql.stats import Stats
@@ -96,13 +97,17 @@ class MysqlShard(RelationalShard):
         settings: MysqlSettings | None = None,
         name: str = "1",
         monotonic: Callable[[], float] = time.monotonic,
+        ready_bytes: ReadyBytes | None = None,
     ) -> None:
+        """`ready_bytes`: shared by the shards of a server; None: its own."""
         self.name = name
         self.endpoint = endpoint
         self.stats = Stats()
         self._settings = settings or MysqlSettings()
         self._monotonic = monotonic
-        self._queue_cache = MysqlQueueCache(monotonic, self._settings.priority_levels)
+        self._queue_cache = MysqlQueueCache(
+            monotonic, self._settings.priority_levels, ready_bytes or ReadyBytes(self._settings.ready_bytes_max)
+        )
         self._membership = Membership(self._settings.lease_ms, WRITERS)
         self._connections = Connections(
             Readers(self._connect_reader, endpoint, self._settings, self.stats),
@@ -172,6 +177,7 @@ class MysqlShard(RelationalShard):
         await asyncio.gather(*(writer.close() for writer in self._connections.writers))
         await self._connections.readers.close()
         self._snapshots.forget()
+        self._queue_cache.close()
 
     async def ping(self, now_ms: int | None = None) -> None:
         """Renews this server's lease, which is a write."""
