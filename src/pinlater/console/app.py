@@ -25,6 +25,7 @@ from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
 from pinlater.console.openapi import document
 from pinlater.console.pages.api import Api
+from pinlater.console.pages.shared_answers import SharedAnswers
 from pinlater.console.pages.site import Site, wants_page
 from pinlater.console.pages.visitors import Visitors
 from pinlater.console.poll_limit import PollLimit
@@ -64,7 +65,8 @@ class Console:
         self._stopping = False
         self.sessions = Sessions(now_ms)
         visitors = Visitors(client, self.sessions, now_ms, guest_token)
-        self._site = Site(Api(client, self._api_call, self.budget), visitors, now_ms, self.budget, links)
+        api = Api(client, self._api_call, self.budget, SharedAnswers(now_ms))
+        self._site = Site(api, visitors, now_ms, self.budget, links)
         starlette = Starlette(
             routes=[*self._routes(), Route(OPENAPI_PATH, _openapi), *self._site.routes()],
             exception_handlers={HTTPException: self._not_routed, Exception: _failed},

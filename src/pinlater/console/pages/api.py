@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from pinlater.client import AsyncClient
 from pinlater.console import costs
 from pinlater.console.endpoint import ApiCall
+from pinlater.console.pages.shared_answers import SharedAnswers
 from pinlater.console.routes import ENDPOINTS
 from pinlater.console.shapes.fields import Nothing, RequestShape
 from pinlater.domain.byte_budget import ByteBudget
@@ -18,16 +19,31 @@ _BY_FUNCTION = {endpoint.act: endpoint for endpoint in ENDPOINTS}
 
 
 class Api:
-    """Calls the functions of endpoints with the rights of `client`. `make_call`: an `ApiCall` with what all requests share."""
+    """Calls the functions of endpoints with the rights of `client`. `make_call`: an `ApiCall` with what all requests share.
+    `answers`: those that pages share."""
 
-    def __init__(self, client: AsyncClient, make_call: Callable[..., ApiCall[Any, Any]], budget: ByteBudget) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        make_call: Callable[..., ApiCall[Any, Any]],
+        budget: ByteBudget,
+        answers: SharedAnswers,
+        token: str = "",
+    ) -> None:
         self._client = client
         self._make_call = make_call
         self._budget = budget
+        self._answers = answers
+        self._token = token
 
     def with_token(self, token: str) -> Api:
         """The same with the rights of a token; '' is no token."""
-        return Api(self._client.with_token(token), self._make_call, self._budget)
+        return Api(self._client.with_token(token), self._make_call, self._budget, self._answers, token)
+
+    async def shared(self, read: Callable[[Api], Awaitable[A]]) -> A:
+        """What `read` answers, which only calls endpoints that change nothing. Browsers with the same token share it for a second."""
+        answer: A = await self._answers.get((self._token, read), lambda: read(self))
+        return answer
 
     async def ask(
         self,
@@ -43,5 +59,10 @@ class Api:
         Raises RequestRefused and PinLaterError.
         """
         call = self._make_call(self._client, queue=queue, descriptor=descriptor, header="", query=query, body=body)
-        with costs.reserved(self._budget, _BY_FUNCTION[act], call):
-            return await act(call)
+        endpoint = _BY_FUNCTION[act]
+        try:
+            with costs.reserved(self._budget, endpoint, call):
+                return await act(call)
+        finally:
+            if endpoint.method != "GET":
+                self._answers.forget()

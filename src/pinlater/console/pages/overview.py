@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pinlater.console.endpoints.queues import get_stats, list_queues
+from pinlater.console.pages.api import Api
 from pinlater.console.pages.charts import Sparkline, sparkline_of
 from pinlater.console.pages.history import recent_points
 from pinlater.console.pages.page import Goto, PageCall, PageView, job_path, queue_path, with_fields
@@ -83,14 +84,18 @@ class OverviewView(PageView):
 
 async def show(call: PageCall) -> OverviewView:
     """All queues of one answer, filtered, sorted and cut to a page here; then the last half hour of those on the page."""
-    answer = await call.api.ask(get_stats, query=StatsQuery())
-    view = overview_of([figures_of(stats) for stats in answer.queues], call.read(OverviewQuery), call.pins)
+    view = overview_of(await call.api.shared(_all_figures), call.read(OverviewQuery), call.pins)
     shown, points = await recent_points(call, [queue.name for queue in view.queues if queue.is_in_use])
     return replace(
         view,
         queues=[queue.with_forecast(points.get(queue.name, ()), call.now_ms) for queue in view.queues],
         sparks={name: sparkline_of(found, shown) for name, found in points.items()},
     )
+
+
+async def _all_figures(api: Api) -> Sequence[QueueFigures]:
+    answer = await api.ask(get_stats, query=StatsQuery())
+    return [figures_of(stats) for stats in answer.queues]
 
 
 def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[str] = frozenset()) -> OverviewView:

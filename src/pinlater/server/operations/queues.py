@@ -44,7 +44,7 @@ from pinlater.server.telemetry.metrics import Metrics
 
 Value = TypeVar("Value")
 
-_QUEUES_A_TURN = 250
+_QUEUES_A_CALL, _QUEUES_A_TURN = 500, 250
 # A call that has taken longer may have been given up by its caller, who may have done the opposite since.
 _YOUNG_S = 5.0
 _BY_MAX = 200  # characters of who pauses a queue
@@ -224,8 +224,8 @@ class Queues:
         async def count(shard: ShardLanes) -> list[QueueCounts]:
             await shard.store.advance_due(self._clock.now_ms(), DUE_ROWS_MAX)
             counted: list[QueueCounts] = []
-            for start in range(0, len(different), _QUEUES_A_TURN):
-                counted += await shard.store.count_jobs(different[start : start + _QUEUES_A_TURN])
+            for start in range(0, len(different), _QUEUES_A_CALL):
+                counted += await shard.store.count_jobs(different[start : start + _QUEUES_A_CALL])
                 await asyncio.sleep(0)
             return counted
 
