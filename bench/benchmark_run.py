@@ -19,6 +19,7 @@ from bench.redis_stores import RedisStores
 from bench.results import Goal
 from bench.servers import PinLaterServer, serve, wire_server
 from bench.stores import BenchmarkStore, BenchmarkStores
+from pinlater.console.pages.shared_answers import SHARED_MS
 
 BODY = b"x" * BODY_BYTES
 QUEUE = "bench"
@@ -53,6 +54,7 @@ class Sizes:
     console_rate: float = 500
     console_seconds: float = 10.0
     browsers: int = 20
+    page_pause_s: float = SHARED_MS / 1000 + 0.05  # between two looks at a page, so that they share nothing
 
 
 QUICK = Sizes(
@@ -79,6 +81,7 @@ QUICK = Sizes(
     console_queues=5,
     console_rate=50,
     console_seconds=0.5,
+    page_pause_s=0.0,
     browsers=2,
 )
 # In Redis all of it is in memory, some 900 bytes for one of each kind.
