@@ -19,12 +19,13 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from pinlater.domain.errors import Draining, OutcomeUnknown, PinLaterError, TooManyWaiting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+ResultIn = TypeVar("ResultIn", contravariant=True)
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +38,20 @@ class NotBegun(Enum):
 
 NOT_BEGUN: Final = NotBegun.NOT_BEGUN
 
-# An item, the future of its result, and its weight.
-_Entry: TypeAlias = tuple[Item, asyncio.Future[Result], int]
+
+class Asker(Protocol[ResultIn]):
+    """Who waits for the result of an item: a future, or a place in the answer to a call of another server."""
+
+    def done(self) -> bool:
+        """Whether it has its result, or waits no longer."""
+
+    def set_result(self, result: ResultIn, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+
+# An item, who waits for its result, and its weight.
+_Entry: TypeAlias = tuple[Item, Asker[Result], int]
 
 
 class Lane(Generic[Item, Result]):
@@ -128,23 +141,25 @@ class Lane(Generic[Item, Result]):
         self._began_at += seconds
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
-        """The future of this item's result. Raises `TooManyWaiting` at the bound, `Draining` once closed."""
+        """The future of this item's result. Raises as `submit_for`."""
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        self.submit_for(item, future)
+        return future
+
+    def submit_for(self, item: Item, asker: Asker[Result]) -> None:
+        """Takes an item for one who waits. Raises `TooManyWaiting` at the bound, `Draining` once closed."""
         weight = 1 if self._weigh is None else self._weigh(item)
         if self._weight + weight > self._waiting_max and self._weight:
             raise TooManyWaiting(f"{self._weight} jobs wait in the {self.name} lane already", retry_after_ms=100)
         if self._closed:
             if self._successor is not None:
-                return self._successor.submit(item)
+                self._successor.submit_for(item, asker)
+                return
             raise Draining
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
-        self._waiting.append((item, future, weight))
-        self._weight += weight
-        if self._task is None:
-            self._task = loop.create_task(self._run(), name=f"lane {self.name}")
-        return future
+        self._take_over(item, asker, weight)
 
     # --- ends -------------------------------------------------------------------------------------------------------------
 
@@ -197,13 +212,13 @@ class Lane(Generic[Item, Result]):
         self._successor = successor
         waiting = list(self._waiting)
         self._waiting.clear()
-        for item, future, weight in waiting:
+        for item, asker, weight in waiting:
             self._weight -= weight
-            if not future.done():
-                successor._take_over(item, future, weight)
+            if not asker.done():
+                successor._take_over(item, asker, weight)
 
-    def _take_over(self, item: Item, future: asyncio.Future[Result], weight: int) -> None:
-        self._waiting.append((item, future, weight))
+    def _take_over(self, item: Item, asker: Asker[Result], weight: int) -> None:
+        self._waiting.append((item, asker, weight))
         self._weight += weight
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"lane {self.name}")
@@ -228,11 +243,11 @@ class Lane(Generic[Item, Result]):
         most = max(self._whole_up_to, (len(waiting) + 1) // 2)
         while waiting and len(batch) < most:
             entry = waiting[0]
-            _, future, weight = entry
+            _, asker, weight = entry
             if weight > left and batch:
                 break
             waiting.popleft()
-            if future.done():  # cancelled before anything happened: as if never asked
+            if asker.done():  # cancelled before anything happened: as if never asked
                 self._weight -= weight
                 continue
             left -= weight
@@ -302,13 +317,13 @@ class Lane(Generic[Item, Result]):
             if result is NOT_BEGUN:
                 not_begun.append(entry)
                 continue
-            item, future, weight = entry
+            item, asker, weight = entry
             self._weight -= weight
             if isinstance(result, PinLaterError):
-                if not future.done():
-                    future.set_exception(result)
-            elif not future.done():
-                future.set_result(result)
+                if not asker.done():
+                    asker.set_exception(result)
+            elif not asker.done():
+                asker.set_result(result)
             elif self._orphaned is not None:
                 self._orphaned(item, result)
         if not_begun:
@@ -332,7 +347,7 @@ class Lane(Generic[Item, Result]):
                     self._orphaned(item, result)
 
     def _fail(self, batch: Sequence[_Entry[Item, Result]], error: Exception) -> None:
-        for _, future, weight in batch:
+        for _, asker, weight in batch:
             self._weight -= weight
-            if not future.done():
-                future.set_exception(error)
+            if not asker.done():
+                asker.set_exception(error)

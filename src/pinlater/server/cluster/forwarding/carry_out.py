@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -62,9 +61,9 @@ class CarryOut:
         together = _Together(len(items))
         for index, item in enumerate(items):
             try:
-                lane.submit(item).add_done_callback(partial(together.answered, index))
+                lane.submit_for(item, _Place(together, index))
             except PinLaterError as error:
-                together.failed(index, error)
+                together.put(index, error)
         return together.future
 
 
@@ -78,23 +77,42 @@ class _Together:
         if not count:
             self.future.set_result(self._answers)
 
-    def answered(self, index: int, done: asyncio.Future[Any]) -> None:
-        error = done.exception()
-        if error is None:
-            self._put(index, done.result())
-        elif isinstance(error, PinLaterError):
-            self._put(index, error)
-        elif not self.future.done():
-            self.future.set_exception(error)
+    def fail(self, bug: BaseException) -> None:
+        """The call as a whole fails."""
+        if not self.future.done():
+            self.future.set_exception(bug)
 
-    def failed(self, index: int, error: PinLaterError) -> None:
-        self._put(index, error)
-
-    def _put(self, index: int, answer: object) -> None:
+    def put(self, index: int, answer: object) -> None:
+        """The answer to one item, once."""
         self._answers[index] = answer
         self._left -= 1
         if not self._left and not self.future.done():
             self.future.set_result(self._answers)
+
+
+class _Place:
+    """That of one item in the answers: an `Asker`, cheaper than a future with a callback, for each forwarded job."""
+
+    __slots__ = ("_index", "_is_done", "_together")
+
+    def __init__(self, together: _Together, index: int) -> None:
+        self._together = together
+        self._index = index
+        self._is_done = False
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def set_result(self, result: object, /) -> None:
+        self._is_done = True
+        self._together.put(self._index, result)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self._is_done = True
+        if isinstance(error, PinLaterError):
+            self._together.put(self._index, error)
+        else:
+            self._together.fail(error)
 
 
 def _prepared(shard: ShardLanes, request: InsertRequest, begin_by_ms: int) -> InsertRequest:
