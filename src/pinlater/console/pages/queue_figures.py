@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from pinlater.console.shapes.queues import HistoryPointItem, StatsItem
@@ -29,7 +30,7 @@ class BarPart(NamedTuple):
     width: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueueFigures:
     """`due`: may be handed out now; `scheduled`: later. Rates are jobs a second over the last minute, at the server that answered.
 
@@ -96,12 +97,12 @@ class QueueFigures:
                 start += 100 * jobs / whole
         return made
 
-    @property
+    @cached_property
     def concerns(self) -> list[Concern]:
         """The most urgent first."""
         return sorted(_concerns(self))
 
-    @property
+    @cached_property
     def urgency(self) -> tuple[float, int, int]:
         """The order of queues by what needs attention, the most urgent first."""
         rank = min((concern.rank for concern in self.concerns), default=9)
