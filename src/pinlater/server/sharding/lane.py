@@ -40,7 +40,7 @@ NOT_BEGUN: Final = NotBegun.NOT_BEGUN
 
 
 class Asker(Protocol[ResultIn]):
-    """Who waits for the result of an item: a future, or a place in the answer to a call of another server."""
+    """What takes the result of an item: a future, or a place in the answer to a call of another server."""
 
     def done(self) -> bool:
         """Whether it has its result, or waits no longer."""
@@ -50,7 +50,7 @@ class Asker(Protocol[ResultIn]):
     def set_exception(self, error: BaseException, /) -> None: ...
 
 
-# An item, who waits for its result, and its weight.
+# An item, what takes its result, and its weight.
 _Entry: TypeAlias = tuple[Item, Asker[Result], int]
 
 
@@ -150,7 +150,7 @@ class Lane(Generic[Item, Result]):
         return future
 
     def submit_for(self, item: Item, asker: Asker[Result]) -> None:
-        """Takes an item for one who waits. Raises `TooManyWaiting` at the bound, `Draining` once closed."""
+        """Takes an item whose result goes to `asker`. Raises `TooManyWaiting` at the bound, `Draining` once closed."""
         weight = 1 if self._weigh is None else self._weigh(item)
         if self._weight + weight > self._waiting_max and self._weight:
             raise TooManyWaiting(f"{self._weight} jobs wait in the {self.name} lane already", retry_after_ms=100)

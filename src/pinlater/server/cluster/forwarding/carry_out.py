@@ -91,7 +91,7 @@ class _Together:
 
 
 class _Place:
-    """That of one item in the answers: an `Asker`, cheaper than a future with a callback, for each forwarded job."""
+    """The place of one item in the answers: an `Asker`, cheaper than a future with a callback, for each forwarded job."""
 
     __slots__ = ("_index", "_is_done", "_together")
 
