@@ -72,6 +72,8 @@ class BrowsedConsole:
             "/servers",
             "/search?text=mailer",
             "/audit",
+            "/bulk",
+            "/queues/mail/bulk?state=failed",
             "/queues/none",
         )
 

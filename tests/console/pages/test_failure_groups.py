@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pinlater.client import AsyncClient, JobState
@@ -95,3 +97,14 @@ def test_a_group_is_named_by_its_error(given: dict[str, str], text: str) -> None
         )
     )
     assert (row.text, row.today, row.bars[-2:]) == (text, 5, [(22, 25.0), (23, 100.0)])
+
+
+async def test_a_group_leads_to_the_change_of_all_its_jobs(visitor: PageVisitor, client: AsyncClient) -> None:
+    for number in range(3):
+        await failed_job(client, f"no file {number}")
+    await failed_job(client, "boom")
+    name = await name_of(client, "no file …")
+    link = next(
+        link for link in (await visitor.page("/failed")).links if link.startswith("/queues/mail/bulk?") and name in link
+    )
+    assert re.search(r"All failed jobs.*? 3 ", " ".join((await visitor.page(link)).text.split()))

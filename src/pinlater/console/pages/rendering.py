@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pinlater.console.pages import formats
-from pinlater.console.pages.page import job_path, queue_path, with_fields
+from pinlater.console.pages.page import bulk_path, job_path, queue_path, with_fields
 
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -59,6 +59,7 @@ def environment(static: dict[str, StaticFile]) -> Environment:
     made.globals.update(
         relative=formats.relative,
         queue_path=queue_path,
+        bulk_path=bulk_path,
         job_path=job_path,
         with_fields=with_fields,
         static=lambda name: f"/static/{name}?v={static[name].version}",
