@@ -54,6 +54,13 @@ async def test_failures_that_look_alike_are_one_group(desk: Desk) -> None:
     ]
 
 
+async def test_a_repeated_ack_counts_no_second_failure(desk: Desk) -> None:
+    ack = await failed(desk, "OSError", "no file")
+    await desk.ack(ack)
+    await desk.fail(ack.key, token="another", error=("OSError", "no file"))
+    assert [group.failures for group in await groups(desk)] == [1]
+
+
 async def test_each_failed_attempt_of_a_job_counts(desk: Desk) -> None:
     await desk.put(attempts=2)
     for _ in range(2):

@@ -103,5 +103,7 @@ async def assert_done_once(
         int(change == "finish"),
         int(change == "fail"),
     )
+    groups = await desk.shard.list_failures([QUEUE], 0)
+    assert sum(group.failures for group in groups) == int(change == "fail")
     if held is not None:
         assert (await desk.look(held.key)).custom_status == ("half;" if change == "checkpoint" else "")
