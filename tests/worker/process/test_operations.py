@@ -242,6 +242,27 @@ async def test_the_endpoint_refuses_unknown_requests(client: AsyncClient) -> Non
         assert (await asked(port, "/healthz"))[0] == 200
 
 
+async def test_silent_connections_keep_no_probe_out(client: AsyncClient) -> None:
+    port = free_port()
+    worker = Worker(client, settings=replace(FAST, health_port=port))
+
+    @worker.task("q")
+    async def run() -> None: ...
+
+    async with running(worker):
+        await eventually(lambda: answered(port, "/healthz", 200))
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        for reader, writer in silent[::3]:
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"GET /healthz HTTP/1.1\r\n")
+            del reader
+        assert [(await asked(port, "/healthz"))[0] for _ in range(50)] == [200] * 50
+        with contextlib.suppress(ConnectionError):
+            assert await silent[0][0].read() == b""  # the oldest one has made place
+        for _, writer in silent:
+            writer.close()
+
+
 async def test_a_health_port_in_use_is_an_error_at_the_start(client: AsyncClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         worker = Worker(client, settings=replace(FAST, health_port=taken.getsockname()[1]))

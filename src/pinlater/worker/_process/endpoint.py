@@ -1,6 +1,7 @@
 """The HTTP endpoint for probes and Prometheus: GET and HEAD of /healthz, /readyz and /metrics, one request per connection.
 
-The size and time of a request and the number of connections are bounded. There is no password: use an address that only probes reach.
+The size and time of a request and the number of connections are bounded; beyond that a new connection ends the oldest one, so that clients
+that send nothing can't keep probes out. There is no password: use an address that only probes reach.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class HealthEndpoint:
         self._host = host
         self.port = port
         self._ask = ask
-        self._open = 0
+        self._open: dict[asyncio.StreamWriter, None] = {}  # in the order of their arrival
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -54,17 +55,20 @@ class HealthEndpoint:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        if len(self._open) >= _CONNECTIONS_MAX:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+        self._open[writer] = None
         try:
-            if self._open <= _CONNECTIONS_MAX:
-                async with asyncio.timeout(_REQUEST_S):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(await self._answered(head))
-                    await writer.drain()
+            async with asyncio.timeout(_REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(await self._answered(head))
+                await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # not a request, or the client is gone
         finally:
-            self._open -= 1
+            self._open.pop(writer, None)
             writer.close()
 
     async def _answered(self, head: bytes) -> bytes:
