@@ -152,6 +152,33 @@ async def test_rows_and_the_filter_are_reached_by_keys(browsed: BrowsedConsole) 
         await expect(page.get_by_role("heading", name="idle")).to_be_visible()
 
 
+async def test_a_failed_job_is_retried_by_keys_alone(browsed: BrowsedConsole) -> None:
+    await browsed.client.create_queue("keyed")
+    await browsed.client.enqueue("keyed", [b"x"])
+    [job] = (await browsed.client.dequeue("keyed", 1)).jobs
+    await browsed.client.ack("keyed", [Ack(job.descriptor, succeeded=False, token=job.token, final=True)])
+    async with browsed.tab("/") as page:
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        await page.keyboard.press("2")  # not while the keys are shown
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+        await page.keyboard.press("2")
+        await expect(page.get_by_role("heading", name="Failed jobs", exact=True)).to_be_visible()
+        await page.goto(f"{browsed.url}/queues/keyed")
+        shown = page.locator("#states a[aria-current=true]")
+        for tab in ("Scheduled", "Running", "Failed", "Succeeded"):
+            await page.keyboard.press("]")
+            await expect(shown).to_contain_text(tab)
+        await page.keyboard.press("[")
+        await expect(shown).to_contain_text("Failed")
+        await page.keyboard.press("j")
+        await page.keyboard.press("a")
+        await expect(page.get_by_role("button", name="Retry", exact=True)).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("status")).to_contain_text("1 job is due now")
+
+
 async def test_the_choice_of_a_colour_scheme_is_kept(browsed: BrowsedConsole) -> None:
     async with browsed.tab("/") as page:
         await page.get_by_role("button", name="Dark").click()

@@ -88,8 +88,30 @@ function moveRow(step) {
   next?.querySelector("a").focus();
 }
 
+function moveTab(step) {
+  const tabs = [...document.querySelectorAll("#states a")];
+  tabs[tabs.findIndex((tab) => tab.ariaCurrent === "true") + step]?.click();
+}
+
+// The buttons of the row that has the focus, or of the page.
+function toActions() {
+  const place = document.activeElement.closest("[data-row]")?.querySelector(".actions") ?? document.getElementById("actions");
+  place?.querySelector("button, summary, a")?.focus();
+}
+
+const ON_KEY = {
+  j: () => moveRow(1),
+  k: () => moveRow(-1),
+  a: toActions,
+  "[": () => moveTab(-1),
+  "]": () => moveTab(1),
+  n: () => document.querySelector("a[rel=next]")?.click(),
+  p: () => document.querySelector("a[rel=prev]")?.click(),
+  "?": () => document.getElementById("keys").showModal(),
+};
+
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.matches("input, select, textarea")) {
     if (event.key === "Escape") event.target.blur();
     return;
@@ -98,8 +120,8 @@ function onKey(event) {
     (document.querySelector("[data-filter]") ?? document.querySelector(".find input")).focus();
     event.preventDefault();
   }
-  if (event.key === "j") moveRow(1);
-  if (event.key === "k") moveRow(-1);
+  ON_KEY[event.key]?.();
+  if (/^[1-9]$/.test(event.key)) document.querySelectorAll("header nav a")[event.key - 1]?.click();
   if (event.key === "Escape") for (const one of document.querySelectorAll(".confirm[open]")) one.open = false;
 }
 
@@ -129,6 +151,7 @@ document.addEventListener("DOMContentLoaded", () => {
     history.replaceState(null, "", url);
   }
   for (const one of document.querySelectorAll("[data-keys]")) one.hidden = false;
+  document.querySelector("[data-keys] button").addEventListener("click", ON_KEY["?"]);
   offerSchemes();
   prepare(document);
   document.addEventListener("keydown", onKey);
