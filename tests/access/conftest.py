@@ -70,8 +70,16 @@ class GuardedServer:
         """A counter's value."""
         return self.server.metrics.read().counters.get(name, 0)
 
-    def revoke(self, name: str) -> None:
-        self._tokens = [token for token in self._tokens if token.name != name]
+    def revoke(self, name: str) -> Token:
+        """Removes the token, and returns it."""
+        removed = next(token for token in self._tokens if token.name == name)
+        self._tokens.remove(removed)
+        self.control.replace(self._tokens)
+        return removed
+
+    def restore(self, token: Token) -> None:
+        """Adds a token that was removed."""
+        self._tokens.append(token)
         self.control.replace(self._tokens)
 
 

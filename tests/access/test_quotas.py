@@ -88,6 +88,33 @@ def test_a_new_token_with_the_name_of_an_old_one_begins_with_nothing() -> None:
     assert old.quota == NO_QUOTA
 
 
+def test_a_token_that_is_removed_and_added_again_keeps_what_its_open_connections_use() -> None:
+    """As when a deployment writes the file twice: its callers would have twice the quota otherwise."""
+    limited = TOKEN._replace(quota=OwnQuota(10))
+    access = control(limited)
+    use = use_of(access)
+    use.connections = 10
+    for _ in range(3):
+        access.replace([])
+        assert (access.use_of(SECRET), use.quota) == (None, NO_QUOTA)
+    access.replace([limited])
+    assert use_of(access) is use
+    assert (use.quota, use.takes_connection()) == (Quota(10), False)
+
+
+@pytest.mark.parametrize("counted", ["connections", "connections_beyond", "polls", "bytes_held"])
+def test_a_removed_token_is_remembered_only_while_it_is_in_use(counted: str) -> None:
+    access = control(TOKEN)
+    use = use_of(access)
+    setattr(use, counted, 1)
+    access.replace([])
+    access.replace([])
+    setattr(use, counted, 0)
+    access.replace([])
+    access.replace([TOKEN])
+    assert use_of(access) is not use
+
+
 # --- what fits ------------------------------------------------------------------------------------------------------------
 def test_connections_and_polls_fit_up_to_their_bounds() -> None:
     use = TokenUse("billing", Quota(2, 1))

@@ -191,6 +191,7 @@ async def test_callers_without_a_token_share_a_quota(start: Start) -> None:
     assert await first.refusal("createQueue", name="q") == ""
     error = (await second.call("createQueue", name="q")).exception
     assert (error.detail, "Callers without a token" in error.message) == (CONNECTIONS, True)
+    assert error.errorCode == types.ErrorCode.UNKNOWN, "which clients of the original know"
     token = guarded.token(Role.PRODUCE)
     third = await connect(guarded, token)
     assert await third.refusal("createQueue", name="q") == ""
@@ -327,6 +328,26 @@ async def test_a_long_poll_counts_as_long_as_it_waits(guarded: GuardedServer, en
         producer.close()
     await until(lambda: guarded.use("workers").polls == 0)
     await poll(guarded, workers, "workers")
+
+
+async def test_a_poll_that_began_while_there_was_no_quota_counts_for_its_token_when_there_are_quotas_again(
+    guarded: GuardedServer,
+) -> None:
+    """Not for the token that used the connection when there were quotas before."""
+    first = guarded.token(Role.WORK, name="a", quota=quota(polls=1))
+    second = guarded.token(Role.WORK, name="b")
+    shared = await connect(guarded, first)
+    assert await shared.refusal("dequeueJobs", request=types.PinLaterDequeueRequest(QUEUE, 1)) == ""
+    guarded.limit("a", quota())
+    assert not guarded.control.has_quotas
+    shared.send("dequeueJobs", request=LONG_POLL, token=second)
+    await until(lambda: guarded.server.answering.waiting == 1)
+    guarded.limit("a", quota(polls=1))
+    assert [(use.name, use.connections, use.polls) for use in guarded.control.uses()] == [
+        ("", 0, 0),
+        ("a", 0, 0),
+        ("b", 1, 1),
+    ]
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------------

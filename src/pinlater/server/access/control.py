@@ -118,19 +118,20 @@ class AccessControl:
         self._without_token = Grant("", "", default_roles, (ALL_QUEUES,), use=TokenUse("", without_token))
         self.refusals = Refusals(monotonic)
         self._grants: dict[str, Grant] = {}
+        self._uses: dict[str, TokenUse] = {}  # by digest, also of removed tokens while their callers are connected
         self.replace(tokens)
 
     def replace(self, tokens: Iterable[Token]) -> None:
         """Takes over other tokens: from now on only these are good, and their quotas apply, also on open connections."""
         before, self._grants = self._grants, {}
-        for grant in before.values():
-            grant.use.quota = NO_QUOTA
+        self._uses = {digest: use for digest, use in self._uses.items() if digest in before or use.is_in_use}
+        for use in self._uses.values():
+            use.quota = NO_QUOTA
         for token in tokens:
-            old = before.get(token.digest)
-            use = TokenUse(token.name) if old is None else old.use
+            use = self._uses.setdefault(token.digest, TokenUse(token.name))
             use.name, use.quota = token.name, token.quota.over(self._each_token)
             grant = Grant(token.name, token.digest, token.roles, token.queues, token.expires_at_ms, use=use)
-            grant.used = old is not None and old.used
+            grant.used = token.digest in before and before[token.digest].used
             self._grants[token.digest] = grant
         self._known: dict[str, Grant] = {"": self._without_token}
         self.has_quotas = any_quota(self.uses())

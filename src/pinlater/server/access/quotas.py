@@ -80,9 +80,14 @@ class TokenUse:
         self.logged_s: float | None = None
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether anything counts for it now."""
+        return bool(self.connections or self.connections_beyond or self.polls or self.bytes_held)
+
+    @property
     def is_shown(self) -> bool:
-        """Whether metrics show it: it has a quota, or callers, or had refused ones."""
-        return self.quota != NO_QUOTA or bool(self.connections or self.connections_beyond or self.refusals)
+        """Whether metrics show it: it has a quota, or callers, or callers were refused."""
+        return self.quota != NO_QUOTA or self.is_in_use or bool(self.refusals)
 
     def takes_connection(self) -> bool:
         """Whether one more connection is within the quota."""

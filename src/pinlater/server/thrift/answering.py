@@ -159,7 +159,8 @@ class Answering:
         if route.tells_arrival:
             call.arguments.arrived_s = arrived_s
         if self._guard is not None:
-            if self._guard.access.has_quotas and (
+            # A connection that was counted once still is, so that it counts for the right token when there are quotas again.
+            if (self._guard.access.has_quotas or recipient.use is not None) and (
                 reply := self._refused_by_quota(self._guard, call, route, recipient, len(frame))
             ):
                 return NO_ANSWER if call.oneway else reply
