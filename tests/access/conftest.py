@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
@@ -9,13 +11,18 @@ import pytest
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
 from pinlater.domain.clock import ManualClock
 from pinlater.server.access.control import AccessControl
+from pinlater.server.access.quotas import NO_QUOTA, OwnQuota, Quota, TokenUse
 from pinlater.server.access.tokens import Token
 from pinlater.server.main.app import thrift_server
 from pinlater.server.main.core import Core
 from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.thrift.server import ThriftServer
+from pinlater.server.thrift.settings import ThriftSettings
+from pinlater.tls.certificate import CertificateSource
+from pinlater.tls.settings import TlsSettings
 from tests.assembly import open_core
+from tests.tls.certificates import Authority
 
 QUEUES = ("mail_new", "mail_old", "other")
 
@@ -29,23 +36,50 @@ class GuardedServer:
         self.control = control
         self.clock = clock
         self._tokens: list[Token] = []
+        self.callers: list[asyncio.StreamWriter] = []  # closed at the end of the test
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.server.port}"
 
     def token(
-        self, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,), name: str = "", expires_at_ms: int | None = None
+        self,
+        *roles: Role,
+        queues: Sequence[str] = (ALL_QUEUES,),
+        name: str = "",
+        expires_at_ms: int | None = None,
+        quota: OwnQuota = OwnQuota(),  # noqa: B008 - a value
     ) -> str:
         """Adds a token, and returns its secret."""
         secret = new_secret()
         name = name or f"token-{len(self._tokens)}"
-        self._tokens.append(Token(name, digest_of(secret), roles, tuple(queues), 0, expires_at_ms))
+        self._tokens.append(Token(name, digest_of(secret), roles, tuple(queues), 0, expires_at_ms, quota))
         self.control.replace(self._tokens)
         return secret
 
-    def revoke(self, name: str) -> None:
-        self._tokens = [token for token in self._tokens if token.name != name]
+    def limit(self, name: str, quota: OwnQuota) -> None:
+        """Gives the token another quota, as a change of the file does."""
+        self._tokens = [token._replace(quota=quota) if token.name == name else token for token in self._tokens]
+        self.control.replace(self._tokens)
+
+    def use(self, name: str) -> TokenUse:
+        """What the callers with the token use now; '' stands for those without one."""
+        return next(use for use in self.control.uses() if use.name == name)
+
+    def counted(self, name: str) -> int:
+        """A counter's value."""
+        return self.server.metrics.read().counters.get(name, 0)
+
+    def revoke(self, name: str) -> Token:
+        """Removes the token, and returns it."""
+        removed = next(token for token in self._tokens if token.name == name)
+        self._tokens.remove(removed)
+        self.control.replace(self._tokens)
+        return removed
+
+    def restore(self, token: Token) -> None:
+        """Adds a token that was removed."""
+        self._tokens.append(token)
         self.control.replace(self._tokens)
 
 
@@ -54,19 +88,30 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[GuardedServer]]]:
     """Starts a server with the queues of `QUEUES`. `default_roles`: of callers without a token."""
     started: list[GuardedServer] = []
 
-    async def start_one(*default_roles: Role) -> GuardedServer:
+    async def start_one(
+        *default_roles: Role,
+        each_token: Quota = NO_QUOTA,
+        without_token: Quota = NO_QUOTA,
+        thrift: ThriftSettings | None = None,
+        tls: TlsSettings | None = None,
+    ) -> GuardedServer:
         clock = ManualClock()
-        core = await open_core(DesiredShard("1", lambda: MemoryShard("1")), clock=clock)
+        core = await open_core(DesiredShard("1", lambda: MemoryShard("1")), clock=clock, thrift=thrift)
         for queue in QUEUES:
             await core.service.queues.create_queue(queue)
-        control = AccessControl((), default_roles, clock.now_ms, clock.monotonic)
-        server = thrift_server(core, access=control)
+        control = AccessControl(
+            (), default_roles, clock.now_ms, clock.monotonic, each_token=each_token, without_token=without_token
+        )
+        certificate = None if tls is None else CertificateSource(tls, time.time)
+        server = thrift_server(core, access=control, certificate=certificate)
         await server.start()
         started.append(GuardedServer(core, server, control, clock))
         return started[-1]
 
     yield start_one
     for one in started:
+        for writer in one.callers:
+            writer.close()
         one.core.dispatcher.drain()
         await one.server.drain(5)
         await one.core.close()
@@ -76,3 +121,15 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[GuardedServer]]]:
 async def guarded(start: Callable[..., Awaitable[GuardedServer]]) -> GuardedServer:
     """A server whose callers need a token."""
     return await start()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def certificate_files(authority: Authority) -> TlsSettings:
+    """Of a server for 127.0.0.1."""
+    pair = authority.sign("127.0.0.1", "localhost")
+    return TlsSettings(pair.certificate, pair.key)

@@ -9,13 +9,15 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pinlater.client import AsyncClient
-from pinlater.client.errors import TokenInvalid
+from pinlater.client.errors import QuotaExceeded, TokenInvalid
 from pinlater.domain.access import Role, digest_of, new_secret
 from pinlater.server.access.last_use import last_use_file, note_last_uses, read_last_uses
+from pinlater.server.access.quotas import OwnQuota
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.access.tokens import Token, change_tokens, parse_tokens, tokens_text
 from pinlater.server.config.files import FileBroken, tokens_in
@@ -122,7 +124,7 @@ def test_last_uses_of_several_servers_are_joined_and_those_of_revoked_tokens_go(
 class ServedTokens:
     """A whole server with a file of tokens; `secret` is good at its start."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **access: Any) -> None:
         self.path = folder / "tokens.json"
         self.secret = new_secret()
         self.token = Token("reader", digest_of(self.secret), (Role.READ,))
@@ -132,12 +134,12 @@ class ServedTokens:
                 store=StoreLocation("memory"),
                 thrift=ThriftSettings(port=0),
                 http=HttpSettings(port=0),
-                access=AccessSettings(self.path),
+                access=AccessSettings(self.path, **access),
             )
         )
 
     def client(self) -> AsyncClient:
-        return AsyncClient(f"127.0.0.1:{self.app.thrift.port}", token=self.secret)
+        return AsyncClient(f"127.0.0.1:{self.app.thrift.port}", token=self.secret, connections=1)
 
 
 @pytest.fixture
@@ -170,6 +172,32 @@ async def test_a_running_server_takes_over_a_changed_file_and_keeps_the_last_goo
         change_tokens_of_a_broken_file(served.path)
         await until_refused(client)
         assert not served.app._files.broken["access.tokens_file"]
+
+
+async def test_a_running_server_takes_over_a_quota(served: ServedTokens) -> None:
+    async with served.client() as first, served.client() as second:
+        await first.queue_names()
+        limited = served.token._replace(quota=OwnQuota(connections=1))
+        change_tokens(served.path, lambda _: [limited])
+        control = served.app._access
+        assert control is not None
+        async with asyncio.timeout(30):
+            while not control.has_quotas:
+                await asyncio.sleep(0.05)
+        await first.queue_names()
+        with pytest.raises(QuotaExceeded, match="token reader have used up their quota of 1 connection"):
+            await second.queue_names()
+        await first.queue_names()
+
+
+async def test_a_server_begins_with_the_quotas_of_its_settings(tmp_path: Path) -> None:
+    served = ServedTokens(tmp_path, token_max_connections=1)
+    await served.app.start()
+    async with served.client() as first, served.client() as second:
+        await first.queue_names()
+        with pytest.raises(QuotaExceeded):
+            await second.queue_names()
+    await served.app.stop(1)
 
 
 async def test_changes_of_the_file_are_in_the_audit_of_a_running_server(served: ServedTokens) -> None:

@@ -31,6 +31,25 @@ def test_a_token_is_created_listed_and_revoked(offline: Pinlater, file: Path) ->
     assert offline.ok("token", "list", "--tokens", str(file), "--json").json == {"tokens": []}
 
 
+def test_a_token_has_a_quota_that_can_be_changed(offline: Pinlater, file: Path) -> None:
+    made = offline.ok(
+        "token", "create", "billing", "--role", "work", "--max-connections", "300", "--max-bytes-in-flight", "64MiB",
+        "--tokens", str(file), "--json",
+    ).json  # fmt: skip
+    bounds = {name: made[name] for name in ("max_connections", "max_polls", "max_bytes_in_flight")}
+    assert bounds == {"max_connections": 300, "max_polls": None, "max_bytes_in_flight": 64 * 2**20}
+    assert "300 connections, 64 MiB in flight" in offline.ok("token", "list", "--tokens", str(file)).out
+    changed = offline.ok("token", "limit", "billing", "--max-polls", "200", "--max-connections", "default",
+                         "--tokens", str(file))  # fmt: skip
+    assert changed.out == "quota of billing: 200 polls, 64 MiB in flight\n"
+    unbounded = offline.ok("token", "limit", "billing", "--max-polls", "0", "--max-bytes-in-flight", "100000",
+                           "--tokens", str(file), "--json")  # fmt: skip
+    assert unbounded.json == {"name": "billing", "max_connections": None, "max_polls": 0, "max_bytes_in_flight": 100000}
+    (listed,) = offline.ok("token", "list", "--tokens", str(file), "--json").json["tokens"]
+    assert {name: listed[name] for name in bounds} | {"name": "billing"} == unbounded.json
+    assert "any polls, 100000 bytes in flight" in offline.ok("token", "list", "--tokens", str(file)).out
+
+
 def test_the_secret_alone_is_on_standard_output_and_not_in_the_file(offline: Pinlater, file: Path) -> None:
     """So that `> FILE` makes a file for `--token-file`."""
     done = offline.ok("token", "create", "reader", "--role", "read", "--tokens", str(file))
@@ -51,6 +70,12 @@ def test_the_secret_alone_is_on_standard_output_and_not_in_the_file(offline: Pin
         (["create", "a", "--role", "read", "--expires", "soon"], exits.USAGE, "is not a duration"),
         (["create", "taken", "--role", "read"], exits.REFUSED, "has a token taken already"),
         (["revoke", "absent"], exits.REFUSED, "has no token absent"),
+        (["limit", "absent", "--max-polls", "1"], exits.REFUSED, "has no token absent"),
+        (["limit", "taken"], exits.USAGE, "at least one of"),
+        (["limit", "taken", "--max-polls", "-1"], exits.USAGE, "--max-polls"),
+        (["limit", "taken", "--max-connections", "many"], exits.USAGE, "--max-connections"),
+        (["limit", "taken", "--max-bytes-in-flight", "64 parsecs"], exits.USAGE, "--max-bytes-in-flight"),
+        (["create", "a", "--role", "read", "--max-bytes-in-flight", "1KiB"], exits.USAGE, "too few"),
     ],
 )
 def test_what_cannot_be_done_says_why(

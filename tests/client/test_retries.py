@@ -21,7 +21,7 @@ from pinlater.client import (
     errors,
 )
 from pinlater.client._client_call import ClientCall
-from pinlater.client._retries import Again, Resend, decide, passes_by_waiting, pause_s, repeats_end_at
+from pinlater.client._retries import Again, Resend, decide, ends_connection, passes_by_waiting, pause_s, repeats_end_at
 from pinlater.domain.request_keys import REPEATED_WITHIN_MS, REQUEST_KEY_KEPT_MS
 from pinlater.wire.generated import ttypes as t
 from tests.client.fake_server import FakeServer
@@ -45,7 +45,27 @@ class Answers:
 
 
 @pytest.mark.parametrize(
-    ("code", "detail"), [(500, "TOO_MANY_WAITING"), (500, "TOO_MANY_CONNECTIONS"), (502, "REQUEST_TOO_OLD")]
+    ("detail", "ends"),
+    [
+        ("TOO_MANY_CONNECTIONS", True),
+        ("CONNECTION_QUOTA_EXCEEDED", True),
+        ("QUOTA_EXCEEDED", False),
+        ("TOO_MANY_WAITING", False),
+    ],
+)
+def test_no_call_follows_on_a_connection_that_was_one_too_many(detail: str, ends: bool) -> None:
+    """The server closes it; a call on its way then would end without an answer."""
+    assert ends_connection(errors.error_for(500, "not now", detail, retryable=True)) is ends
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"),
+    [
+        (500, "TOO_MANY_WAITING"),
+        (500, "TOO_MANY_CONNECTIONS"),
+        (500, "QUOTA_EXCEEDED"),
+        (502, "REQUEST_TOO_OLD"),
+    ],
 )
 async def test_a_repeat_that_is_refused_says_nothing_of_the_first_try(code: int, detail: str) -> None:
     refused = t.PinLaterException(code, "not now", detail=detail, retryable=True)

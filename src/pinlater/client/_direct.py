@@ -19,7 +19,7 @@ from pinlater.client import _connection
 from pinlater.client._client_call import ClientCall
 from pinlater.client._connection import unreachable
 from pinlater.client._owners import KnownOwners
-from pinlater.client._retries import is_lost, is_unsent
+from pinlater.client._retries import ends_connection, is_lost, is_unsent
 from pinlater.client._servers import ServerAddress, ServerChoice
 from pinlater.client._thrift import AnswerDecoder, FrameReader, WireError, encode_request
 from pinlater.client._tls import TlsSource
@@ -209,8 +209,9 @@ class Direct:
             self._failed(line.address)
             raise DeadlineExceeded(f"No answer to {call.shown} from {line.address} in time") from error
         except PinLaterError as error:
-            good = not (is_unsent(error) or is_lost(error))
-            if not good:
+            unreachable_now = is_unsent(error) or is_lost(error)
+            good = not (unreachable_now or ends_connection(error))
+            if unreachable_now:
                 self._failed(line.address)
             explained = call.explained(error)
             if explained is not error:

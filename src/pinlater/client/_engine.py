@@ -25,6 +25,7 @@ from pinlater.client._retries import (
     Again,
     Resend,
     decide,
+    ends_connection,
     give_up_at,
     is_lost,
     is_outage,
@@ -375,6 +376,8 @@ class Engine:
             if was_refused(error):
                 connection.retire()
                 self.failed(connection.address)
+            elif ends_connection(error):
+                connection.retire()
             elif is_lost(error) or isinstance(error, ServerUnreachable):
                 self.failed(connection.address)
             explained = call.explained(error)

@@ -28,6 +28,7 @@ from pinlater.domain.request_keys import REPEATED_WITHIN_MS
 
 _PAUSE_FIRST_S, _PAUSE_MAX_S, _HINT_MAX_S = 0.05, 1.0, 2.0
 _REPEATED_WITHIN_S = REPEATED_WITHIN_MS / 1000
+_CONNECTION_ENDS = frozenset({"TOO_MANY_CONNECTIONS", "CONNECTION_QUOTA_EXCEEDED"})
 _NOTHING_DONE = frozenset(
     {NoHealthyShards.detail, ShardConnectionFailed.detail, ShardRefused.detail, RequestTooOld.detail}
 )
@@ -77,6 +78,11 @@ def has_done_nothing(error: PinLaterError, all_or_nothing: bool) -> bool:
 def was_refused(error: PinLaterError) -> bool:
     """Whether a server refused the call because it is stopping; another server may do it."""
     return error.detail == "DRAINING"
+
+
+def ends_connection(error: PinLaterError) -> bool:
+    """Whether the server closes the connection after this answer, since there are too many."""
+    return error.detail in _CONNECTION_ENDS
 
 
 def is_unsent(error: PinLaterError) -> bool:

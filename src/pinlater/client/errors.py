@@ -29,6 +29,7 @@ from pinlater.domain.errors import QueueFull as QueueFull
 from pinlater.domain.errors import QueueNameInvalid as QueueNameInvalid
 from pinlater.domain.errors import QueueNameTooLong as QueueNameTooLong
 from pinlater.domain.errors import QueueNotFound as QueueNotFound
+from pinlater.domain.errors import QuotaExceeded as QuotaExceeded
 from pinlater.domain.errors import RequestKeyConflict as RequestKeyConflict
 from pinlater.domain.errors import RequestTooOld as RequestTooOld
 from pinlater.domain.errors import ServerUnreachable as ServerUnreachable
@@ -57,7 +58,10 @@ _BY_CODE: dict[ErrorCode | None, type[PinLaterError]] = {
         ShardConnectionFailed,
     )
 }
-_BY_DETAIL: dict[str, type[PinLaterError]] = {"TOO_MANY_CONNECTIONS": TooManyWaiting}
+_BY_DETAIL: dict[str, type[PinLaterError]] = {
+    "TOO_MANY_CONNECTIONS": TooManyWaiting,
+    "CONNECTION_QUOTA_EXCEEDED": QuotaExceeded,
+}
 _BY_DETAIL |= {
     kind.detail: kind
     for kind in (
@@ -69,6 +73,7 @@ _BY_DETAIL |= {
         QueueFull,
         StoreFull,
         TooManyWaiting,
+        QuotaExceeded,
         Draining,
         ShardRefused,
         OutcomeUnknown,

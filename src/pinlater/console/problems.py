@@ -30,6 +30,7 @@ STATUSES: dict[type[errors.PinLaterError], HTTPStatus] = {
     UnknownMethod: HTTPStatus.NOT_IMPLEMENTED,
     errors.DequeueRateLimited: HTTPStatus.TOO_MANY_REQUESTS,
     errors.QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.QuotaExceeded: HTTPStatus.TOO_MANY_REQUESTS,
     errors.StoreFull: HTTPStatus.INSUFFICIENT_STORAGE,
     errors.OutcomeUnknown: HTTPStatus.GATEWAY_TIMEOUT,
     errors.ConnectionLost: HTTPStatus.GATEWAY_TIMEOUT,

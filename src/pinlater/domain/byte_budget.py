@@ -10,8 +10,21 @@ Weakness: it counts bytes of frames, answers and pages, not of Python objects. R
 
 from __future__ import annotations
 
+from typing import Protocol
+
 SMALL_FRAME_BYTES = 16 * 1024
 _RESERVED_SHARE = 4  # a quarter of the limit, beyond it
+
+
+class BytesInFlight(Protocol):
+    """What the parts of a connection count in: the budget, or a count for one token and the budget together."""
+
+    free_bytes: int
+
+    @property
+    def exhausted(self) -> bool: ...
+
+    def hold_answer(self, more_bytes: int) -> None: ...
 
 
 class ByteBudget:

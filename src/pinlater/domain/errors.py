@@ -294,6 +294,15 @@ class TooManyWaiting(WorldError):
     detail = "TOO_MANY_WAITING"
 
 
+class QuotaExceeded(TooManyWaiting):
+    """The callers with one token, or those without a token, use as much of this server as their quota allows.
+
+    Nothing of this call was done. With the detail CONNECTION_QUOTA_EXCEEDED the server may close the connection after the answer.
+    """
+
+    detail = "QUOTA_EXCEEDED"
+
+
 # --- what failed --------------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,9 @@ from pinlater.client._servers import ServerAddress
 from pinlater.client._thrift import AnswerDecoder, encode_request
 from pinlater.client.errors import ConnectionLost, ServerUnreachable
 from pinlater.domain.clock import Clock
+from pinlater.server.access.quotas import TokenUse
 from pinlater.server.thrift.answers import DequeueAnswer
+from pinlater.server.thrift.connection_use import ConnectionUse
 from pinlater.testing._loop import LoopThread
 from pinlater.testing._server import HOST, PORT, MemoryServer
 from pinlater.wire.framing import LENGTH_BYTES
@@ -33,6 +35,12 @@ class _Caller:
         self.active_at_s = 0.0
         self.handed_out: DequeueAnswer | None = None
         self.peer = self.host = HOST
+        self.use: ConnectionUse | None = None
+
+    def count_for(self, token: TokenUse, own_bytes: int) -> ConnectionUse:
+        raise NotImplementedError("there are no tokens here")
+
+    def end_when_answered(self) -> None: ...
 
 
 class InProcessLink:

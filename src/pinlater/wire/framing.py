@@ -38,6 +38,16 @@ class FrameSplitter:
         """What is held of a frame that isn't whole yet, as bytes."""
         return bytes(self.partial)
 
+    @property
+    def partial_size(self) -> int:
+        """How long the frame will be that isn't whole yet, without its length. At least its length must have come."""
+        size: int = _read_length(self.partial)[0]
+        return size
+
+    def head(self, head_bytes: int) -> bytes:
+        """The first bytes of the frame that isn't whole yet, without its length."""
+        return bytes(self.partial[LENGTH_BYTES : LENGTH_BYTES + head_bytes])
+
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes, in order. Raises `WireError` (fatal) at a length that can't be.
 
@@ -74,10 +84,10 @@ class FrameSplitter:
 
         At least its length must have come (`LENGTH_BYTES` of `partial`).
         """
-        partial, self.partial = self.partial, bytearray()
-        size: int = _read_length(partial)[0]
-        self._skipping_bytes = LENGTH_BYTES + size - len(partial)
-        return bytes(partial[LENGTH_BYTES : LENGTH_BYTES + head_bytes])
+        head = self.head(head_bytes)
+        self._skipping_bytes = LENGTH_BYTES + self.partial_size - len(self.partial)
+        self.partial = bytearray()
+        return head
 
     def _wanted(self) -> int:
         """How many bytes it takes to go on: the whole first frame, or its length."""

@@ -1,5 +1,5 @@
-"""`pinlater token ...`: makes, lists and revokes the tokens of callers. Changes the file of tokens only; servers read it again within
-a second. Asks no server."""
+"""`pinlater token ...`: makes, lists, limits and revokes the tokens of callers. Changes the file of tokens only; servers read it
+again within a second. Asks no server."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Annotated
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.quotas import MaxBytes, MaxConnections, MaxPolls, changed_quota, quota_json, shown_quota
 from pinlater.cli.server_settings import ConfigFile, load_settings
 from pinlater.domain.access import ALL_QUEUES, MEANINGS, Role, check_pattern, digest_of, new_secret
 from pinlater.domain.clock import SystemClock
 from pinlater.server.access.last_use import read_last_uses
+from pinlater.server.access.quotas import OwnQuota
 from pinlater.server.access.tokens import Token, change_tokens, check_name, parse_tokens
 
 app = typer.Typer(
     name="token",
-    help="Create, list and revoke the tokens of callers.\n\nExample: pinlater token create billing --role produce --queue 'mail*'",
+    help="Create, list, limit and revoke the tokens of callers.\n\nExample: pinlater token create billing --role produce --queue 'mail*'",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -54,6 +56,9 @@ def create(
     role: Roles,
     queue: Queues = None,
     expires: Expires = None,
+    max_connections: MaxConnections = None,
+    max_polls: MaxPolls = None,
+    max_bytes_in_flight: MaxBytes = None,
     tokens: TokensFile = None,
     config: ConfigFile = None,
     json: options.Json = False,
@@ -64,6 +69,7 @@ def create(
     """
     path, secret, now_ms = _file(tokens, config), new_secret(), SystemClock().now_ms()
     span_ms = options.span_ms(expires, "--expires")
+    quota = changed_quota(OwnQuota(), max_connections, max_polls, max_bytes_in_flight)
     try:
         token = Token(
             check_name(name),
@@ -72,6 +78,7 @@ def create(
             tuple(check_pattern(pattern) for pattern in dict.fromkeys(queue or [ALL_QUEUES])),
             now_ms,
             None if span_ms is None else now_ms + span_ms,
+            quota,
         )
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
@@ -100,13 +107,47 @@ def list_tokens(tokens: TokensFile = None, config: ConfigFile = None, json: opti
             token.name,
             ", ".join(role.value for role in token.roles),
             ", ".join(token.queues),
+            shown_quota(token.quota),
             output.iso(token.created_at_ms),
             "expired" if token.has_expired(now_ms) else output.iso(token.expires_at_ms),
             output.iso(used.get(token.digest)),
         )
         for token in known
     ]
-    output.print_blocks(["name", "roles", "queues", "created", "expires", "last used"], rows)
+    output.print_blocks(["name", "roles", "queues", "quota", "created", "expires", "last used"], rows)
+
+
+@app.command()
+def limit(
+    name: Name,
+    max_connections: MaxConnections = None,
+    max_polls: MaxPolls = None,
+    max_bytes_in_flight: MaxBytes = None,
+    tokens: TokensFile = None,
+    config: ConfigFile = None,
+    json: options.Json = False,
+) -> None:
+    """Change the quota of a token; what is not given stays. Servers apply it within a second, and end nothing that is under way.
+
+    Example: pinlater token limit billing --max-polls 200 --max-bytes-in-flight 64MiB --tokens tokens.json
+    """
+    given = (max_connections, max_polls, max_bytes_in_flight)
+    if given == (None, None, None):
+        raise typer.BadParameter("give at least one of --max-connections, --max-polls and --max-bytes-in-flight")
+    changed_quota(OwnQuota(), *given)  # before the file is looked at
+    path, changed = _file(tokens, config), list[Token]()
+
+    def change(known: tuple[Token, ...]) -> list[Token]:
+        index = _index_of(known, name, path)
+        changed.append(known[index]._replace(quota=changed_quota(known[index].quota, *given)))
+        return [*known[:index], *changed, *known[index + 1 :]]
+
+    _change(path, change)
+    quota = changed[0].quota
+    if json:
+        output.print_json({"name": name, **quota_json(quota)})
+    else:
+        output.print_lines([f"quota of {name}: {shown_quota(quota)}"])
 
 
 @app.command()
@@ -142,10 +183,15 @@ def _with(known: tuple[Token, ...], token: Token, path: Path) -> list[Token]:
 
 
 def _without(known: tuple[Token, ...], name: str, path: Path) -> list[Token]:
-    kept = [token for token in known if token.name != name]
-    if len(kept) == len(known):
+    index = _index_of(known, name, path)
+    return [*known[:index], *known[index + 1 :]]
+
+
+def _index_of(known: tuple[Token, ...], name: str, path: Path) -> int:
+    names = [token.name for token in known]
+    if name not in names:
         exits.fail(f"{path} has no token {name}; `pinlater token list` shows its tokens", exits.REFUSED)
-    return kept
+    return names.index(name)
 
 
 def _change(path: Path, change: Callable[[tuple[Token, ...]], list[Token]]) -> None:
@@ -173,6 +219,7 @@ def _as_json(token: Token, used_at_ms: int | None, now_ms: int) -> dict[str, obj
         "queues": list(token.queues),
         "created_at_ms": token.created_at_ms,
         "expires_at_ms": token.expires_at_ms,
+        **quota_json(token.quota),
         "expired": token.has_expired(now_ms),
         "last_used_at_ms": used_at_ms,
     }

@@ -2,16 +2,20 @@
 
 A secret is looked up by its SHA-256, so the time of a lookup says nothing about the secrets that exist. Secrets that were good once are
 remembered until the tokens change; no more can be remembered than there are tokens.
+
+What the callers with a token use of this server is kept across such changes, by the digest of the token. While there is no quota,
+`has_quotas` is False, and listeners count nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pinlater.domain.access import ALL_QUEUES, Role, allowed, digest_of, matches, needed_for
 from pinlater.domain.calls import CallerRights
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
 from pinlater.domain.refusals import Refusals
+from pinlater.server.access.quotas import NO_QUOTA, Quota, TokenUse, any_quota
 from pinlater.server.access.tokens import Token
 
 _SECRET_LENGTH_MAX = 512
@@ -21,10 +25,21 @@ _QUEUES_REMEMBERED_MAX = 1_000
 class Grant:
     """What one token allows, or, with an empty `name`, what callers without a token may do.
 
-    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look.
+    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `use`: what its callers use now.
     """
 
-    __slots__ = ("_good", "_patterns", "all_queues", "allowed", "digest", "expires_at_ms", "name", "roles", "used")
+    __slots__ = (
+        "_good",
+        "_patterns",
+        "all_queues",
+        "allowed",
+        "digest",
+        "expires_at_ms",
+        "name",
+        "roles",
+        "use",
+        "used",
+    )
 
     def __init__(
         self,
@@ -33,8 +48,11 @@ class Grant:
         roles: Sequence[Role],
         patterns: Sequence[str],
         expires_at_ms: int | None = None,
+        *,
+        use: TokenUse | None = None,
     ) -> None:
         self.name = name
+        self.use = use or TokenUse(name)
         self.digest = digest
         self.roles = roles
         self.allowed = allowed(roles)
@@ -80,7 +98,10 @@ class Grant:
 
 
 class AccessControl:
-    """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day."""
+    """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day.
+
+    `each_token`: the quota of a token where the file does not say. `without_token`: that of all callers without a token together.
+    """
 
     def __init__(
         self,
@@ -88,25 +109,32 @@ class AccessControl:
         default_roles: Sequence[Role],
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
+        *,
+        each_token: Quota = NO_QUOTA,
+        without_token: Quota = NO_QUOTA,
     ) -> None:
         self._now_ms = now_ms
-        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,))
+        self._each_token = each_token
+        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,), use=TokenUse("", without_token))
         self.refusals = Refusals(monotonic)
         self._grants: dict[str, Grant] = {}
+        self._uses: dict[str, TokenUse] = {}  # by digest, also of removed tokens while their callers are connected
         self.replace(tokens)
 
     def replace(self, tokens: Iterable[Token]) -> None:
-        """Takes over other tokens: from now on only these are good, also on open connections."""
-        before, self._grants = (
-            self._grants,
-            {
-                token.digest: Grant(token.name, token.digest, token.roles, token.queues, token.expires_at_ms)
-                for token in tokens
-            },
-        )
-        for digest, grant in self._grants.items():
-            grant.used = digest in before and before[digest].used
+        """Takes over other tokens: from now on only these are good, and their quotas apply, also on open connections."""
+        before, self._grants = self._grants, {}
+        self._uses = {digest: use for digest, use in self._uses.items() if digest in before or use.is_in_use}
+        for use in self._uses.values():
+            use.quota = NO_QUOTA
+        for token in tokens:
+            use = self._uses.setdefault(token.digest, TokenUse(token.name))
+            use.name, use.quota = token.name, token.quota.over(self._each_token)
+            grant = Grant(token.name, token.digest, token.roles, token.queues, token.expires_at_ms, use=use)
+            grant.used = token.digest in before and before[token.digest].used
+            self._grants[token.digest] = grant
         self._known: dict[str, Grant] = {"": self._without_token}
+        self.has_quotas = any_quota(self.uses())
 
     def grant_of(self, secret: str) -> Grant:
         """What the caller with that secret may do; '' is a caller without a token. Raises TokenInvalid."""
@@ -124,6 +152,19 @@ class AccessControl:
             raise TokenInvalid("This server does not know the token: it was revoked, or is for other servers")
         self._known[secret] = grant
         return grant
+
+    def use_of(self, secret: str) -> TokenUse | None:
+        """What the callers with that secret use; None if their calls are refused."""
+        try:
+            return self.grant_of(secret).use
+        except TokenInvalid:
+            return None
+
+    def uses(self) -> Iterator[TokenUse]:
+        """What the callers use: first those without a token, then by token."""
+        yield self._without_token.use
+        for grant in self._grants.values():
+            yield grant.use
 
     @property
     def digests(self) -> frozenset[str]:

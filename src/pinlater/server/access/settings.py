@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pinlater.domain.access import Role
 from pinlater.domain.invalid_settings import InvalidSettings
+from pinlater.server.access.quotas import Quota, check_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,24 @@ class AccessSettings:
     default_roles: tuple[str, ...] = ()
     # Allows a server without access control to listen beyond loopback.
     insecure: bool = False
+    # Most connections of the callers with one token, where the file does not say. 0: no bound. Each server process counts for itself.
+    token_max_connections: int = 0
+    # Most dequeues of one token that wait for jobs.
+    token_max_polls: int = 0
+    # Most bytes of one token in flight: requests that are not answered yet, answers that clients have not read. At least 64 KiB.
+    token_max_bytes_in_flight: int = 0
+    # The same for all callers without a token together.
+    no_token_max_connections: int = 0
+    # The same for all callers without a token together.
+    no_token_max_polls: int = 0
+    # The same for all callers without a token together.
+    no_token_max_bytes_in_flight: int = 0
 
     def __post_init__(self) -> None:
+        self._check_roles()
+        self._check_quotas()
+
+    def _check_roles(self) -> None:
         unknown = [role for role in self.default_roles if role not in {known.value for known in Role}]
         if unknown:
             raise InvalidSettings(
@@ -31,6 +48,25 @@ class AccessSettings:
                 "callers without a token have all rights while there is no access control: set tokens_file too",
                 "default_roles",
             )
+
+    def _check_quotas(self) -> None:
+        for name in ("token_max_bytes_in_flight", "no_token_max_bytes_in_flight"):
+            try:
+                check_bytes(getattr(self, name))
+            except ValueError as error:
+                raise InvalidSettings(str(error), name) from None
+        if self.tokens_file is None and any((*self.each_token, *self.without_token)):
+            raise InvalidSettings("quotas need access control: set tokens_file too", "tokens_file")
+
+    @property
+    def each_token(self) -> Quota:
+        """The quota of a token where the file does not say."""
+        return Quota(self.token_max_connections, self.token_max_polls, self.token_max_bytes_in_flight)
+
+    @property
+    def without_token(self) -> Quota:
+        """The quota of all callers without a token together."""
+        return Quota(self.no_token_max_connections, self.no_token_max_polls, self.no_token_max_bytes_in_flight)
 
     @property
     def roles_without_token(self) -> tuple[Role, ...]:

@@ -11,17 +11,24 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.access import ALL_QUEUES, Role, check_pattern
+from pinlater.server.access.quotas import OwnQuota, check_bytes
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_FIELDS = frozenset({"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms"})
+# By the field of `OwnQuota`.
+QUOTA_FIELDS: Mapping[str, str] = {
+    "connections": "max_connections",
+    "polls": "max_polls",
+    "bytes_in_flight": "max_bytes_in_flight",
+}
+_FIELDS = frozenset({"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms", *QUOTA_FIELDS.values()})
 _MODE = 0o600
 TOKENS_MAX = 10_000
 
@@ -35,6 +42,7 @@ class Token(NamedTuple):
     queues: tuple[str, ...] = (ALL_QUEUES,)
     created_at_ms: int = 0
     expires_at_ms: int | None = None
+    quota: OwnQuota = OwnQuota()
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether it is refused from now on."""
@@ -80,6 +88,7 @@ def _parse_token(index: int, entry: Any) -> Token:
             tuple(check_pattern(pattern) for pattern in _texts(entry, "queues")),
             _time(entry, "created_at_ms") or 0,
             _time(entry, "expires_at_ms"),
+            _quota(entry),
         )
     except ValueError as error:
         raise ValueError(f"tokens[{index}]: {error}") from None
@@ -113,8 +122,30 @@ def _time(entry: dict[str, Any], field: str) -> int | None:
     return value
 
 
+def _quota(entry: dict[str, Any]) -> OwnQuota:
+    quota = OwnQuota(*[_bound(entry, field) for field in QUOTA_FIELDS.values()])
+    if quota.bytes_in_flight is not None:
+        check_bytes(quota.bytes_in_flight)
+    return quota
+
+
+def _bound(entry: dict[str, Any], field: str) -> int | None:
+    value = entry.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f'"{field}" is no whole number of at least 0')
+    return value
+
+
+def quota_fields(quota: OwnQuota) -> dict[str, int]:
+    """The fields of the file for what the quota says, and none for what it leaves to the server."""
+    bounds = zip(QUOTA_FIELDS.values(), quota, strict=True)
+    return {field: bound for field, bound in bounds if bound is not None}
+
+
 def tokens_text(tokens: Sequence[Token]) -> str:
-    """The content of a file with these tokens."""
+    """The content of a file with these tokens. A token without a quota of its own is written as servers before quotas read it."""
     entries = [
         {
             "name": token.name,
@@ -123,6 +154,7 @@ def tokens_text(tokens: Sequence[Token]) -> str:
             "sha256": token.digest,
             "created_at_ms": token.created_at_ms,
             "expires_at_ms": token.expires_at_ms,
+            **quota_fields(token.quota),
         }
         for token in tokens
     ]

@@ -75,5 +75,12 @@ def access_watch(settings: Settings, files: FileWatch, clock: Clock) -> AccessWa
     path, tokens = settings.access.tokens_file, files.tokens
     if path is None or tokens is None:
         return None
-    control = AccessControl(tokens, settings.access.roles_without_token, clock.now_ms, clock.monotonic)
+    control = AccessControl(
+        tokens,
+        settings.access.roles_without_token,
+        clock.now_ms,
+        clock.monotonic,
+        each_token=settings.access.each_token,
+        without_token=settings.access.without_token,
+    )
     return AccessWatch(path, control, files, clock.monotonic)

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from pinlater.domain.audit import AuditEntry, AuditOutcome, entry_id
-from pinlater.server.access.tokens import Token
+from pinlater.server.access.tokens import Token, quota_fields
 from pinlater.server.sharding.reload import MapChange
 
 TOKENS_FILE, SHARD_FILE = "tokens file", "shard file"
@@ -69,7 +69,7 @@ def _shown(token: Token) -> Mapping[str, object]:
     shown["queues"] = [pattern[:_TEXT_MAX] for pattern in token.queues[:_TEXTS_MAX]]
     if token.expires_at_ms is not None:
         shown["expires_at_ms"] = token.expires_at_ms
-    return shown
+    return {**shown, **quota_fields(token.quota)}
 
 
 def _entry(file: str, operation: str, at_ms: int, fields: Mapping[str, object]) -> AuditEntry:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.byte_budget import BytesInFlight
 
 ANSWERS_A_WRITE = 64
 
@@ -16,29 +16,33 @@ class AnswerWriter:
     """Belongs to one connection, which passes on what the event loop tells it.
 
     `collected`: answers for the next write, of `collected_bytes` together. `drained`: there while the kernel has not taken everything,
-    and done when it has. `stalled_since_s`: since when it takes nothing.
+    and done when it has. `held_bytes`: what is counted of these answers. `stalled_since_s`: since when it takes nothing.
     """
 
     __slots__ = (
         "_budget",
-        "_held_bytes",
         "_transport",
         "_unsent_bytes",
         "collected",
         "collected_bytes",
         "drained",
+        "held_bytes",
         "stalled_since_s",
     )
 
-    def __init__(self, budget: ByteBudget) -> None:
+    def __init__(self, budget: BytesInFlight) -> None:
         self._budget = budget
         self.collected: list[bytes] = []
         self.collected_bytes = 0
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._unsent_bytes = 0
         self.drained: asyncio.Future[None] | None = None
         self.stalled_since_s: float | None = None
+
+    def count_in(self, budget: BytesInFlight) -> None:
+        """From now on counts there. What it holds must be counted there already."""
+        self._budget = budget
 
     def connect(self, transport: asyncio.Transport) -> None:
         """`pause` is to be called whenever the kernel doesn't take all of an answer, and `resume` once it has."""
@@ -77,7 +81,7 @@ class AnswerWriter:
         transport.write(data)
         if self.drained is None:
             return False
-        self._held_bytes += len(data)
+        self.held_bytes += len(data)
         self._budget.hold_answer(len(data))
         self._unsent_bytes = self.unsent_bytes()
         return True
@@ -97,8 +101,8 @@ class AnswerWriter:
 
     def free(self) -> None:
         """Counts nothing any more of what was written."""
-        self._budget.hold_answer(-self._held_bytes)
-        self._held_bytes = self._unsent_bytes = 0
+        self._budget.hold_answer(-self.held_bytes)
+        self.held_bytes = self._unsent_bytes = 0
 
     def unsent_bytes(self) -> int:
         """How much the kernel has not taken."""

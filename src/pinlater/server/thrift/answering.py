@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from pinlater.domain.audit import AuditEntry
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import AccessDenied, PinLaterError
+from pinlater.domain.errors import AccessDenied, PinLaterError, QuotaExceeded
+from pinlater.server.access.quotas import TokenUse
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
@@ -35,6 +36,7 @@ from pinlater.server.thrift.failures import (
 from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import SMALL_BYTES, LargeFrames
+from pinlater.server.thrift.quota_guard import CountedConnection, QuotaGuard
 from pinlater.server.thrift.settings import ThriftSettings
 from pinlater.wire.codec import (
     DecodedCall,
@@ -52,6 +54,8 @@ from pinlater.wire.methods import METHODS
 logger = logging.getLogger(__name__)
 
 NO_ANSWER = b""
+# Of a dequeue for which the quota has no poll, but whose acks are to be carried out. Without any wait a paused queue would refuse it.
+WAIT_OVER_QUOTA_MS = 1
 METHOD_THAT_HANDS_OUT = "dequeueJobs"
 # Of its calls the handler is told when they arrived.
 METHOD_WITH_KEYS = "enqueueJobs"
@@ -59,12 +63,11 @@ METHOD_WITH_KEYS = "enqueueJobs"
 METHODS_THAT_SEARCH = frozenset({"scanJobs", "getJobCount", "deleteJobs"})
 
 
-class Recipient(Protocol):
+class Recipient(CountedConnection, Protocol):
     """What answering a request needs to know of the connection it came on, and tells it."""
 
     gone: bool  # no client will read the answer; jobs must not be handed out
     waiting: bool  # set while a long poll or a search of bodies is under way, which may be cancelled
-    over_limit: bool  # one connection too many: to be told so, then closed
     last_request: bool  # set when the connection is to be closed after the answer
     active_at_s: float  # set to when the answer was ready
     handed_out: DequeueAnswer | None  # set to the answer where it hands out jobs; None again once it is delivered
@@ -116,6 +119,7 @@ class Answering:
         self._metrics = metrics
         self._monotonic = clock.monotonic
         self._guard = guard
+        self.quotas = None if guard is None else QuotaGuard(guard.access, metrics, clock.monotonic)
         decoder = Decoder(settings.wire_limits)
         self._large_frames = large_frames
         self._inline_bytes_max = settings.max_frame_bytes if large_frames is None else SMALL_BYTES
@@ -155,6 +159,11 @@ class Answering:
         if route.tells_arrival:
             call.arguments.arrived_s = arrived_s
         if self._guard is not None:
+            # A connection that was counted once still is, so that it counts for the right token when there are quotas again.
+            if (self._guard.access.has_quotas or recipient.use is not None) and (
+                reply := self._refused_by_quota(self._guard, call, route, recipient, len(frame))
+            ):
+                return NO_ANSWER if call.oneway else reply
             try:
                 handle = self._guard.admit(call, route.handle)
             except AccessDenied as error:
@@ -189,6 +198,10 @@ class Answering:
         """Answers a call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.may_wait_or_cost else None
         waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
+        if waits and recipient.use is not None and not recipient.use.token.takes_poll():
+            if request.jobAckRequest is None:
+                return self._poll_refused(call, route, recipient, recipient.use.token)
+            request.waitMillis, waits = WAIT_OVER_QUOTA_MS, False
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
             return self._failed(call, route, recipient, self._refusal(recipient))
         if waits:
@@ -202,6 +215,22 @@ class Answering:
         finally:
             self.running -= 1
             recipient.waiting = False
+
+    def _refused_by_quota(
+        self, guard: Guard, call: DecodedCall, route: MethodRoute, recipient: Recipient, frame_bytes: int
+    ) -> bytes:
+        """The refusal of a call that the quota of its token has no space for; `NO_ANSWER` if it has."""
+        error = None if self.quotas is None else self.quotas.refusal(call, recipient, frame_bytes)
+        if error is None:
+            return NO_ANSWER
+        if route.audited is not None:
+            route = replace(route, caller=guard.caller(call))
+        recipient.active_at_s = self._monotonic()
+        return self._failed(call, route, recipient, error)
+
+    def _poll_refused(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, token: TokenUse) -> bytes:
+        error = TooManyRequests(self._requests_max) if self.quotas is None else self.quotas.polls_used_up(token)
+        return self._failed(call, route, recipient, error)
 
     async def _deny(
         self, guard: Guard, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: AccessDenied
@@ -227,9 +256,14 @@ class Answering:
         """A long poll: it doesn't count as running, and may be cancelled when its caller goes."""
         recipient.waiting = True
         self.waiting += 1
+        token = None if recipient.use is None else recipient.use.token
+        if token is not None:
+            token.polls += 1
         try:
             return await self._carry_out(call, route, recipient)
         finally:
+            if token is not None:
+                token.polls -= 1
             self.waiting -= 1
             recipient.waiting = False
 
@@ -296,7 +330,7 @@ class Answering:
         self._service.dequeuing.undelivered(answer.queue, answer.claimed)
 
     def _failed(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, error: PinLaterError) -> bytes:
-        route.metrics.error(error.detail if isinstance(error, AccessDenied) else code_of(error).name)
+        route.metrics.error(_counted_as(error))
         if route.audited is not None:
             self._note(audit.refused(_audit_call(route.audited, call, route, recipient), error))
         try:
@@ -320,9 +354,16 @@ class Answering:
 
         Raises `WireError` if it is no call. `pipelined`: too much waits on its own connection; else the budget is used up.
         """
-        header = self._header(head)
-        error = TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes)
         self._metrics.count("thrift_requests_refused_for_memory")
+        return self._refuse_head(head, TooManyPipelined() if pipelined else TooManyBytes(self.budget.limit_bytes))
+
+    def refuse_over_quota(self, head: bytes, frame_bytes: int, recipient: Recipient) -> bytes:
+        """The same for a frame for which the quota of its token had no space."""
+        error = None if self.quotas is None else self.quotas.frame_refused(head, frame_bytes, recipient)
+        return self._refuse_head(head, error or TooManyBytes(self.budget.limit_bytes))
+
+    def _refuse_head(self, head: bytes, error: PinLaterError) -> bytes:
+        header = self._header(head)
         if header.oneway:
             return NO_ANSWER
         method = METHODS.get(header.name)
@@ -330,7 +371,7 @@ class Answering:
             return encode_application_error(
                 header.name, header.seqid, ApplicationErrorKind.INTERNAL_ERROR, error.message
             )
-        self._routes[method.name].metrics.error(code_of(error).name)
+        self._routes[method.name].metrics.error(_counted_as(error))
         return encode_exception(method, header.seqid, declared_exception(error))
 
     def too_long(self, error: FrameTooLong) -> bytes:
@@ -354,6 +395,11 @@ class Answering:
                 "msec": round(seconds * 1000, 3),
             },
         )
+
+
+def _counted_as(error: PinLaterError) -> str:
+    """What metrics call it."""
+    return error.detail if isinstance(error, AccessDenied | QuotaExceeded) else code_of(error).name
 
 
 def _audit_call(audited: audit.Audited, call: DecodedCall, route: MethodRoute, recipient: Recipient) -> audit.AuditCall:

@@ -23,11 +23,14 @@ import logging
 import select
 from typing import TYPE_CHECKING, cast
 
+from pinlater.domain.byte_budget import SMALL_FRAME_BYTES
 from pinlater.domain.caller_address import address_of
+from pinlater.server.access.quotas import TokenUse
 from pinlater.server.thrift.answer_writer import ANSWERS_A_WRITE, AnswerWriter
 from pinlater.server.thrift.answers import DequeueAnswer
+from pinlater.server.thrift.connection_use import ConnectionUse
 from pinlater.server.thrift.large_frames import SMALL_BYTES
-from pinlater.server.thrift.request_queue import HEAD_BYTES, QueuedRequest, RefusedRequest, RequestQueue
+from pinlater.server.thrift.request_queue import HEAD_BYTES, AnyRequest, OverQuotaRequest, QueuedRequest, RequestQueue
 from pinlater.server.thrift.transports import descriptor_of, keep_alive, peer_has_left, start_reading, stop_reading
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong
@@ -55,6 +58,7 @@ class ThriftConnection(asyncio.Protocol):
         "_flush_scheduled",
         "_idle",
         "_loop",
+        "_opened_uncounted",
         "_peer",
         "_reading_paused",
         "_refusing",
@@ -72,6 +76,7 @@ class ThriftConnection(asyncio.Protocol):
         "last_request",
         "over_limit",
         "silent",
+        "use",
         "waiting",
     )
 
@@ -102,6 +107,9 @@ class ThriftConnection(asyncio.Protocol):
         self.silent = True  # the server is to be told of the next request
         self.over_limit = False
         self.last_request = False
+        self.use: ConnectionUse | None = None
+        quotas = server.answering.quotas
+        self._opened_uncounted = quotas is not None and not quotas.are_set
 
     # --- called by the event loop -----------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -151,6 +159,8 @@ class ThriftConnection(asyncio.Protocol):
         self._requests.clear()
         self._transport = None
         self._writer.disconnect()
+        if self.use is not None:
+            self.use.end()
         if self._task is not None and (self.waiting or not self.busy):
             self._task.cancel()
         self.resume_writing()
@@ -191,6 +201,8 @@ class ThriftConnection(asyncio.Protocol):
         """Counts what is here of a frame that isn't whole yet."""
         if self._requests.hold_partial(partial_bytes, self._server.monotonic()) <= 0:
             return
+        if partial_bytes > SMALL_FRAME_BYTES and self._refuse_over_quota():
+            return
         if partial_bytes >= self._server.held_bytes_min:
             self._server.holds(self)
         if self._budget.free_bytes < 0 or self._refusing:
@@ -210,6 +222,45 @@ class ThriftConnection(asyncio.Protocol):
     def _drop_partial(self) -> None:
         self._requests.refuse_partial(self._splitter.skip(HEAD_BYTES), self._server.monotonic())
         self._start()
+
+    # --- quotas -----------------------------------------------------------------------------------------------------------
+    def count_for(self, token: TokenUse, own_bytes: int) -> ConnectionUse:
+        """Counts the bytes that it holds for that token from now on. `own_bytes`: those of the request under way."""
+        use = self.use
+        if use is None:
+            held_bytes = (
+                own_bytes + self._requests.queued_bytes + self._requests.partial_bytes + self._writer.held_bytes
+            )
+            use = self.use = ConnectionUse(self._budget, token, held_bytes, ended=self._transport is None)
+            self._requests.count_in(use)
+            self._writer.count_in(use)
+            if self._opened_uncounted:
+                use.take()
+        elif use.token is not token:
+            use.move_bytes(token)
+        return use
+
+    def end_when_answered(self) -> None:
+        """Closes after the answer of the request under way, unless others have come, perhaps of other callers."""
+        if not self._requests.waiting and not self._requests.partial_bytes:
+            self.last_request = True
+
+    def _refuse_over_quota(self) -> bool:
+        """Throws away a long frame that is not whole yet if the quota of its token has no space for it; whether it did."""
+        quotas = self._server.answering.quotas
+        if quotas is None or not quotas.are_set:
+            return False
+        call = quotas.caller_of(self._splitter.head(HEAD_BYTES))
+        if call is None:
+            return False
+        if not self.busy:
+            self.count_for(call.token, 0)
+        size_bytes = self._splitter.partial_size
+        if call.token.takes_bytes(call.token.bytes_held, size_bytes, is_report=call.is_report):
+            return False
+        self._requests.refuse_over_quota(self._splitter.skip(HEAD_BYTES), size_bytes, self._server.monotonic())
+        self._start()
+        return True
 
     def _may_stay(self, frame_bytes: int) -> bool:
         """Whether a frame, which is counted already, is kept and not refused; others' may have to give way to it."""
@@ -313,7 +364,7 @@ class ThriftConnection(asyncio.Protocol):
         answering, standstill = self._server.answering, self._server.standstill
         requests, writer = self._requests, self._writer
         waiting = requests.waiting
-        request: QueuedRequest | RefusedRequest | None = None
+        request: AnyRequest | None = None
         frame = reply = b""
         try:
             while not self.last_request:
@@ -334,10 +385,14 @@ class ThriftConnection(asyncio.Protocol):
                     standstill.found(now_s)
                     return  # nothing that came before is carried out; every connection has been cut, this one too
                 request = requests.begin()
-                arrived_s, frame, _ = request
                 if isinstance(request, QueuedRequest):
-                    reply = await answering.answer(frame, arrived_s, self)
+                    frame = request.frame
+                    reply = await answering.answer(frame, request.arrived_s, self)
+                elif isinstance(request, OverQuotaRequest):
+                    frame = request.head
+                    reply = answering.refuse_over_quota(frame, request.frame_bytes, self)
                 else:
+                    frame = request.head
                     reply = answering.refuse_unread(frame, pipelined=self._refusing)
                 requests.end(request)
                 request = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from pinlater.domain.byte_budget import ByteBudget
+from pinlater.domain.byte_budget import BytesInFlight
 from pinlater.server.thrift.settings import ThriftSettings
 
 HEAD_BYTES = 512  # of a frame that is thrown away: enough to know which call to answer
@@ -37,6 +37,18 @@ class RefusedRequest(NamedTuple):
     counted_bytes: int
 
 
+class OverQuotaRequest(NamedTuple):
+    """As `RefusedRequest`, of a frame for which the quota of its token had no space. `frame_bytes`: how long the frame was."""
+
+    arrived_s: float
+    head: bytes
+    counted_bytes: int
+    frame_bytes: int
+
+
+AnyRequest = QueuedRequest | RefusedRequest | OverQuotaRequest
+
+
 def refused(head: bytes, arrived_s: float) -> RefusedRequest:
     """The request of a frame that may not stay, from its beginning or all of it."""
     head = head[:HEAD_BYTES]
@@ -52,13 +64,17 @@ class RequestQueue:
 
     __slots__ = ("_budget", "_settings", "partial_bytes", "partial_since_s", "queued_bytes", "waiting")
 
-    def __init__(self, budget: ByteBudget, settings: ThriftSettings) -> None:
+    def __init__(self, budget: BytesInFlight, settings: ThriftSettings) -> None:
         self._budget = budget
         self._settings = settings
-        self.waiting: deque[QueuedRequest | RefusedRequest] = deque()
+        self.waiting: deque[AnyRequest] = deque()
         self.queued_bytes = 0
         self.partial_bytes = 0
         self.partial_since_s = 0.0
+
+    def count_in(self, budget: BytesInFlight) -> None:
+        """From now on counts there. What it holds must be counted there already."""
+        self._budget = budget
 
     @property
     def oldest_arrived_s(self) -> float:
@@ -103,18 +119,18 @@ class RequestQueue:
         self._budget.free_bytes += request.counted_bytes
         self._append_refused(refused(request.frame, request.arrived_s))
 
-    def _append_refused(self, request: RefusedRequest) -> None:
+    def _append_refused(self, request: RefusedRequest | OverQuotaRequest) -> None:
         self._budget.free_bytes -= request.counted_bytes
         self.queued_bytes += request.counted_bytes
         self.waiting.append(request)
 
-    def begin(self) -> QueuedRequest | RefusedRequest:
+    def begin(self) -> AnyRequest:
         """Removes the next request. It stays counted in the budget until `end`."""
         request = self.waiting.popleft()
         self.queued_bytes -= request.counted_bytes
         return request
 
-    def end(self, request: QueuedRequest | RefusedRequest) -> None:
+    def end(self, request: AnyRequest) -> None:
         """A request that was begun has its answer, or gets none."""
         self._budget.free_bytes += request.counted_bytes
 
@@ -137,6 +153,11 @@ class RequestQueue:
         """The frame was thrown away; its beginning is kept."""
         self.free_partial()
         self._append_refused(refused(head, now_s))
+
+    def refuse_over_quota(self, head: bytes, frame_bytes: int, now_s: float) -> None:
+        """The same, because of a quota."""
+        self.free_partial()
+        self._append_refused(OverQuotaRequest(*refused(head, now_s), frame_bytes))
 
     # --- giving way -------------------------------------------------------------------------------------------------------
     def shed(self) -> None:

@@ -18,7 +18,7 @@ from pinlater.server.operations.standstill import Standstill
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.server.thrift.answering import Answering
 from pinlater.server.thrift.connection import ThriftConnection
-from pinlater.server.thrift.gauges import show_thrift
+from pinlater.server.thrift.gauges import show_quotas, show_thrift
 from pinlater.server.thrift.guard import Guard
 from pinlater.server.thrift.handlers import HANDLERS, Handler
 from pinlater.server.thrift.large_frames import LargeFrames
@@ -71,6 +71,7 @@ class ThriftServer:
         certificate: CertificateSource | None = None,
     ) -> None:
         self.settings = settings
+        self._access = None if guard is None else guard.access
         self._certificate = certificate
         self.metrics = metrics
         self.monotonic = clock.monotonic
@@ -136,6 +137,8 @@ class ThriftServer:
             reuse_port=self._shared_port or None,
         )
         show_thrift(self.metrics, lambda: self.connections, self.answering, self.budget)
+        if self._access is not None:
+            show_quotas(self.metrics, self._access)
         self._schedule_sweep(loop)
         self.standstill.begin()
         self._note_progress(loop)
