@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
+from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.clock import ManualClock
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
@@ -35,12 +36,17 @@ class GuardedServer:
         return f"127.0.0.1:{self.server.port}"
 
     def token(
-        self, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,), name: str = "", expires_at_ms: int | None = None
+        self,
+        *roles: Role,
+        queues: Sequence[str] = (ALL_QUEUES,),
+        name: str = "",
+        expires_at_ms: int | None = None,
+        speaks_for_others: bool = False,
     ) -> str:
         """Adds a token, and returns its secret."""
         secret = new_secret()
         name = name or f"token-{len(self._tokens)}"
-        self._tokens.append(Token(name, digest_of(secret), roles, tuple(queues), 0, expires_at_ms))
+        self._tokens.append(Token(name, digest_of(secret), roles, tuple(queues), 0, expires_at_ms, speaks_for_others))
         self.control.replace(self._tokens)
         return secret
 
@@ -51,15 +57,15 @@ class GuardedServer:
 
 @pytest.fixture
 async def start() -> AsyncIterator[Callable[..., Awaitable[GuardedServer]]]:
-    """Starts a server with the queues of `QUEUES`. `default_roles`: of callers without a token."""
+    """Starts a server with the queues of `QUEUES`. `default_roles`: of callers without a token. `masks`: of bodies."""
     started: list[GuardedServer] = []
 
-    async def start_one(*default_roles: Role) -> GuardedServer:
+    async def start_one(*default_roles: Role, masks: BodyMasks = NO_MASKS) -> GuardedServer:
         clock = ManualClock()
         core = await open_core(DesiredShard("1", lambda: MemoryShard("1")), clock=clock)
         for queue in QUEUES:
             await core.service.queues.create_queue(queue)
-        control = AccessControl((), default_roles, clock.now_ms, clock.monotonic)
+        control = AccessControl((), default_roles, clock.now_ms, clock.monotonic, masks)
         server = thrift_server(core, access=control)
         await server.start()
         started.append(GuardedServer(core, server, control, clock))

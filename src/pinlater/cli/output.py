@@ -16,6 +16,7 @@ from typing import Any
 from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain import waiting, wording
+from pinlater.domain.body_masks import MASKED_VALUE
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import (
     CLAIM_TIMED_OUT_TEXT,
@@ -141,6 +142,11 @@ def body_text(body: bytes) -> str:
         return body.decode()
     except UnicodeDecodeError:
         return "base64:" + base64.b64encode(body).decode()
+
+
+def shown_body(job: JobInfo) -> str:
+    """The body of a job in a table, or that it is masked whole."""
+    return MASKED_VALUE if job.body_masked and not job.body else body_text(job.body or b"")
 
 
 def body_json(body: bytes | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import Self
 
 _log = logging.getLogger("pinlater.client")
 
@@ -17,6 +18,18 @@ _BYTES_MAX = 4096
 
 # The token to send now; '' for none. From any thread.
 TokenSource = Callable[[], str]
+
+
+class TokenForUser(str):
+    """A token with the user for whom its holder asks. Servers believe the name if the token may speak for others."""
+
+    __slots__ = ("user",)
+    user: str
+
+    def __new__(cls, token: str, user: str) -> Self:
+        made = super().__new__(cls, token)
+        made.user = user
+        return made
 
 
 def token_source(given: str | PathLike[str] | None, monotonic: Callable[[], float]) -> TokenSource:

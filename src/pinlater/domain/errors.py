@@ -194,6 +194,18 @@ class AccessDenied(CallerError):
     detail = "ACCESS_DENIED"
 
 
+class BodiesMasked(AccessDenied):
+    """A filter by body regex in a queue whose bodies are masked for the caller, who could find out with it what the bodies hold."""
+
+    detail = "BODIES_MASKED"
+
+    @classmethod
+    def of(cls, queue: str) -> Self:
+        return cls(
+            f"Bodies of queue {queue} are masked for your roles, so no regex may search them; leave out the regex"
+        )
+
+
 class TokenRequired(AccessDenied):
     """The call came without a token, and callers without one may not do this."""
 

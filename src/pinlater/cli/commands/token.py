@@ -46,6 +46,13 @@ Expires = Annotated[
     str | None,
     typer.Option("--expires", metavar="DURATION", help="How long it is good: 90d, 12h. Default: until revoked."),
 ]
+SpeaksForOthers = Annotated[
+    bool,
+    typer.Option(
+        "--speaks-for-others",
+        help="The audit names the user for whom the holder says it asks: for a console behind a proxy that authenticates people.",
+    ),
+]
 
 
 @app.command()
@@ -54,6 +61,7 @@ def create(
     role: Roles,
     queue: Queues = None,
     expires: Expires = None,
+    speaks_for_others: SpeaksForOthers = False,
     tokens: TokensFile = None,
     config: ConfigFile = None,
     json: options.Json = False,
@@ -72,6 +80,7 @@ def create(
             tuple(check_pattern(pattern) for pattern in dict.fromkeys(queue or [ALL_QUEUES])),
             now_ms,
             None if span_ms is None else now_ms + span_ms,
+            speaks_for_others,
         )
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
@@ -173,6 +182,7 @@ def _as_json(token: Token, used_at_ms: int | None, now_ms: int) -> dict[str, obj
         "queues": list(token.queues),
         "created_at_ms": token.created_at_ms,
         "expires_at_ms": token.expires_at_ms,
+        "speaks_for_others": token.speaks_for_others,
         "expired": token.has_expired(now_ms),
         "last_used_at_ms": used_at_ms,
     }

@@ -36,9 +36,9 @@ class Api:
         self._answers = answers
         self._token = token
 
-    def with_token(self, token: str) -> Api:
-        """The same with the rights of a token; '' is no token."""
-        return Api(self._client.with_token(token), self._make_call, self._budget, self._answers, token)
+    def with_token(self, token: str, user: str) -> Api:
+        """The same with the rights of a token; '' is no token. `user`: the one that the console speaks for; '' says nothing of it."""
+        return Api(self._client.with_token(token, user), self._make_call, self._budget, self._answers, token)
 
     async def shared(self, read: Callable[[Api], Awaitable[A]]) -> A:
         """What `read` answers, which only calls endpoints that change nothing. Browsers with the same token share it for a second."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pinlater.domain.access import ALL_QUEUES, Role, allowed, digest_of, matches, needed_for
+from pinlater.domain.audit import NO_TOKEN, USER_RULE, is_user_name, spoken_for
+from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.calls import CallerRights
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
 from pinlater.domain.refusals import Refusals
@@ -21,10 +23,23 @@ _QUEUES_REMEMBERED_MAX = 1_000
 class Grant:
     """What one token allows, or, with an empty `name`, what callers without a token may do.
 
-    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look.
+    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `masks`: those that hold for
+    the caller; None if it sees all bodies. `speaks_for_others`: it may name the user for whom it asks.
     """
 
-    __slots__ = ("_good", "_patterns", "all_queues", "allowed", "digest", "expires_at_ms", "name", "roles", "used")
+    __slots__ = (
+        "_good",
+        "_patterns",
+        "all_queues",
+        "allowed",
+        "digest",
+        "expires_at_ms",
+        "masks",
+        "name",
+        "roles",
+        "speaks_for_others",
+        "used",
+    )
 
     def __init__(
         self,
@@ -33,6 +48,9 @@ class Grant:
         roles: Sequence[Role],
         patterns: Sequence[str],
         expires_at_ms: int | None = None,
+        *,
+        speaks_for_others: bool = False,
+        masks: BodyMasks = NO_MASKS,
     ) -> None:
         self.name = name
         self.digest = digest
@@ -40,6 +58,8 @@ class Grant:
         self.allowed = allowed(roles)
         self.all_queues = ALL_QUEUES in patterns
         self.expires_at_ms = expires_at_ms
+        self.speaks_for_others = speaks_for_others
+        self.masks = masks if masks.hide_from(roles) else None
         self.used = False  # since the last look
         self._patterns = patterns
         self._good: set[str] = set()
@@ -47,7 +67,20 @@ class Grant:
     @property
     def rights(self) -> CallerRights:
         """Returns what the caller is told of its rights."""
-        return CallerRights(self.name, [role.value for role in self.roles], self._patterns, self.expires_at_ms)
+        roles = [role.value for role in self.roles]
+        return CallerRights(self.name, roles, self._patterns, self.expires_at_ms, self.speaks_for_others)
+
+    def who(self, user: str | None) -> str:
+        """What the audit calls a caller that says it asks for `user`, which counts only if the token may speak for others.
+
+        Raises AccessDenied for what is no name of a user.
+        """
+        name = self.name or NO_TOKEN
+        if not user or not self.speaks_for_others:
+            return name
+        if not is_user_name(user):
+            raise AccessDenied(f"token {self.name} asks for a user whose name is none: {USER_RULE}")
+        return spoken_for(name, user)
 
     def has_queue(self, queue: str) -> bool:
         """Whether the patterns allow that queue."""
@@ -80,7 +113,7 @@ class Grant:
 
 
 class AccessControl:
-    """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day."""
+    """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day. `masks`: of bodies."""
 
     def __init__(
         self,
@@ -88,9 +121,11 @@ class AccessControl:
         default_roles: Sequence[Role],
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
+        masks: BodyMasks = NO_MASKS,
     ) -> None:
         self._now_ms = now_ms
-        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,))
+        self._masks = masks
+        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,), masks=masks)
         self.refusals = Refusals(monotonic)
         self._grants: dict[str, Grant] = {}
         self.replace(tokens)
@@ -99,14 +134,22 @@ class AccessControl:
         """Takes over other tokens: from now on only these are good, also on open connections."""
         before, self._grants = (
             self._grants,
-            {
-                token.digest: Grant(token.name, token.digest, token.roles, token.queues, token.expires_at_ms)
-                for token in tokens
-            },
+            {token.digest: self._grant(token) for token in tokens},
         )
         for digest, grant in self._grants.items():
             grant.used = digest in before and before[digest].used
         self._known: dict[str, Grant] = {"": self._without_token}
+
+    def _grant(self, token: Token) -> Grant:
+        return Grant(
+            token.name,
+            token.digest,
+            token.roles,
+            token.queues,
+            token.expires_at_ms,
+            speaks_for_others=token.speaks_for_others,
+            masks=self._masks,
+        )
 
     def grant_of(self, secret: str) -> Grant:
         """What the caller with that secret may do; '' is a caller without a token. Raises TokenInvalid."""

@@ -21,13 +21,14 @@ from pinlater.domain.access import ALL_QUEUES, Role, check_pattern
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_FIELDS = frozenset({"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms"})
+_FIELDS = frozenset({"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms", "speaks_for_others"})
 _MODE = 0o600
 TOKENS_MAX = 10_000
 
 
 class Token(NamedTuple):
-    """What is known of one token. `digest` is the SHA-256 of its secret in hexadecimal digits."""
+    """What is known of one token. `digest` is the SHA-256 of its secret in hexadecimal digits. `speaks_for_others`: the servers believe its
+    holder the name of the user for whom it asks."""
 
     name: str
     digest: str
@@ -35,6 +36,7 @@ class Token(NamedTuple):
     queues: tuple[str, ...] = (ALL_QUEUES,)
     created_at_ms: int = 0
     expires_at_ms: int | None = None
+    speaks_for_others: bool = False
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether it is refused from now on."""
@@ -80,6 +82,7 @@ def _parse_token(index: int, entry: Any) -> Token:
             tuple(check_pattern(pattern) for pattern in _texts(entry, "queues")),
             _time(entry, "created_at_ms") or 0,
             _time(entry, "expires_at_ms"),
+            _flag(entry, "speaks_for_others"),
         )
     except ValueError as error:
         raise ValueError(f"tokens[{index}]: {error}") from None
@@ -113,6 +116,13 @@ def _time(entry: dict[str, Any], field: str) -> int | None:
     return value
 
 
+def _flag(entry: dict[str, Any], field: str) -> bool:
+    value = entry.get(field, False)
+    if not isinstance(value, bool):
+        raise ValueError(f'"{field}" is neither true nor false')  # noqa: TRY004 (what is wrong is the file's content)
+    return value
+
+
 def tokens_text(tokens: Sequence[Token]) -> str:
     """The content of a file with these tokens."""
     entries = [
@@ -123,6 +133,7 @@ def tokens_text(tokens: Sequence[Token]) -> str:
             "sha256": token.digest,
             "created_at_ms": token.created_at_ms,
             "expires_at_ms": token.expires_at_ms,
+            **({"speaks_for_others": True} if token.speaks_for_others else {}),  # older servers refuse the field
         }
         for token in tokens
     ]

@@ -75,5 +75,6 @@ def access_watch(settings: Settings, files: FileWatch, clock: Clock) -> AccessWa
     path, tokens = settings.access.tokens_file, files.tokens
     if path is None or tokens is None:
         return None
-    control = AccessControl(tokens, settings.access.roles_without_token, clock.now_ms, clock.monotonic)
+    access = settings.access
+    control = AccessControl(tokens, access.roles_without_token, clock.now_ms, clock.monotonic, access.masks)
     return AccessWatch(path, control, files, clock.monotonic)

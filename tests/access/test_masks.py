@@ -1,0 +1,229 @@
+"""Masks of bodies over a socket: each role against each method that shows or searches bodies, as the table of access has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, JobState
+from pinlater.client.errors import BodiesMasked
+from pinlater.domain.access import METHOD_ROLES, Role, allowed
+from pinlater.domain.body_masks import BodyMasks
+from pinlater.server.thrift import masking
+from pinlater.wire.codec import Reply
+from pinlater.wire.generated import ttypes as types
+from tests.access.conftest import GuardedServer
+from tests.access.test_roles_over_thrift import TokenSender, arguments
+
+Start = Callable[..., Awaitable[GuardedServer]]
+SECRET, SHOWN = "s3cret", "0pen"
+BODY = json.dumps({"card": {"number": SECRET}, "to": SHOWN}).encode()
+WHOLE = BodyMasks(queues=["mail*"])
+FIELDS = BodyMasks(fields=["card.number"])
+each_mask = pytest.mark.parametrize("masks", [WHOLE, FIELDS], ids=["queue", "field"])
+REGEX = SECRET[:3]
+
+
+async def stored(server: GuardedServer, body: bytes = BODY) -> str:
+    """A job that waits; its descriptor."""
+    async with client_of(server, server.token(Role.PRODUCE)) as client:
+        return (await client.enqueue("mail_new", [body])).descriptors[0]
+
+
+def client_of(server: GuardedServer, token: str) -> AsyncClient:
+    return AsyncClient(server.address, token=token, source="tests", wait_for_servers=False)
+
+
+def with_bodies(method: str, job: str) -> dict[str, Any]:
+    """Arguments of a call that shows the bodies of the queue if any call of the method does."""
+    shown: dict[str, Any] = {
+        "lookupJobs": types.PinLaterLookupJobRequest([job], includeBody=True),
+        "scanJobs": types.PinLaterScanJobsRequest("mail_new", types.PinLaterJobState.PENDING, includeBody=True),
+        "dequeueJobs": types.PinLaterDequeueRequest("mail_new", 10, dryRun=True),
+    }
+    return {"request": shown[method]} if method in shown else arguments(method)
+
+
+def bodies_in(reply: Reply) -> dict[str, tuple[bytes, bool]]:
+    """The bodies of an answer with their flags, by descriptor."""
+    answer = reply.value
+    if isinstance(answer, types.PinLaterDequeueResponse):
+        return {name: (body, bool(answer.jobMetadata[name].bodyMasked)) for name, body in answer.jobs.items()}
+    infos = answer.values() if isinstance(answer, dict) else answer.scannedJobs
+    return {info.jobDescriptor: (info.body, bool(info.bodyMasked)) for info in infos}
+
+
+def texts_in(value: Any) -> list[str]:
+    """Every text and body in a value of the wire."""
+    if isinstance(value, bytes):
+        return [value.decode("latin-1")]
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for pair in value.items() for part in pair for text in texts_in(part)]
+    if isinstance(value, list | tuple | set):
+        return [text for part in value for text in texts_in(part)]
+    names = getattr(type(value), "__slots__", ())
+    return [text for name in names for text in texts_in(getattr(value, name, None))]
+
+
+@each_mask
+@pytest.mark.parametrize("method", METHOD_ROLES)
+async def test_no_answer_to_a_role_that_may_not_see_a_body_has_it(start: Start, masks: BodyMasks, method: str) -> None:
+    server = await start(masks=masks)
+    job = await stored(server)
+    for role in Role:
+        if role is Role.ADMIN:
+            continue
+        caller = await TokenSender.connect(server)
+        reply = await caller.call(method, server.token(role), **with_bodies(method, job))
+        assert SECRET not in " ".join(texts_in([reply.value, reply.exception])), role
+        caller.close()
+
+
+@each_mask
+@pytest.mark.parametrize("method", ["lookupJobs", "scanJobs", "dequeueJobs"])
+async def test_each_role_sees_bodies_as_the_settings_say(start: Start, masks: BodyMasks, method: str) -> None:
+    server = await start(masks=masks)
+    job = await stored(server)
+    hidden = b"" if masks is WHOLE else BODY.replace(SECRET.encode(), b"[masked]")
+    variant = {"lookupJobs": "lookupJobs with bodies", "dequeueJobs": "dequeueJobs as a dry run"}.get(method, method)
+    for role in Role:
+        caller = await TokenSender.connect(server)
+        reply = await caller.call(method, server.token(role), **with_bodies(method, job))
+        if variant in allowed([role]):
+            assert bodies_in(reply) == {job: (BODY, False) if role is Role.ADMIN else (hidden, True)}, role
+        else:
+            assert reply.exception.detail == "ACCESS_DENIED", role
+        caller.close()
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_the_settings_choose_the_roles(start: Start, role: Role) -> None:
+    """A token with several roles sees what one of them sees; so do callers without a token."""
+    server = await start(Role.READ, masks=BodyMasks(["*"], (), [role]))
+    job = await stored(server)
+    caller = await TokenSender.connect(server)
+    for other in Role:
+        reply = await caller.call("lookupJobs", server.token(other, Role.READ), **with_bodies("lookupJobs", job))
+        sees = role in (Role.READ, other) or other is Role.ADMIN
+        assert bodies_in(reply) == {job: (BODY, False) if sees else (b"", True)}, other
+    reply = await caller.call("lookupJobs", None, **with_bodies("lookupJobs", job))
+    assert bodies_in(reply) == {job: (BODY, False) if role is Role.READ else (b"", True)}
+    caller.close()
+
+
+@each_mask
+async def test_a_worker_gets_its_bodies_whole(start: Start, masks: BodyMasks) -> None:
+    server = await start(masks=masks)
+    job = await stored(server)
+    async with client_of(server, server.token(Role.WORK)) as client:
+        [dry] = (await client.dequeue("mail_new", 1, dry_run=True)).jobs
+        [claimed] = (await client.dequeue("mail_new", 1)).jobs
+    assert (dry.descriptor, dry.body_masked, SECRET.encode() in dry.body) == (job, True, False)
+    assert (claimed.body, claimed.body_masked) == (BODY, False)
+
+
+async def test_a_dry_run_with_acks_is_masked_too(start: Start) -> None:
+    """It needs the role work, as its acks are carried out, but it hands no job out."""
+    server = await start(masks=WHOLE)
+    job = await stored(server)
+    acks = types.PinLaterJobAckRequest("mail_new", jobsSucceeded=[types.PinLaterJobAckInfo("mail_new:s1:p1:99")])
+    request = types.PinLaterDequeueRequest("mail_new", 1, jobAckRequest=acks, dryRun=True)
+    caller = await TokenSender.connect(server)
+    assert bodies_in(await caller.call("dequeueJobs", server.token(Role.WORK), request=request)) == {job: (b"", True)}
+    caller.close()
+
+
+async def test_bodies_of_other_queues_are_shown_also_in_the_same_answer(start: Start) -> None:
+    server = await start(masks=WHOLE)
+    job = await stored(server)
+    async with client_of(server, server.token(Role.PRODUCE, Role.READ)) as client:
+        [other] = (await client.enqueue("other", [BODY])).descriptors
+        found = await client.lookup([job, other], bodies=True)
+        without = await client.lookup([job])
+    assert (found[job].body, found[job].body_masked) == (b"", True)
+    assert (found[other].body, found[other].body_masked) == (BODY, False)
+    assert (without[job].body, without[job].body_masked) == (None, False)
+
+
+def searching(method: str) -> dict[str, Any]:
+    """Arguments of a call that chooses jobs by a body regex."""
+    pending = types.PinLaterJobState.PENDING
+    if method == "startBulkRun":
+        chosen = types.BulkFilter(pending, bodyRegexToMatch=REGEX)
+        return {"order": types.BulkOrder("mail_new", types.BulkAction.DELETE, chosen)}
+    shape = {"scanJobs": types.PinLaterScanJobsRequest, "deleteJobs": types.PinLaterDeleteJobsRequest}
+    made = shape.get(method, types.PinLaterGetJobCountRequest)
+    return {"request": made("mail_new", pending, bodyRegexToMatch=REGEX)}
+
+
+def test_every_method_with_a_body_regex_is_known() -> None:
+    """From the contract: a new one must be refused as well."""
+    named = {
+        method
+        for method in METHOD_ROLES
+        for part in arguments(method).values()
+        if hasattr(part, "bodyRegexToMatch") or hasattr(getattr(part, "filter", None), "bodyRegexToMatch")
+    }
+    assert named == set(masking._FILTERS)
+
+
+@each_mask
+@pytest.mark.parametrize("method", masking._FILTERS)
+async def test_no_regex_searches_bodies_for_a_role_that_may_not_see_them(
+    start: Start, masks: BodyMasks, method: str
+) -> None:
+    """Else a caller could find a body letter by letter. Nothing is changed, and the audit does not hold the regex."""
+    server = await start(masks=masks)
+    job = await stored(server)
+    for role in Role:
+        caller = await TokenSender.connect(server)
+        reply = await caller.call(method, server.token(role), **searching(method))
+        detail = "" if reply.exception is None else reply.exception.detail
+        if method not in allowed([role]):
+            assert detail == "ACCESS_DENIED", role
+        elif role is not Role.ADMIN:
+            assert detail == "BODIES_MASKED", role
+            async with client_of(server, server.token(Role.READ)) as client:
+                assert job in await client.lookup([job])
+        else:
+            assert detail == "", reply
+        caller.close()
+
+
+async def test_a_regex_in_a_queue_without_a_mask_is_answered(start: Start) -> None:
+    server = await start(masks=WHOLE)
+    async with client_of(server, server.token(Role.OPERATE, Role.PRODUCE)) as client:
+        await client.enqueue("other", [BODY])
+        assert (await client.count_jobs("other", JobState.PENDING, regex=REGEX)).jobs == 1
+        assert (await client.count_jobs("mail_new", JobState.PENDING)).jobs == 0
+
+
+async def test_refusals_of_a_regex_do_not_slow_the_caller_down(start: Start) -> None:
+    """The console asks for many people, and for each queue."""
+    server = await start(masks=WHOLE)
+    async with client_of(server, server.token(Role.READ)) as client:
+        for _ in range(20):
+            with pytest.raises(BodiesMasked):
+                await client.scan("mail_new", JobState.PENDING, regex=REGEX)
+    assert len(server.control.refusals) == 0
+
+
+async def test_a_bulk_run_of_a_caller_that_sees_no_bodies_runs_without_a_regex(start: Start) -> None:
+    server = await start(masks=WHOLE)
+    async with client_of(server, server.token(Role.OPERATE)) as client:
+        assert (await client.start_bulk_run(BulkOrder("mail_new", BulkAction.DELETE, JobState.FAILED))).id
+
+
+@pytest.mark.parametrize("body", [b"\xff" + SECRET.encode(), SECRET.encode(), b'{"card": {"number": "s3cret"'])
+async def test_a_body_that_is_no_json_is_masked_whole_where_a_field_is(start: Start, body: bytes) -> None:
+    server = await start(masks=FIELDS)
+    job = await stored(server, body)
+    async with client_of(server, server.token(Role.READ)) as client:
+        found = (await client.lookup([job], bodies=True))[job]
+        [scanned] = (await client.scan("mail_new", JobState.PENDING, bodies=True)).jobs
+    assert (found.body, found.body_masked) == (scanned.body, scanned.body_masked) == (b"", True)
