@@ -22,12 +22,17 @@ async def pause_for(guarded: GuardedServer, token: str, user: str) -> None:
 
 
 @pytest.mark.parametrize("user", ["ada", "ada@example.org", "CORP\\ada", "uid=ada", "a" * 100])
-async def test_the_audit_names_the_user_beside_the_token(guarded: GuardedServer, user: str) -> None:
+async def test_the_audit_and_its_log_name_the_user_beside_the_token(
+    guarded: GuardedServer, user: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     token = guarded.token(Role.OPERATE, name="console", speaks_for_others=True)
     await pause_for(guarded, token, user)
     [found] = await entries(guarded)
     assert (found.who, tuple(found.roles)) == (f"console for {user}", ("operate",))
     assert await entries(guarded, who=f"console for {user}") == [found]
+    [line] = [record for record in caplog.records if record.message == "administrative call"]
+    assert line.who == f"console for {user}"  # type: ignore[attr-defined]
 
 
 async def test_a_name_from_another_token_is_ignored(guarded: GuardedServer) -> None:

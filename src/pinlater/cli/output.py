@@ -144,7 +144,7 @@ def body_text(body: bytes) -> str:
         return "base64:" + base64.b64encode(body).decode()
 
 
-def shown_body(job: JobInfo) -> str:
+def shown_body(job: JobInfo | ClaimedJob) -> str:
     """The body of a job in a table, or that it is masked whole."""
     return MASKED_VALUE if job.body_masked and not job.body else body_text(job.body or b"")
 
@@ -172,6 +172,7 @@ def claimed_json(job: ClaimedJob) -> dict[str, Any]:
         "headers": dict(job.headers),
         "created_at_ms": job.created_at_ms,
         "claim_deadline_ms": job.claim_deadline_ms,
+        "body_masked": job.body_masked,
     }
 
 
