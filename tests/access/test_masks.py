@@ -14,6 +14,7 @@ from pinlater.domain.access import METHOD_ROLES, Role, allowed
 from pinlater.domain.body_masks import BodyMasks
 from pinlater.server.thrift import masking
 from pinlater.wire.codec import Reply
+from pinlater.wire.generated import received
 from pinlater.wire.generated import ttypes as types
 from tests.access.conftest import GuardedServer
 from tests.access.test_roles_over_thrift import TokenSender, arguments
@@ -50,7 +51,7 @@ def with_bodies(method: str, job: str) -> dict[str, Any]:
 def bodies_in(reply: Reply) -> dict[str, tuple[bytes, bool]]:
     """The bodies of an answer with their flags, by descriptor."""
     answer = reply.value
-    if isinstance(answer, types.PinLaterDequeueResponse):
+    if isinstance(answer, received.PinLaterDequeueResponse):
         return {name: (body, bool(answer.jobMetadata[name].bodyMasked)) for name, body in answer.jobs.items()}
     infos = answer.values() if isinstance(answer, dict) else answer.scannedJobs
     return {info.jobDescriptor: (info.body, bool(info.bodyMasked)) for info in infos}
@@ -66,8 +67,7 @@ def texts_in(value: Any) -> list[str]:
         return [text for pair in value.items() for part in pair for text in texts_in(part)]
     if isinstance(value, list | tuple | set):
         return [text for part in value for text in texts_in(part)]
-    names = getattr(type(value), "__slots__", ())
-    return [text for name in names for text in texts_in(getattr(value, name, None))]
+    return [text for part in getattr(value, "__dict__", {}).values() for text in texts_in(part)]
 
 
 @each_mask
@@ -82,6 +82,17 @@ async def test_no_answer_to_a_role_that_may_not_see_a_body_has_it(start: Start, 
         reply = await caller.call(method, server.token(role), **with_bodies(method, job))
         assert SECRET not in " ".join(texts_in([reply.value, reply.exception])), role
         caller.close()
+
+
+@pytest.mark.parametrize("method", ["lookupJobs", "scanJobs", "dequeueJobs"])
+async def test_the_answers_have_it_for_a_role_that_may_see_it(start: Start, method: str) -> None:
+    """Else the test before would find nothing in any answer."""
+    server = await start(masks=WHOLE)
+    job = await stored(server)
+    caller = await TokenSender.connect(server)
+    reply = await caller.call(method, server.token(Role.ADMIN), **with_bodies(method, job))
+    assert SECRET in " ".join(texts_in(reply.value))
+    caller.close()
 
 
 @each_mask

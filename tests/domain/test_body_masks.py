@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinlater.domain.access import Role
@@ -166,6 +166,7 @@ def _expected(value: Any) -> Any:
     return [_expected(each) for each in value] if isinstance(value, list) else value
 
 
+@settings(deadline=None)
 @given(VALUES.map(_hidden))
 def test_no_secret_is_shown_and_all_else_is(value: Any) -> None:
     body = json.dumps(value).encode()
@@ -177,6 +178,7 @@ def test_no_secret_is_shown_and_all_else_is(value: Any) -> None:
         assert SECRET.encode() not in (body if shown is None else shown)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_are_an_error(body: bytes) -> None:
     ORDERS.masked(body)
