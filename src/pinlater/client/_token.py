@@ -21,7 +21,7 @@ TokenSource = Callable[[], str]
 
 
 class TokenForUser(str):
-    """A token with the user for whom its holder asks. Servers believe the name if the token may speak for others."""
+    """A token with the user that its holder speaks for. Servers believe the name if the token may speak for others."""
 
     __slots__ = ("user",)
     user: str

@@ -31,7 +31,7 @@ class AuditOutcome(str, Enum):  # noqa: UP042 - also the words of the wire, of c
 
 
 class AuditEntry(NamedTuple):
-    """A change that was asked for. `who`: the name of the caller's token, with the user for whom it spoke (`console for ada`), `no token`,
+    """A change that was asked for. `who`: the name of the caller's token, with the user that it spoke for (`console for ada`), `no token`,
     `admin password`, or the file that changed; `roles`: of the token. `source`: what the caller calls itself; `address`: where its
     connection came from. `queue`: empty for a change of none.
 
@@ -97,7 +97,7 @@ class AuditPage(NamedTuple):
 
 
 def is_user_name(text: str) -> bool:
-    """Whether a text can be the name of a user for whom a caller speaks. It has no spaces, commas, or characters beyond ASCII."""
+    """Whether a text can be the name of a user that a caller speaks for. It has no spaces, commas, or characters beyond ASCII."""
     return _USER.fullmatch(text) is not None
 
 

@@ -89,7 +89,7 @@ struct RequestContext {
   // The caller's token, for servers with access control, as `pinlater token create` prints it. Without one the caller has the roles that
   // the server gives to every caller.
   100: optional string authToken = ""
-  // The user for whom the caller asks, such as a console behind a proxy that authenticates people. The audit shows the name beside that of
+  // The user that the caller speaks for, such as a console behind a proxy that authenticates people. The audit shows the name beside that of
   // the token, if the token may speak for others; else the server ignores it. 1 to 100 letters, digits and _ . @ + - = : / \.
   130: optional string onBehalfOf
 }
@@ -815,7 +815,7 @@ struct CallerRights {
   // Patterns of the queues; `*` is all.
   3: required list<string> queues
   4: optional i64 expiresAtMillis
-  // The token may name the user for whom it asks (RequestContext.onBehalfOf).
+  // The token may name the user that it speaks for (RequestContext.onBehalfOf).
   5: optional bool speaksForOthers
 }
 

@@ -120,7 +120,7 @@ class GuardedConsole:
     def behind_proxy(
         self, user: str, token: str, *, proxies: Sequence[str] = ("127.0.0.1",), header: str = USER_HEADER
     ) -> ProxiedPerson:
-        """A person whom a proxy on this machine names, before a console that trusts `proxies` and has `token` for their users."""
+        """A person that a proxy on this machine names, before a console that trusts `proxies` and has `token` for their users."""
         forwarded = ForwardedUsers(proxies, header, lambda: token, lambda: self._now_ms() / 1000)
         console = Console(self._client, self._now_ms, LOOPBACK_NAMES, forwarded=forwarded)
         return ProxiedPerson(console.app, {header: user})

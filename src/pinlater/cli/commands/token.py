@@ -50,7 +50,7 @@ SpeaksForOthers = Annotated[
     bool,
     typer.Option(
         "--speaks-for-others",
-        help="The audit names the user for whom the holder says it asks: for a console behind a proxy that authenticates people.",
+        help="The audit names the user that the holder says it speaks for: for a console behind a proxy that authenticates people.",
     ),
 ]
 

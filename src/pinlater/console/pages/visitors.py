@@ -47,8 +47,8 @@ UNKNOWN = Rights()
 @dataclass(frozen=True, slots=True)
 class Visitor:
     """`token`: what the servers are asked with. `is_guest`: it is the console's own token for people without a log-in, which allows no
-    action. `user`: whom a trusted proxy names; then `token` is the console's own for such users. `form_token`: is in each form of the
-    visitor's pages; '' if nothing that lets a form act is added to it on its way."""
+    action. `user`: the one that a trusted proxy names; then `token` is the console's own for such users. `form_token`: is in each form of
+    the visitor's pages; '' if nothing that lets a form act is added to it on its way."""
 
     token: str = field(repr=False)
     session: LoginSession | None = None

@@ -24,7 +24,7 @@ class Grant:
     """What one token allows, or, with an empty `name`, what callers without a token may do.
 
     `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `masks`: those that hold for
-    the caller; None if it sees all bodies. `speaks_for_others`: it may name the user for whom it asks.
+    the caller; None if it sees all bodies. `speaks_for_others`: it may name the user that it speaks for.
     """
 
     __slots__ = (

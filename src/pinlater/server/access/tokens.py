@@ -28,7 +28,7 @@ TOKENS_MAX = 10_000
 
 class Token(NamedTuple):
     """What is known of one token. `digest` is the SHA-256 of its secret in hexadecimal digits. `speaks_for_others`: the servers believe its
-    holder the name of the user for whom it asks."""
+    holder the name of the user that it speaks for."""
 
     name: str
     digest: str

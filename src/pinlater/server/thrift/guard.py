@@ -251,7 +251,7 @@ def _telling_rights(grant: Grant, handle: Handler) -> Handler:
 
 
 def _pausing(who: str) -> Handler:
-    """Keeps the name of the token, and of the user for whom it speaks, with the pause: a source is only what callers call themselves."""
+    """Keeps the name of the token, and of the user that it speaks for, with the pause: a source is only what callers call themselves."""
 
     async def pause(service: Service, call: Any) -> None:
         await service.queues.set_paused(call.queueName, True, f"{call.context.source} (token {who})")

@@ -66,7 +66,7 @@ class _Turns:
         self._bytes = 0
 
     async def masked(self, mask: QueueMask, body: bytes) -> bytes | None:
-        """As `QueueMask.masked`."""
+        """Returns the body as `QueueMask.masked` does."""
         self._bytes += len(body)
         if self._bytes >= _BYTES_A_TURN:
             self._bytes = 0
