@@ -207,8 +207,8 @@ class AsyncClientBase(ClientBase):
         return other
 
     def with_token(self, token: str, on_behalf_of: str = "") -> Self:
-        """The same client for a caller with another token, '' for none. `on_behalf_of`: the user that it speaks for. The audit shows the user
-        if the token may speak for others. Raises ValueError for what can't be a token.
+        """The same client for a caller with another token, '' for none. `on_behalf_of`: the user that it speaks for. The audit shows this
+        name if the token may speak for others. Raises ValueError for what can't be a token.
 
         Each of its calls has a connection for itself, so that a server that is slow to refuse it delays no other caller. `hang_up` ends its
         own long polls; that of this client ends them, too.
