@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from thrift.Thrift import TType
 
-from pinlater.client import AsyncClient, BulkAction, BulkOrder, JobState
+from pinlater.client import Ack, AsyncClient, BulkAction, BulkOrder, Checkpoint, Job, JobCriteria, JobState
 from pinlater.client.errors import BodiesMasked
 from pinlater.domain.access import METHOD_ROLES, Role, allowed
 from pinlater.domain.body_masks import BodyMasks
@@ -16,11 +17,12 @@ from pinlater.server.thrift import masking
 from pinlater.wire.codec import Reply
 from pinlater.wire.generated import received
 from pinlater.wire.generated import ttypes as types
+from pinlater.wire.methods import METHODS_BY_NAME
 from tests.access.conftest import GuardedServer
 from tests.access.test_roles_over_thrift import TokenSender, arguments
 
 Start = Callable[..., Awaitable[GuardedServer]]
-SECRET, SHOWN = "s3cret", "0pen"
+SECRET, SHOWN = "sesame", "open"
 BODY = json.dumps({"card": {"number": SECRET}, "to": SHOWN}).encode()
 WHOLE = BodyMasks(queues=["mail*"])
 FIELDS = BodyMasks(fields=["card.number"])
@@ -70,29 +72,164 @@ def texts_in(value: Any) -> list[str]:
     return [text for part in getattr(value, "__dict__", {}).values() for text in texts_in(part)]
 
 
+class Quoting(NamedTuple):
+    """A job that waits, one that has failed, and a bulk run."""
+
+    waiting: str
+    failed: str
+    run: str
+
+
+async def quoting(server: GuardedServer, *, texts: bool) -> Quoting:
+    """Both bodies and the regex of the run have the secret; with `texts` also all that workers and operators write about them."""
+    quoted = SECRET if texts else "nothing"
+    async with client_of(server, server.token(Role.ADMIN)) as client:
+        await client.enqueue("mail_new", [Job(BODY, custom_status=f"for {quoted}\n")])
+        [job] = (await client.dequeue("mail_new", 1)).jobs
+        progress = Checkpoint(job.descriptor, job.token, prepend_status=f"[progress] 40 % {quoted}\n")
+        await client.checkpoint("mail_new", [progress])
+        failure = Ack(
+            job.descriptor,
+            succeeded=False,
+            token=job.token,
+            append_status=f"after {quoted}",
+            final=True,
+            error_type="ValueError",
+            error_text=f"no card {quoted}",
+        )
+        await client.ack("mail_new", [failure])
+        wanted = JobCriteria(error=f"{quoted} is no error")
+        order = BulkOrder("mail_new", BulkAction.DELETE, JobState.FAILED, regex=f"{SECRET} is in none", criteria=wanted)
+        run = await client.start_bulk_run(order)
+    return Quoting(await stored(server), job.descriptor, run.id)
+
+
+def showing(method: str, jobs: Quoting) -> list[dict[str, Any]]:
+    """Arguments of calls of the method that show all that it can show of these jobs."""
+    pending, failed = types.PinLaterJobState.PENDING, types.PinLaterJobState.FAILED
+    shown: dict[str, list[dict[str, Any]]] = {
+        "lookupJobs": [
+            {"request": types.PinLaterLookupJobRequest([jobs.waiting, jobs.failed], includeBody=bodies)}
+            for bodies in (True, False)
+        ],
+        "scanJobs": [
+            {"request": types.PinLaterScanJobsRequest("mail_new", state, includeBody=bodies)}
+            for state in (pending, failed)
+            for bodies in (True, False)
+        ],
+        "dequeueJobs": [{"request": types.PinLaterDequeueRequest("mail_new", 10, dryRun=True)}],
+        "explainJob": [{"queueName": "mail_new", "jobDescriptor": jobs.failed}],
+        "stopBulkRun": [{"queueName": "mail_new", "runId": jobs.run}],
+        "startBulkRun": [searching("startBulkRun"), arguments("startBulkRun")],
+    }
+    return shown.get(method) or [arguments(method)]
+
+
 @each_mask
 @pytest.mark.parametrize("method", METHOD_ROLES)
 async def test_no_answer_to_a_role_that_may_not_see_a_body_has_it(start: Start, masks: BodyMasks, method: str) -> None:
+    """Nor has one a text that quotes it, where whole bodies are masked."""
     server = await start(masks=masks)
-    job = await stored(server)
+    jobs = await quoting(server, texts=masks is WHOLE)
     for role in Role:
         if role is Role.ADMIN:
             continue
         caller = await TokenSender.connect(server)
-        reply = await caller.call(method, server.token(role), **with_bodies(method, job))
-        assert SECRET not in " ".join(texts_in([reply.value, reply.exception])), role
+        for asked in showing(method, jobs):
+            reply = await caller.call(method, server.token(role), **asked)
+            assert SECRET not in " ".join(texts_in([reply.value, reply.exception])), role
         caller.close()
 
 
-@pytest.mark.parametrize("method", ["lookupJobs", "scanJobs", "dequeueJobs"])
+@pytest.mark.parametrize("method", masking._SHOWN)
 async def test_the_answers_have_it_for_a_role_that_may_see_it(start: Start, method: str) -> None:
     """Else the test before would find nothing in any answer."""
     server = await start(masks=WHOLE)
-    job = await stored(server)
+    jobs = await quoting(server, texts=True)
     caller = await TokenSender.connect(server)
-    reply = await caller.call(method, server.token(Role.ADMIN), **with_bodies(method, job))
-    assert SECRET in " ".join(texts_in(reply.value))
+    reply = await caller.call(method, server.token(Role.ADMIN), **showing(method, jobs)[0])
+    assert (REGEX if method == "startBulkRun" else SECRET) in " ".join(texts_in(reply.value))
     caller.close()
+
+
+def structs_in(kind: int, inner: Any) -> dict[str, Any]:
+    """The structs of a type of the contract with their fields, at any depth."""
+    if kind == TType.STRUCT:
+        found = {inner[0].__name__: inner[1]}
+        for entry in filter(None, inner[1]):
+            found |= structs_in(entry[1], entry[3])
+        return found
+    if kind in (TType.LIST, TType.SET):
+        return structs_in(inner[0], inner[1])
+    return structs_in(inner[0], inner[1]) | structs_in(inner[2], inner[3]) if kind == TType.MAP else {}
+
+
+def answered(method: str) -> dict[str, Any]:
+    """The structs in answers of the method."""
+    success = METHODS_BY_NAME[method].result_pair[1][0]
+    return {} if success is None else structs_in(success[1], success[3])
+
+
+def test_every_method_that_answers_bodies_or_their_quotes_is_known() -> None:
+    """From the contract: the answer of a new one must be masked as well."""
+    quote = {"PinLaterJobInfo", "PinLaterDequeueResponse", "FailureGroup", "BulkFilter"}
+    assert {method for method in METHODS_BY_NAME if quote & set(answered(method))} == set(masking._SHOWN)
+    binary = {
+        (name, entry[2])
+        for method in METHODS_BY_NAME
+        for name, fields in answered(method).items()
+        for entry in filter(None, fields)
+        if "BINARY" in str(entry[3])
+        and entry[1] in (TType.STRING, TType.MAP, TType.LIST)
+        and not structs_in(entry[1], entry[3])
+    }
+    assert binary == {("PinLaterJobInfo", "body"), ("PinLaterDequeueResponse", "jobs")}
+
+
+async def test_types_of_errors_and_ends_of_jobs_are_shown_without_their_texts(start: Start) -> None:
+    """The group too: a client can't compute it from a masked text."""
+    server = await start(masks=WHOLE)
+    jobs = await quoting(server, texts=True)
+    async with client_of(server, server.token(Role.OPERATE)) as client:
+        job = (await client.lookup([jobs.failed]))[jobs.failed]
+        [group] = (await client.failures("mail_new")).groups
+        await client.cancel("mail_new", [jobs.waiting])
+        cancelled = (await client.lookup([jobs.waiting]))[jobs.waiting]
+    assert (job.custom_status, job.progress, job.body, job.body_masked) == ("[masked]", "", None, False)
+    assert (job.error_type, job.error_text) == ("ValueError", "[masked]")
+    assert [(one.error_type, one.error_text) for one in job.attempts] == [("ValueError", "[masked]")]
+    assert (group.error_type, group.pattern, group.sample) == ("ValueError", "[masked]", jobs.failed)
+    assert JobCriteria(group=group.name).fits(job)
+    assert cancelled.custom_status == "cancelled"
+
+
+@pytest.mark.parametrize("masks", [FIELDS, BodyMasks(["mail*"], texts=False)], ids=["field", "setting"])
+async def test_texts_are_shown_where_only_bodies_are_masked(start: Start, masks: BodyMasks) -> None:
+    server = await start(masks=masks)
+    jobs = await quoting(server, texts=True)
+    async with client_of(server, server.token(Role.OPERATE)) as client:
+        job = (await client.lookup([jobs.failed]))[jobs.failed]
+        [group] = (await client.failures("mail_new")).groups
+        [run] = await client.bulk_runs("mail_new")
+        wanted = JobCriteria(error="no card")
+        assert (
+            await client.start_bulk_run(BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED, criteria=wanted))
+        ).id
+    assert (job.error_text, job.progress, job.failure_group) == (f"no card {SECRET}", f"40 % {SECRET}", "")
+    assert group.pattern == f"no card {SECRET}"
+    assert (run.order.regex, run.order.criteria.error) == ("[masked]", f"{SECRET} is no error")
+
+
+async def test_no_bulk_run_chooses_jobs_by_errors_that_the_caller_may_not_see(start: Start) -> None:
+    """How many jobs it changes would tell what the errors hold. A run by their group is possible."""
+    server = await start(masks=WHOLE)
+    await quoting(server, texts=True)
+    async with client_of(server, server.token(Role.OPERATE)) as client:
+        [group] = (await client.failures("mail_new")).groups
+        order = BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED, criteria=JobCriteria(error=SECRET[:3]))
+        with pytest.raises(BodiesMasked, match="Errors of queue mail_new are masked"):
+            await client.start_bulk_run(order)
+        assert (await client.start_bulk_run(order._replace(criteria=JobCriteria(group=group.name)))).id
 
 
 @each_mask
@@ -230,7 +367,7 @@ async def test_a_bulk_run_of_a_caller_that_sees_no_bodies_runs_without_a_regex(s
         assert (await client.start_bulk_run(BulkOrder("mail_new", BulkAction.DELETE, JobState.FAILED))).id
 
 
-@pytest.mark.parametrize("body", [b"\xff" + SECRET.encode(), SECRET.encode(), b'{"card": {"number": "s3cret"'])
+@pytest.mark.parametrize("body", [b"\xff" + SECRET.encode(), SECRET.encode(), b'{"card": {"number": "sesame"'])
 async def test_a_body_that_is_no_json_is_masked_whole_where_a_field_is(start: Start, body: bytes) -> None:
     server = await start(masks=FIELDS)
     job = await stored(server, body)

@@ -79,6 +79,18 @@ async def test_a_pause_keeps_the_user(guarded: GuardedServer) -> None:
     caller.close()
 
 
+async def test_a_long_source_does_not_push_the_names_out_of_a_pause(guarded: GuardedServer) -> None:
+    """Else a caller could write another name into the part that is shown."""
+    user = "u" * 100
+    token = guarded.token(Role.OPERATE, name="t" * 64, speaks_for_others=True)
+    caller = await TokenSender.connect(guarded)
+    context = types.RequestContext("tests (token root)" + " " * 300, authToken=token, onBehalfOf=user)
+    await caller.call_as(context, "pauseQueue", queueName="other")
+    reply = await caller.call("explainJob", token, queueName="other", jobDescriptor=NAME.replace("mail_new", "other"))
+    assert reply.value.queue.pausedBy.endswith(f" (token {'t' * 64} for {user})")
+    caller.close()
+
+
 async def test_the_server_tells_a_token_whether_it_may_speak_for_others(guarded: GuardedServer) -> None:
     caller = await TokenSender.connect(guarded)
     for speaks in (True, False):

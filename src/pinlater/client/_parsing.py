@@ -102,6 +102,7 @@ def job_info(info: types.PinLaterJobInfo) -> values.JobInfo:
         expires_at_ms=info.expiresAtMillis,
         progress=info.progress or "",
         body_masked=bool(info.bodyMasked),
+        failure_group=info.failureGroup or "",
     )
 
 

@@ -21,15 +21,21 @@ TokenSource = Callable[[], str]
 
 
 class TokenForUser(str):
-    """A token with the user that its holder speaks for. Servers believe the name if the token may speak for others."""
+    """A token with the user that its holder speaks for. Servers believe the name if the token may speak for others. `through`: what has named
+    the user; '' says nothing of it."""
 
-    __slots__ = ("user",)
+    __slots__ = ("through", "user")
     user: str
+    through: str
 
-    def __new__(cls, token: str, user: str) -> Self:
+    def __new__(cls, token: str, user: str, through: str = "") -> Self:
         made = super().__new__(cls, token)
-        made.user = user
+        made.user, made.through = user, through
         return made
+
+    def source_of(self, source: str) -> str:
+        """A source, with what has named the user."""
+        return f"{source} through {self.through}" if self.through else source
 
 
 def token_source(given: str | PathLike[str] | None, monotonic: Callable[[], float]) -> TokenSource:

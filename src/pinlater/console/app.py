@@ -23,7 +23,7 @@ from pinlater.console import costs, problems
 from pinlater.console.browser_guard import BrowserGuard, check_page_sender
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
-from pinlater.console.forwarded_users import ForwardedUsers, no_forwarded_users
+from pinlater.console.forwarded_users import NO_USER, ForwardedUsers, no_forwarded_users
 from pinlater.console.openapi import document
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.shared_answers import SharedAnswers
@@ -132,11 +132,11 @@ class Console:
         A browser sends no token by itself. A proxy names the user also in a request that another site's page makes, so that a change must
         prove its origin, as a form must."""
         bearer = bearer_of(request)
-        user = "" if bearer else self._forwarded.user_of(request)
-        if not user:
+        user = NO_USER if bearer else self._forwarded.user_of(request)
+        if not user.name:
             return self._client.with_token(bearer)
         check_page_sender(request.method, request.headers)
-        return self._client.with_token(self._forwarded.token, user)
+        return user.calls_of(self._client, self._forwarded.token)
 
     def _call(self, request: Request, client: AsyncClient, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
         names = request.path_params

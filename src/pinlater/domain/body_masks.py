@@ -1,11 +1,15 @@
 """Which bodies, and which fields of JSON bodies, are shown to some roles only: the one place that decides it.
 
+With a whole body, the texts are masked that workers write about the job, since they may quote it: errors, custom status and progress. Types
+of errors stay.
+
 Pure. A mask is for people who look at jobs: a dequeue hands bodies out whole. A field is named by the end of its path, in small or large
 letters: `number` is each field of this name at any depth, `card.number` only those in a field `card`. Arrays are no part of a path.
 What can't be looked into is masked whole: a body that is no JSON object or array, is not UTF-8, is nested too deeply, or is longer than
 `PARSED_BYTES_MAX`.
 
-Weakness: JSON inside a string of JSON is not looked into. A body that another caller may see whole tells its length and its other fields.
+Weakness: JSON inside a string of JSON is not looked into. Texts may quote a field that is masked. A body that another caller may see whole
+tells its length and its other fields.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from json.encoder import encode_basestring as quoted
 from typing import Any, NamedTuple
 
 from pinlater.domain.access import ALL_QUEUES, Role, check_pattern, effective, matches
+from pinlater.domain.transitions import STATUS_CANCELLED, STATUS_EXPIRED
 
 MASKED_VALUE = "[masked]"
 PARSED_BYTES_MAX = 128 * 1024
@@ -44,10 +49,12 @@ def parse_field(text: str) -> MaskedField:
 
 
 class QueueMask(NamedTuple):
-    """What is masked in the bodies of a queue: all of them, or the fields at the ends of paths, each of which begins with a dot."""
+    """What is masked in the bodies of a queue: all of them, or the fields at the ends of paths, each of which begins with a dot. `texts`:
+    also what workers write about the jobs."""
 
     whole: bool = False
     ends: tuple[str, ...] = ()
+    texts: bool = False
 
     @property
     def hides(self) -> bool:
@@ -64,12 +71,18 @@ class QueueMask(NamedTuple):
 
 
 class BodyMasks:
-    """The masks of a server. `shown_to`: callers with one of these roles see all bodies. Raises ValueError for a pattern or a field that is
-    none."""
+    """The masks of a server. `shown_to`: callers with one of these roles see all bodies. `texts`: whether what workers write about jobs of
+    `queues` is masked, too. Raises ValueError for a pattern or a field that is none."""
 
     def __init__(
-        self, queues: Sequence[str] = (), fields: Sequence[str] = (), shown_to: Iterable[Role] = (Role.ADMIN,)
+        self,
+        queues: Sequence[str] = (),
+        fields: Sequence[str] = (),
+        shown_to: Iterable[Role] = (Role.ADMIN,),
+        *,
+        texts: bool = True,
     ) -> None:
+        self._texts = texts
         self._queues = tuple(map(check_pattern, queues))
         self._fields = tuple(map(parse_field, fields))
         self._shown_to = frozenset(shown_to)
@@ -84,13 +97,25 @@ class BodyMasks:
         known = self._known.get(queue)
         if known is None:
             ends = dict.fromkeys(f".{field.path}" for field in self._fields if matches([field.queues], queue))
-            known = QueueMask(matches(self._queues, queue), tuple(ends))
+            whole = matches(self._queues, queue)
+            known = QueueMask(whole, tuple(ends), whole and self._texts)
             if len(self._known) < _QUEUES_REMEMBERED_MAX:
                 self._known[queue] = known
         return known
 
 
 NO_MASKS = BodyMasks()
+
+
+def masked_text(text: str | None) -> str | None:
+    """A text as it is shown; an empty one says nothing."""
+    return MASKED_VALUE if text else text
+
+
+def masked_status(status: str) -> str:
+    """A custom status as it is shown: with the word for a job that was cancelled or has expired, by which clients know it."""
+    word = next((word for word in (STATUS_CANCELLED, STATUS_EXPIRED) if status.endswith(word)), "")
+    return word if status == word else f"{MASKED_VALUE} {word}".rstrip()
 
 
 class _JsonObject(NamedTuple):

@@ -195,14 +195,14 @@ class AccessDenied(CallerError):
 
 
 class BodiesMasked(AccessDenied):
-    """A filter by body regex in a queue whose bodies are masked for the caller, who could find out with it what the bodies hold."""
+    """A filter by what is masked in the queue for the caller, who could find out with it what the bodies hold."""
 
     detail = "BODIES_MASKED"
 
     @classmethod
-    def of(cls, queue: str) -> Self:
+    def of(cls, queue: str, masked: str = "Bodies", filter: str = "regex") -> Self:
         return cls(
-            f"Bodies of queue {queue} are masked for your roles, so no regex may search them; leave out the regex"
+            f"{masked} of queue {queue} are masked for your roles, so no {filter} may search them; leave out the {filter}"
         )
 
 

@@ -281,6 +281,9 @@ struct PinLaterJobInfo {
   108: optional string progress
   // The roles of the caller do not let it see the body, or parts of it: `body` is empty, or JSON with "[masked]" in the place of values.
   130: optional bool bodyMasked
+  // Only where "[masked]" is in the place of its texts, which are customStatus, lastErrorText and errorText of its attempts, and progress is
+  // absent: the group of failures of its last failed attempt, which a client can't compute then.
+  131: optional string failureGroup
 }
 
 struct PinLaterGetJobCountRequest {

@@ -48,6 +48,14 @@ async def test_an_action_is_audited_with_the_user_beside_the_token(
     assert "console for ada" in text_of(await ada.get("/audit", accept=HTML))
 
 
+async def test_the_audit_names_the_proxy_in_the_source(ada: ProxiedPerson, core: Core) -> None:
+    """Of pages and of the API: several proxies may be trusted."""
+    await ada.presses("/queues/mail/pause")
+    await ada.ok("POST", "/v1/queues/mail/resume", **OWN)
+    found = await core.service.audit.read(AuditFilter())
+    assert [entry.source for entry in found.entries] == ["console through proxy 127.0.0.1"] * 2
+
+
 async def test_a_request_of_the_api_is_made_by_the_user_too(ada: ProxiedPerson, core: Core) -> None:
     assert (await ada.ok("GET", "/v1/server"))["caller"]["token_name"] == "console"
     await ada.ok("POST", "/v1/queues/mail/pause", **OWN)

@@ -133,12 +133,12 @@ class Site:
 
     async def _login_page(self, request: Request) -> Response:
         visitor, back = await self._visitors.of(request), request.query_params.get(BACK, "")
-        if visitor.user:
+        if visitor.user.name:
             return self._redirect(Goto(own_path(back, "/")))
         return self._ask_for_token(request, visitor, HTTPStatus.OK, back)
 
     async def _log_in(self, request: Request) -> Response:
-        user = self._visitors.seen(request).user
+        user = self._visitors.seen(request).user.name
         if user:  # whose requests no session would change
             detail = f"The proxy before this console says that you are {user}: there is no other log-in."
             raise refused(HTTPStatus.CONFLICT, "LOGIN_BY_PROXY", detail)
@@ -280,7 +280,7 @@ def wants_page(request: Request) -> bool:
 
 def _is_of(visitor: Visitor, form_token: str) -> bool:
     """Whether a form with this token may act for the visitor. Without a session or a proxy, nothing is added to a form on its way."""
-    return not (visitor.session or visitor.user) or visitor.has_form_token(form_token)
+    return not (visitor.session or visitor.user.name) or visitor.has_form_token(form_token)
 
 
 def _is_link_of_another_site(request: Request) -> bool:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from pinlater.client import AsyncClient, ServerInfo
 from pinlater.client.errors import PinLaterError, TokenInvalid
-from pinlater.console.forwarded_users import ForwardedUsers
+from pinlater.console.forwarded_users import NO_USER, ForwardedUser, ForwardedUsers
 from pinlater.console.reading import bearer_of
 from pinlater.console.session_cookie import session_id_of
 from pinlater.console.sessions import LoginSession, Sessions
@@ -47,14 +47,14 @@ UNKNOWN = Rights()
 @dataclass(frozen=True, slots=True)
 class Visitor:
     """`token`: what the servers are asked with. `is_guest`: it is the console's own token for people without a log-in, which allows no
-    action. `user`: the one that a trusted proxy names; then `token` is the console's own for such users. `form_token`: is in each form of
-    the visitor's pages; '' if nothing that lets a form act is added to it on its way."""
+    action. `user`: the one that a trusted proxy names; if it has a name, `token` is the console's own for such users. `form_token`: is in
+    each form of the visitor's pages; '' if nothing that lets a form act is added to it on its way."""
 
     token: str = field(repr=False)
     session: LoginSession | None = None
     rights: Rights = UNKNOWN
     is_guest: bool = False
-    user: str = ""
+    user: ForwardedUser = NO_USER
     form_token: str = field(default="", repr=False)
 
     def has_form_token(self, given: str) -> bool:
@@ -68,7 +68,7 @@ class Visitor:
     def why_not(self, method: str) -> str:
         """Why a page does not offer an action."""
         needed = f"need the role {needed_for(method)}"
-        if self.session is None and not self.user:
+        if self.session is None and not self.user.name:
             return f"{needed}; log in with a token that has it"
         return f"{needed}; token {self.rights.name} has {', '.join(self.rights.roles) or 'none'}"
 
@@ -99,9 +99,9 @@ class Visitors:
         if bearer:
             return Visitor(bearer, None, self._remembered(bearer))
         user = self._forwarded.user_of(request)
-        if user:
-            token = self._forwarded.token
-            return Visitor(token, None, self._remembered(token), user=user, form_token=self._forwarded.form_token(user))
+        if user.name:
+            token, form_token = self._forwarded.token, self._forwarded.form_token(user.name)
+            return Visitor(token, None, self._remembered(token), user=user, form_token=form_token)
         session = self.sessions.find(session_id_of(request), renews=UPDATE not in request.headers)
         if session is not None:
             rights = self._remembered(session.token)
@@ -113,7 +113,7 @@ class Visitors:
         """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is wrong."""
         seen = self.seen(request)
         rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token)
-        if seen.user and rights.known and not rights.speaks_for_others:
+        if seen.user.name and rights.known and not rights.speaks_for_others:
             self._forwarded.warn_of_token()
         return replace(seen, rights=rights)
 

@@ -23,6 +23,8 @@ class AccessSettings:
     insecure: bool = False
     # Patterns of the queues whose bodies are masked in look-ups: `mail*`.
     masked_queues: tuple[str, ...] = ()
+    # Whether errors, custom status and progress of jobs of these queues are masked too: they may quote bodies.
+    masked_texts: bool = True
     # Fields of JSON bodies that are masked in look-ups, in all queues or in those of a pattern: `password`, `card.number`, `mail*:to`.
     masked_fields: tuple[str, ...] = ()
     # Roles that see bodies without masks.
@@ -58,7 +60,8 @@ class AccessSettings:
     @property
     def masks(self) -> BodyMasks:
         """The masks of bodies."""
-        return BodyMasks(self.masked_queues, self.masked_fields, [Role(role) for role in self.unmasked_roles])
+        shown_to = [Role(role) for role in self.unmasked_roles]
+        return BodyMasks(self.masked_queues, self.masked_fields, shown_to, texts=self.masked_texts)
 
 
 def _check_roles(roles: tuple[str, ...], field: str) -> None:

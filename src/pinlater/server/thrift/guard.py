@@ -254,7 +254,7 @@ def _pausing(who: str) -> Handler:
     """Keeps the name of the token, and of the user that it speaks for, with the pause: a source is only what callers call themselves."""
 
     async def pause(service: Service, call: Any) -> None:
-        await service.queues.set_paused(call.queueName, True, f"{call.context.source} (token {who})")
+        await service.queues.set_paused(call.queueName, True, _named(call, who))
 
     return pause
 
@@ -263,11 +263,15 @@ def _starting(who: str) -> Handler:
     """The same with a bulk run."""
 
     async def start(service: Service, call: Any) -> Any:
-        source = call.context.source[:SOURCE_CHARS_MAX]
-        run = await service.bulk_runs.start(bulk_order(call.order), f"{source} (token {who})")
-        return wire_run(run)
+        return wire_run(await service.bulk_runs.start(bulk_order(call.order), _named(call, who)))
 
     return start
+
+
+def _named(call: Any, who: str) -> str:
+    """Source and token. A long source is cut, so that it can't push the name of the token out."""
+    token = f" (token {who})"
+    return call.context.source[: SOURCE_CHARS_MAX - len(token)] + token
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:

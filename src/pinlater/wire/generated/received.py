@@ -159,6 +159,7 @@ class PinLaterJobInfo:
     expiresAtMillis: int | None = None
     progress: str | None = None
     bodyMasked: bool | None = None
+    failureGroup: str | None = None
 
 
 class PinLaterGetJobCountRequest:

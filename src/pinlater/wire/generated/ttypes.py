@@ -640,6 +640,7 @@ class PinLaterJobInfo(TBase):
      - expiresAtMillis
      - progress
      - bodyMasked
+     - failureGroup
 
     """
 
@@ -664,10 +665,11 @@ class PinLaterJobInfo(TBase):
         'expiresAtMillis',
         'progress',
         'bodyMasked',
+        'failureGroup',
     )
 
 
-    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None, expiresAtMillis=None, progress=None, bodyMasked=None,):
+    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None, expiresAtMillis=None, progress=None, bodyMasked=None, failureGroup=None,):
         self.jobDescriptor = jobDescriptor
         self.jobState = jobState
         self.attemptsAllowed = attemptsAllowed
@@ -688,6 +690,7 @@ class PinLaterJobInfo(TBase):
         self.expiresAtMillis = expiresAtMillis
         self.progress = progress
         self.bodyMasked = bodyMasked
+        self.failureGroup = failureGroup
 
 
 class PinLaterGetJobCountRequest(TBase):
@@ -3746,6 +3749,7 @@ PinLaterJobInfo.thrift_spec = (
     None,  # 128
     None,  # 129
     (130, TType.BOOL, 'bodyMasked', None, None, ),  # 130
+    (131, TType.STRING, 'failureGroup', 'UTF8', None, ),  # 131
 )
 all_structs.append(PinLaterGetJobCountRequest)
 PinLaterGetJobCountRequest.thrift_spec = (
