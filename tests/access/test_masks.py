@@ -22,7 +22,7 @@ from tests.access.conftest import GuardedServer
 from tests.access.test_roles_over_thrift import TokenSender, arguments
 
 Start = Callable[..., Awaitable[GuardedServer]]
-SECRET, SHOWN = "sesame", "open"
+SECRET, SHOWN = "sesame", "addressee"
 BODY = json.dumps({"card": {"number": SECRET}, "to": SHOWN}).encode()
 WHOLE = BodyMasks(queues=["mail*"])
 FIELDS = BodyMasks(fields=["card.number"])

@@ -16,6 +16,7 @@ from pinlater.domain.body_masks import (
     PARSED_BYTES_MAX,
     BodyMasks,
     MaskedField,
+    masked_status,
     parse_field,
 )
 
@@ -182,3 +183,25 @@ def test_no_secret_is_shown_and_all_else_is(value: Any) -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_are_an_error(body: bytes) -> None:
     ORDERS.masked(body)
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"),
+    [
+        ("", ""),
+        ("for ada", MASKED_VALUE),
+        ("cancelled", "cancelled"),
+        ("for ada\ncancelled", f"{MASKED_VALUE} cancelled"),
+        ("expired", "expired"),
+        ("[progress] 40 % ada\nexpired", f"{MASKED_VALUE} expired"),
+        ("cancelled ada", MASKED_VALUE),
+    ],
+)
+def test_a_masked_status_keeps_only_the_word_for_a_job_that_was_given_up(status: str, shown: str) -> None:
+    assert masked_status(status) == shown
+
+
+def test_texts_are_masked_where_whole_bodies_are_unless_the_settings_show_them() -> None:
+    both = BodyMasks(["pay*"], ["password"])
+    assert (both.of("pay_new").texts, both.of("other").texts) == (True, False)
+    assert not BodyMasks(["pay*"], texts=False).of("pay_new").texts

@@ -21,8 +21,8 @@ TokenSource = Callable[[], str]
 
 
 class TokenForUser(str):
-    """A token with the user that its holder speaks for. Servers believe the name if the token may speak for others. `through`: what has named
-    the user; '' says nothing of it."""
+    """A token with the user that its holder speaks for. Servers believe the name if the token may speak for others. `through`: what has
+    named the user; '' says nothing of it."""
 
     __slots__ = ("through", "user")
     user: str

@@ -115,8 +115,9 @@ async def _mask_scanned(masks: BodyMasks, call: Any, answer: Any) -> None:
 
 
 async def _mask_explained(masks: BodyMasks, call: Any, answer: Any) -> None:
+    del call
     if answer.job is not None:
-        await _mask_info(_Turns(), masks.of(call.queueName), answer.job)
+        await _mask_info(_Turns(), masks.of(answer.jobDescriptor.partition(":")[0]), answer.job)
 
 
 async def _mask_info(turns: _Turns, mask: QueueMask, info: Any) -> None:
