@@ -54,7 +54,8 @@ def bodies_in(reply: Reply) -> dict[str, tuple[bytes, bool]]:
     """The bodies of an answer with their flags, by descriptor."""
     answer = reply.value
     if isinstance(answer, received.PinLaterDequeueResponse):
-        return {name: (body, bool(answer.jobMetadata[name].bodyMasked)) for name, body in answer.jobs.items()}
+        about = answer.jobMetadata or {}
+        return {name: (body, bool(about[name].bodyMasked)) for name, body in (answer.jobs or {}).items()}
     infos = answer.values() if isinstance(answer, dict) else answer.scannedJobs
     return {info.jobDescriptor: (info.body, bool(info.bodyMasked)) for info in infos}
 

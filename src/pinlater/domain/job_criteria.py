@@ -70,7 +70,7 @@ def group_of(job: JobInfo) -> str:
 def group_of_texts(
     headers: Mapping[str, str], last_outcome: str, error_type: str, error_text: str, custom_status: str
 ) -> str:
-    """As `group_of`. `last_outcome`: of the last attempt, '' without one."""
+    """The same from the texts of a job. `last_outcome`: of the last attempt, '' without one."""
     if last_outcome == TIMED_OUT:
         error_type, error_text = CLAIM_TIMED_OUT, ""
     elif not error_type and not error_text:

@@ -270,8 +270,8 @@ def _starting(who: str) -> Handler:
 
 def _named(call: Any, who: str) -> str:
     """Source and token. A long source is cut, so that it can't push the name of the token out."""
-    token = f" (token {who})"
-    return call.context.source[: SOURCE_CHARS_MAX - len(token)] + token
+    source, token = str(call.context.source), f" (token {who})"
+    return source[: SOURCE_CHARS_MAX - len(token)] + token
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:
