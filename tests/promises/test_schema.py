@@ -117,6 +117,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         107: "i64 expiresAtMillis",
         108: "string progress",
         130: "bool bodyMasked",
+        131: "string failureGroup",
     },
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},
