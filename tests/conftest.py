@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.databases.fixtures", "tests.databases.redis_users"]
 
@@ -24,6 +25,9 @@ def pytest_configure() -> None:
     os.environ["PINLATER_CONSOLE"] = "false"
     # Otherwise pytest-asyncio makes an event loop to put back after the first test, and no code closes it.
     asyncio.set_event_loop(None)
+    # How long an example takes says how busy the machine is.
+    settings.register_profile("untimed", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
+    settings.load_profile("untimed")
     _name_the_test_that_opens_a_connection()
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
+from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.clock import ManualClock
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.quotas import NO_QUOTA, OwnQuota, Quota, TokenUse
@@ -49,11 +50,14 @@ class GuardedServer:
         name: str = "",
         expires_at_ms: int | None = None,
         quota: OwnQuota = OwnQuota(),  # noqa: B008 - a value
+        speaks_for_others: bool = False,
     ) -> str:
         """Adds a token, and returns its secret."""
         secret = new_secret()
         name = name or f"token-{len(self._tokens)}"
-        self._tokens.append(Token(name, digest_of(secret), roles, tuple(queues), 0, expires_at_ms, quota))
+        self._tokens.append(
+            Token(name, digest_of(secret), roles, tuple(queues), 0, expires_at_ms, quota, speaks_for_others)
+        )
         self.control.replace(self._tokens)
         return secret
 
@@ -85,7 +89,7 @@ class GuardedServer:
 
 @pytest.fixture
 async def start() -> AsyncIterator[Callable[..., Awaitable[GuardedServer]]]:
-    """Starts a server with the queues of `QUEUES`. `default_roles`: of callers without a token."""
+    """Starts a server with the queues of `QUEUES`. `default_roles`: of callers without a token. `masks`: of bodies."""
     started: list[GuardedServer] = []
 
     async def start_one(
@@ -94,13 +98,14 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[GuardedServer]]]:
         without_token: Quota = NO_QUOTA,
         thrift: ThriftSettings | None = None,
         tls: TlsSettings | None = None,
+        masks: BodyMasks = NO_MASKS,
     ) -> GuardedServer:
         clock = ManualClock()
         core = await open_core(DesiredShard("1", lambda: MemoryShard("1")), clock=clock, thrift=thrift)
         for queue in QUEUES:
             await core.service.queues.create_queue(queue)
         control = AccessControl(
-            (), default_roles, clock.now_ms, clock.monotonic, each_token=each_token, without_token=without_token
+            (), default_roles, clock.now_ms, clock.monotonic, masks, each_token=each_token, without_token=without_token
         )
         certificate = None if tls is None else CertificateSource(tls, time.time)
         server = thrift_server(core, access=control, certificate=certificate)

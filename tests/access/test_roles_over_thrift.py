@@ -89,7 +89,9 @@ class TokenSender:
         return cls(*await asyncio.open_connection("127.0.0.1", server.server.port))
 
     async def call(self, method: str, token: str | None, **arguments: Any) -> Reply:
-        context = types.RequestContext("tests", authToken=token)
+        return await self.call_as(types.RequestContext("tests", authToken=token), method, **arguments)
+
+    async def call_as(self, context: types.RequestContext, method: str, **arguments: Any) -> Reply:
         self._writer.write(encode_call(method, 1, context=context, **arguments))
         async with asyncio.timeout(30):
             size = int.from_bytes(await self._reader.readexactly(4), "big")

@@ -31,7 +31,11 @@ GOOD = Token("billing", "0" * 64, (Role.PRODUCE, Role.READ), ("bill*", "mail"), 
 
 
 def test_tokens_come_back_from_their_file_as_they_were() -> None:
-    tokens = (GOOD, Token("b", "1" * 64, (Role.ADMIN,)))
+    tokens = (
+        GOOD,
+        Token("b", "1" * 64, (Role.ADMIN,)),
+        GOOD._replace(name="c", digest="2" * 64, speaks_for_others=True),
+    )
     assert parse_tokens(tokens_text(tokens).encode()) == tokens
 
 
@@ -58,6 +62,8 @@ def entry(**changes: object) -> dict[str, object]:
         [entry(expires_at_ms="soon")],
         [entry(expires_at_ms=True)],
         [entry(secret="x")],
+        [entry(speaks_for_others=1)],
+        [entry(speaks_for_others=None)],
         [entry(), entry(sha256="1" * 64)],
         [entry(), entry(name="other")],
     ],

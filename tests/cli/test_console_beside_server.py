@@ -144,6 +144,18 @@ def test_one_that_has_served_is_started_again_and_again() -> None:
     assert slot._next_start(1, 0.1, 99, 0.5) is not None
 
 
+def test_it_trusts_the_proxies_of_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "users.token"
+    settings = Settings(console_trusted_proxies=("10.0.0.5", "fd00::/8"), console_user_token_file=file)
+    options = list(ConsoleProcess(settings, asyncio.Event())._options(9010))
+    start = options.index("--trusted-proxy")
+    assert options[start : start + 8] == [
+        *("--trusted-proxy", "10.0.0.5", "--trusted-proxy", "fd00::/8"),
+        *("--user-header", "X-Forwarded-User", "--user-token-file", str(file)),
+    ]
+    assert "--user-header" not in ConsoleProcess(Settings(), asyncio.Event())._options(9010)
+
+
 @pytest.mark.parametrize(
     ("host", "server"),
     [

@@ -22,7 +22,7 @@ from pinlater.cli.commands.demo import expected_of
 from pinlater.cli.commands.enqueue import batches
 from pinlater.cli.commands.retry_failed import change_in_pieces
 from pinlater.cli.main import COMMANDS, TRYING
-from pinlater.client import Job, _retries, errors
+from pinlater.client import ClaimedJob, Job, _retries, errors
 from pinlater.server.config.extras import install_line
 from pinlater.wire.generated import ttypes as t
 from tests.cli.conftest import Pinlater
@@ -381,6 +381,15 @@ def test_exit_codes_say_whose_fault_it_was(error: errors.PinLaterError, code: in
 def test_output_to_a_terminal_contains_no_control_characters() -> None:
     assert output.cell("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
     assert output.body_text(b"\xff") == "base64:/w=="
+
+
+def test_a_table_says_that_a_body_is_masked() -> None:
+    """An empty one would look like a body without content."""
+    job = ClaimedJob("q:s1:p1:1", "q", b"")
+    assert output.shown_body(job) == ""
+    assert output.shown_body(job._replace(body_masked=True)) == "[masked]"
+    assert output.shown_body(job._replace(body=b'{"a": "[masked]"}', body_masked=True)) == '{"a": "[masked]"}'
+    assert output.claimed_json(job._replace(body_masked=True))["body_masked"] is True
 
 
 def test_the_demo_knows_what_must_become_of_its_jobs() -> None:

@@ -50,6 +50,13 @@ def test_a_token_has_a_quota_that_can_be_changed(offline: Pinlater, file: Path) 
     assert "any polls, 100000 bytes in flight" in offline.ok("token", "list", "--tokens", str(file)).out
 
 
+def test_a_token_may_speak_for_others(offline: Pinlater, file: Path) -> None:
+    arguments = ("token", "create", "console", "--role", "operate", "--tokens", str(file), "--json")
+    assert offline.ok(*arguments, "--speaks-for-others").json["speaks_for_others"] is True
+    (listed,) = offline.ok("token", "list", "--tokens", str(file), "--json").json["tokens"]
+    assert listed["speaks_for_others"] is True
+
+
 def test_the_secret_alone_is_on_standard_output_and_not_in_the_file(offline: Pinlater, file: Path) -> None:
     """So that `> FILE` makes a file for `--token-file`."""
     done = offline.ok("token", "create", "reader", "--role", "read", "--tokens", str(file))

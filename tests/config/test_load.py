@@ -269,6 +269,38 @@ def test_a_url_of_traces_has_a_place_for_the_id(url: str) -> None:
     load(flags={"http_port": 0, "thrift_port": 0})
 
 
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"console_trusted_proxies": "10.0.0.5"}, "needs console_user_token_file"),
+        ({"console_user_token_file": "users.token"}, "needs console_trusted_proxies"),
+        ({"console_trusted_proxies": "0.0.0.0/0", "console_user_token_file": "users.token"}, "every address"),
+        ({"console_trusted_proxies": "proxy", "console_user_token_file": "users.token"}, "no network"),
+        ({"console_user_header": "Authorization"}, "no header"),
+    ],
+)
+def test_proxies_that_name_users_need_networks_a_token_and_a_header_of_their_own(
+    flags: dict[str, str], text: str
+) -> None:
+    [problem] = problems(flags=flags)
+    assert text in problem
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"access.masked_queues": "mail*"}, "set tokens_file too"),
+        ({"access.masked_fields": "password"}, "set tokens_file too"),
+        ({"access.masked_queues": "mail?", "access.tokens_file": "tokens.json"}, "no pattern of queues"),
+        ({"access.masked_fields": "a..b", "access.tokens_file": "tokens.json"}, "names no field"),
+        ({"access.unmasked_roles": "root"}, "is no role"),
+    ],
+)
+def test_masks_need_access_control_patterns_fields_and_roles(flags: dict[str, str], text: str) -> None:
+    [problem] = problems(flags=flags)
+    assert text in problem
+
+
 def test_a_malformed_password_hash_is_refused_and_not_shown() -> None:
     (found,) = problems(env={"PINLATER_ADMIN_PASSWORD_HASH": "open-sesame"})
     assert found.startswith("PINLATER_ADMIN_PASSWORD_HASH: is not a password hash")

@@ -95,6 +95,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
         102: "i64 claimDeadlineMillis",
         103: "i64 createdAtTimestampMillis",
         104: "i32 attempt",
+        130: "bool bodyMasked",
     },
     "PinLaterJobAckInfo": {
         100: "string claimToken",
@@ -115,11 +116,13 @@ ADDITIONS: dict[str, dict[int, str]] = {
         106: "i64 finishedAtTimestampMillis",
         107: "i64 expiresAtMillis",
         108: "string progress",
+        130: "bool bodyMasked",
+        131: "string failureGroup",
     },
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},
-    "RequestContext": {100: 'string authToken = ""'},
+    "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},
 }
 KEPT_FOR_LATER = {"PinLaterJob": {106, 107}}

@@ -43,7 +43,7 @@ from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, Shard
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import DequeueResult
 
-RIGHTS = CallerRights("ada", ["read"], ["mail*"], 9)
+RIGHTS = CallerRights("ada", ["read"], ["mail*"], 9, True)
 DESCRIPTOR = "emails:s1:p1:73"
 HEADERS = {"typ": "ü"}
 CLAIMED = HandedOutJob(73, 1, b"\x00\xff", 5, 4, 2, HEADERS, 100, 200, 300)

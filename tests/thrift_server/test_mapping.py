@@ -148,6 +148,7 @@ INFO = {
     "finishedAtTimestampMillis": 500,
     "expiresAtMillis": 600,
     "progress": "40 % row 2",
+    "bodyMasked": None,
 }
 NO_ERROR = {"errorCode": None, "errorDetail": None, "retryable": None, "retryAfterMillis": None}
 OUTCOMES = [
@@ -201,6 +202,7 @@ METADATA = {
     "claimDeadlineMillis": 300,
     "createdAtTimestampMillis": 100,
     "attempt": 2,
+    "bodyMasked": None,
 }
 DETAILS_OF_A_SHARD = {
     "kind": "mysql",
@@ -278,7 +280,13 @@ ANSWERED: dict[str, Any] = {
         "maxWaitMillis": 8,
         "access": "tokens",
         "serverId": "1-2-3",
-        "caller": {"tokenName": "ada", "roles": ["read"], "queues": ["mail*"], "expiresAtMillis": 9},
+        "caller": {
+            "tokenName": "ada",
+            "roles": ["read"],
+            "queues": ["mail*"],
+            "expiresAtMillis": 9,
+            "speaksForOthers": True,
+        },
     },
     "ackJobs": OUTCOMES,
     "checkpointJobsFenced": OUTCOMES,

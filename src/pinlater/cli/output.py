@@ -16,6 +16,7 @@ from typing import Any
 from pinlater.cli import notes, tables
 from pinlater.client.values import AckResult, ClaimedJob, JobInfo
 from pinlater.domain import waiting, wording
+from pinlater.domain.body_masks import MASKED_VALUE
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.job import (
     CLAIM_TIMED_OUT_TEXT,
@@ -143,6 +144,11 @@ def body_text(body: bytes) -> str:
         return "base64:" + base64.b64encode(body).decode()
 
 
+def shown_body(job: JobInfo | ClaimedJob) -> str:
+    """The body of a job in a table, or that it is masked whole."""
+    return MASKED_VALUE if job.body_masked and not job.body else body_text(job.body or b"")
+
+
 def body_json(body: bytes | None) -> dict[str, Any]:
     """A body in JSON; nothing if it wasn't asked for."""
     if body is None:
@@ -166,6 +172,7 @@ def claimed_json(job: ClaimedJob) -> dict[str, Any]:
         "headers": dict(job.headers),
         "created_at_ms": job.created_at_ms,
         "claim_deadline_ms": job.claim_deadline_ms,
+        "body_masked": job.body_masked,
     }
 
 

@@ -25,7 +25,7 @@ from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
 from pinlater.client._servers import ServerAddress, server_source, servers_by_default
 from pinlater.client._tls import Tls, tls_source
-from pinlater.client._token import token_source
+from pinlater.client._token import TokenForUser, token_source
 from pinlater.client._tracebacks import short
 from pinlater.client._waiting_calls import SayWaiting, log_waiting
 from pinlater.client.errors import ClientClosed, PinLaterError
@@ -206,14 +206,18 @@ class AsyncClientBase(ClientBase):
         other._polls = LongPolls()  # noqa: SLF001 - its own class
         return other
 
-    def with_token(self, token: str) -> Self:
-        """The same client for a caller with another token, '' for none. Raises ValueError for what can't be a token.
+    def with_token(self, token: str, on_behalf_of: str = "", *, through: str = "") -> Self:
+        """The same client for a caller with another token, '' for none. `on_behalf_of`: the user that it speaks for. The audit shows this
+        name if the token may speak for others. `through`: what has named the user, as a part of the source. Raises ValueError for what
+        can't be a token.
 
         Each of its calls has a connection for itself, so that a server that is slow to refuse it delays no other caller. `hang_up` ends its
         own long polls; that of this client ends them, too.
         """
         other = copy(self)
-        other._token = token_source(token, self._clock.monotonic)  # noqa: SLF001 - its own class
+        source = token_source(token, self._clock.monotonic)
+        for_user = (lambda: TokenForUser(source(), on_behalf_of, through)) if on_behalf_of else source
+        other._token = for_user  # noqa: SLF001 - its own class
         other._polls = LongPolls(among=self._polls)  # noqa: SLF001 - its own class
         other._alone = True  # noqa: SLF001 - its own class
         return other

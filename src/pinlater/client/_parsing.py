@@ -75,6 +75,7 @@ def _claimed(queue: str, descriptor: str, body: bytes, meta: types.PinLaterDeque
         meta.headers or {},
         meta.createdAtTimestampMillis,
         meta.claimDeadlineMillis,
+        bool(meta.bodyMasked),
     )
 
 
@@ -100,6 +101,8 @@ def job_info(info: types.PinLaterJobInfo) -> values.JobInfo:
         finished_at_ms=info.finishedAtTimestampMillis,
         expires_at_ms=info.expiresAtMillis,
         progress=info.progress or "",
+        body_masked=bool(info.bodyMasked),
+        failure_group=info.failureGroup or "",
     )
 
 
@@ -398,5 +401,9 @@ def server_info(info: types.ServerInfo) -> values.ServerInfo:
 
 def _rights(caller: types.CallerRights) -> values.CallerRights:
     return values.CallerRights(
-        caller.tokenName or "", tuple(caller.roles), tuple(caller.queues), caller.expiresAtMillis
+        caller.tokenName or "",
+        tuple(caller.roles),
+        tuple(caller.queues),
+        caller.expiresAtMillis,
+        bool(caller.speaksForOthers),
     )

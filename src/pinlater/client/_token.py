@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from typing import Self
 
 _log = logging.getLogger("pinlater.client")
 
@@ -17,6 +18,24 @@ _BYTES_MAX = 4096
 
 # The token to send now; '' for none. From any thread.
 TokenSource = Callable[[], str]
+
+
+class TokenForUser(str):
+    """A token with the user that its holder speaks for. Servers believe the name if the token may speak for others. `through`: what has
+    named the user; '' says nothing of it."""
+
+    __slots__ = ("through", "user")
+    user: str
+    through: str
+
+    def __new__(cls, token: str, user: str, through: str = "") -> Self:
+        made = super().__new__(cls, token)
+        made.user, made.through = user, through
+        return made
+
+    def source_of(self, source: str) -> str:
+        """A source, with what has named the user."""
+        return f"{source} through {self.through}" if self.through else source
 
 
 def token_source(given: str | PathLike[str] | None, monotonic: Callable[[], float]) -> TokenSource:

@@ -8,6 +8,7 @@ the plain class of its side; `detail` keeps the server's own word.
 from __future__ import annotations
 
 from pinlater.domain.errors import AccessDenied as AccessDenied
+from pinlater.domain.errors import BodiesMasked as BodiesMasked
 from pinlater.domain.errors import BodyTooLarge as BodyTooLarge
 from pinlater.domain.errors import CallerError as CallerError
 from pinlater.domain.errors import ClientClosed as ClientClosed
@@ -79,6 +80,7 @@ _BY_DETAIL |= {
         OutcomeUnknown,
         RequestTooOld,
         AccessDenied,
+        BodiesMasked,
         TokenRequired,
         TokenInvalid,
     )

@@ -68,7 +68,7 @@ from pinlater.domain.waiting import ShardFacts as ShardFacts
 class ClaimedJob(NamedTuple):
     """A job in hand. `token` names the claim in acks, heartbeats, checkpoints and releases ('' from servers without them).
 
-    `attempt` counts from 1; 0 if the server didn't say.
+    `attempt` counts from 1; 0 if the server didn't say. `body_masked`: as in `JobInfo`; only of a dry run.
     """
 
     descriptor: str
@@ -81,6 +81,7 @@ class ClaimedJob(NamedTuple):
     headers: Mapping[str, str] = {}
     created_at_ms: int | None = None
     claim_deadline_ms: int | None = None
+    body_masked: bool = False
 
 
 class Dequeued(NamedTuple):

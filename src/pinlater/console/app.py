@@ -20,9 +20,10 @@ from starlette.routing import Route
 from pinlater.client import AsyncClient
 from pinlater.client.errors import PinLaterError
 from pinlater.console import costs, problems
-from pinlater.console.browser_guard import BrowserGuard
+from pinlater.console.browser_guard import BrowserGuard, check_page_sender
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
+from pinlater.console.forwarded_users import NO_USER, ForwardedUsers, no_forwarded_users
 from pinlater.console.openapi import document
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.shared_answers import SharedAnswers
@@ -48,6 +49,7 @@ class Console:
 
     `now_ms`: this machine's clock, which never jumps. `hosts`: the names that callers use for this console; None accepts all.
     `guest_token`: what people without a log-in see is what this token may see; '' is none. `links`: of jobs to their traces and their code.
+    `forwarded`: the users of trusted proxies; None trusts none.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Console:
         hosts: Collection[str] | None,
         guest_token: Callable[[], str] = str,
         links: LinkUrls = NO_LINKS,
+        forwarded: ForwardedUsers | None = None,
     ) -> None:
         self._client = client
         self._now_ms = now_ms
@@ -64,7 +67,8 @@ class Console:
         self.poll_limit = PollLimit()
         self._stopping = False
         self.sessions = Sessions(now_ms)
-        visitors = Visitors(client, self.sessions, now_ms, guest_token)
+        self._forwarded = forwarded or no_forwarded_users()
+        visitors = Visitors(client, self.sessions, now_ms, guest_token, self._forwarded)
         api = Api(client, self._api_call, self.budget, SharedAnswers(now_ms))
         self._site = Site(api, visitors, now_ms, self.budget, links)
         starlette = Starlette(
@@ -100,7 +104,7 @@ class Console:
 
     async def _answer(self, endpoint: Endpoint[Any, Any, Any], request: Request) -> Response:
         try:
-            client = self._client.with_token(bearer_of(request))
+            client = self._client_of(request)
             query = query_of(request, endpoint.query)
             header = header_of(request, endpoint.header)
             async with body_of(request, self.budget) as data:
@@ -121,6 +125,18 @@ class Console:
             return problems.response_of(problems.problem_of(error))
         except ClientDisconnect:
             return Response(status_code=problems.GONE)
+
+    def _client_of(self, request: Request) -> AsyncClient:
+        """With the rights of the token in the request, or of the user that a trusted proxy names.
+
+        A browser sends no token by itself. A proxy names the user also in a request that another site's page makes, so that a change must
+        prove its origin, as a form must."""
+        bearer = bearer_of(request)
+        user = NO_USER if bearer else self._forwarded.user_of(request)
+        if not user.name:
+            return self._client.with_token(bearer)
+        check_page_sender(request.method, request.headers)
+        return user.calls_of(self._client, self._forwarded.token)
 
     def _call(self, request: Request, client: AsyncClient, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
         names = request.path_params

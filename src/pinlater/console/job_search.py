@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pinlater.client import AsyncClient
 from pinlater.client._job_scan import PAGE_JOBS, SCAN_END, SCAN_START
-from pinlater.client.errors import DescriptorInvalid, PinLaterError, QueueNotFound
+from pinlater.client.errors import BodiesMasked, DescriptorInvalid, PinLaterError, QueueNotFound
 from pinlater.client.values import JobInfo, JobState, QueueStats, Scanned
 from pinlater.domain.descriptor import parse_descriptor
 
@@ -46,12 +46,14 @@ class FoundJob(NamedTuple):
 
 @dataclass(slots=True)
 class SearchResult:
-    """`unread`: parts that were not read to their ends. `incomplete`: a shard was unreachable, too."""
+    """`unread`: parts that were not read to their ends. `incomplete`: a shard was unreachable, too. `masked`: queues whose bodies were not
+    searched, because they are masked for the caller."""
 
     jobs: list[FoundJob] = field(default_factory=list)
     unread: list[JobPart] = field(default_factory=list)
     compared: int = 0
     incomplete: bool = False
+    masked: set[str] = field(default_factory=set)
 
     def add(self, job: JobInfo, where: str) -> None:
         if all(found.job.descriptor != job.descriptor for found in self.jobs):
@@ -99,10 +101,16 @@ class JobSearch:
             self._result.add(job, DESCRIPTOR)
 
     async def _read(self, part: JobPart) -> bool:
-        """Whether the part was read to its end, for what is compared here and for bodies; also if its queue was deleted meanwhile."""
+        """Whether the part was read to its end, for what is compared here and for bodies unless they are masked; also if its queue was
+        deleted meanwhile."""
         try:
-            return await self._compare(part) and await self._look_into_bodies(part)
+            return await self._compare(part) and (
+                part.queue in self._result.masked or await self._look_into_bodies(part)
+            )
         except QueueNotFound:
+            return True
+        except BodiesMasked:
+            self._result.masked.add(part.queue)
             return True
         except PinLaterError as error:
             if error.detail not in self._NOT_SEARCHED:

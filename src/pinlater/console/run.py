@@ -16,6 +16,7 @@ from pinlater.client import AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.connection import BoundedConnection, ConnectionLimits, OpenConnections
+from pinlater.console.forwarded_users import ForwardedUsers
 from pinlater.console.server_channel import ServerChannel
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.link_urls import NO_LINKS, LinkUrls
@@ -129,11 +130,13 @@ def serve(
     certificate: CertificateSource | None = None,
     guest_token: Callable[[], str] = str,
     links: LinkUrls = NO_LINKS,
+    forwarded: ForwardedUsers | None = None,
 ) -> None:
     """Serves until SIGTERM, SIGINT or an order over the channel, then finishes the requests in flight. `loopback`: accepts only this
     machine's names as `Host`. `certificate`: None serves without TLS. `guest_token`: for people who have not logged in; '' is none.
-    `links`: as `Console` has it."""
-    console = Console(client, SystemClock().now_ms, LOOPBACK_NAMES if loopback else None, guest_token, links)
+    `links`, `forwarded`: as `Console` has them."""
+    hosts = LOOPBACK_NAMES if loopback else None
+    console = Console(client, SystemClock().now_ms, hosts, guest_token, links, forwarded)
     # uvicorn raises the signal again at its end, for the code around it; here the process ends with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopped)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hmac import compare_digest
 
 from pinlater.domain.access import digest_of
 
@@ -30,10 +29,6 @@ class LoginSession:
     form_token: str = field(repr=False)
     started_at_ms: int
     used_at_ms: int
-
-    def has_form_token(self, given: str) -> bool:
-        """Whether a form is one of this session's pages, in a time that does not depend on the text."""
-        return compare_digest(self.form_token.encode(), given.encode())
 
 
 class Sessions:

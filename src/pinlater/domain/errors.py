@@ -194,6 +194,18 @@ class AccessDenied(CallerError):
     detail = "ACCESS_DENIED"
 
 
+class BodiesMasked(AccessDenied):
+    """A filter by what is masked in the queue for the caller, who could find out with it what the bodies hold."""
+
+    detail = "BODIES_MASKED"
+
+    @classmethod
+    def of(cls, queue: str, masked: str = "Bodies", filter: str = "regex") -> Self:
+        return cls(
+            f"{masked} of queue {queue} are masked for your roles, so no {filter} may search them; leave out the {filter}"
+        )
+
+
 class TokenRequired(AccessDenied):
     """The call came without a token, and callers without one may not do this."""
 

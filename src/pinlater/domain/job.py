@@ -130,8 +130,10 @@ class HandedOutJob(NamedTuple):
 
 
 class JobInfo(NamedTuple):
-    """All that a server tells of a job. `body` is None unless it was asked for. `progress`: what the job said last of how far it is
-    (`40 % row 2`); '' if it said nothing. What an original server does not say is None or empty."""
+    """All that a server tells of a job. `body` is None unless it was asked for. `body_masked`: the roles of the caller do not let it see
+    the body, or parts of it: `body` is empty, or JSON with `[masked]` in the place of values. `progress`: what the job said last of how far
+    it is (`40 % row 2`); '' if it said nothing. `failure_group`: its group of failures, if its texts are masked, so that the caller can't
+    compute it. What an original server does not say is None or empty."""
 
     descriptor: str
     state: JobState
@@ -152,3 +154,5 @@ class JobInfo(NamedTuple):
     finished_at_ms: int | None = None
     expires_at_ms: int | None = None
     progress: str = ""
+    body_masked: bool = False
+    failure_group: str = ""

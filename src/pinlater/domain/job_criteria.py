@@ -61,12 +61,21 @@ class JobCriteria(NamedTuple):
 def group_of(job: JobInfo) -> str:
     """The name of the group in which its last failed attempt was counted. Of a failure without an error the status tells, which may have
     more in it."""
-    error_type, error_text = job.error_type, job.error_text
-    if job.attempts and job.attempts[-1].outcome == TIMED_OUT:
+    if job.failure_group:
+        return job.failure_group
+    outcome = job.attempts[-1].outcome if job.attempts else ""
+    return group_of_texts(job.headers, outcome, job.error_type, job.error_text, job.custom_status)
+
+
+def group_of_texts(
+    headers: Mapping[str, str], last_outcome: str, error_type: str, error_text: str, custom_status: str
+) -> str:
+    """The same from the texts of a job. `last_outcome`: of the last attempt, '' without one."""
+    if last_outcome == TIMED_OUT:
         error_type, error_text = CLAIM_TIMED_OUT, ""
     elif not error_type and not error_text:
-        error_text = job.custom_status
-    return failure_of(job.headers, TASK_HEADER, error_type, error_text).group
+        error_text = custom_status
+    return failure_of(headers, TASK_HEADER, error_type, error_text).group
 
 
 def attempts_begun(job: JobInfo) -> int:

@@ -89,6 +89,9 @@ struct RequestContext {
   // The caller's token, for servers with access control, as `pinlater token create` prints it. Without one the caller has the roles that
   // the server gives to every caller.
   100: optional string authToken = ""
+  // The user that the caller speaks for, such as a console behind a proxy that authenticates people. The audit shows the name beside that of
+  // the token, if the token may speak for others; else the server ignores it. 1 to 100 letters, digits and _ . @ + - = : / \.
+  130: optional string onBehalfOf
 }
 
 struct PinLaterJob {
@@ -198,6 +201,8 @@ struct PinLaterDequeueMetadata {
   103: optional i64 createdAtTimestampMillis
   // Counts from 1.
   104: optional i32 attempt
+  // Of a dry run: the body is masked, as in PinLaterJobInfo.
+  130: optional bool bodyMasked
 }
 
 struct PinLaterDequeueResponse {
@@ -274,6 +279,11 @@ struct PinLaterJobInfo {
   107: optional i64 expiresAtMillis
   // What the job said last of how far it is: the text of the line of `customStatus` that begins with `[progress] `.
   108: optional string progress
+  // The roles of the caller do not let it see the body, or parts of it: `body` is empty, or JSON with "[masked]" in the place of values.
+  130: optional bool bodyMasked
+  // Only where "[masked]" is in the place of its texts, which are customStatus, lastErrorText and errorText of its attempts, and progress is
+  // absent: the group of failures of its last failed attempt, which a client can't compute then.
+  131: optional string failureGroup
 }
 
 struct PinLaterGetJobCountRequest {
@@ -808,6 +818,8 @@ struct CallerRights {
   // Patterns of the queues; `*` is all.
   3: required list<string> queues
   4: optional i64 expiresAtMillis
+  // The token may name the user that it speaks for (RequestContext.onBehalfOf).
+  5: optional bool speaksForOthers
 }
 
 // Waiting jobs that are handed out before a job, on all shards.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -10,6 +11,7 @@ import pytest_asyncio
 from pinlater.client import Ack, AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.clock import ManualClock
 from pinlater.server.access.control import AccessControl
 from pinlater.server.main.app import thrift_server
@@ -42,7 +44,14 @@ async def failed_job(client: AsyncClient, error: str = "boom", error_type: str =
 @pytest_asyncio.fixture
 async def guarded(core: Core, clock: ManualClock) -> AsyncIterator[GuardedConsole]:
     """A console whose server wants tokens."""
-    control = AccessControl((), (), clock.now_ms, clock.monotonic)
+    async with guarded_console(core, clock) as guarded:
+        yield guarded
+
+
+@asynccontextmanager
+async def guarded_console(core: Core, clock: ManualClock, masks: BodyMasks = NO_MASKS) -> AsyncIterator[GuardedConsole]:
+    """A console whose server wants tokens, and masks bodies so."""
+    control = AccessControl((), (), clock.now_ms, clock.monotonic, masks)
     server = thrift_server(core, access=control)
     await server.start()
     async with AsyncClient(f"127.0.0.1:{server.port}", source="console", token="", wait_for_servers=False) as client:

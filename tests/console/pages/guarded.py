@@ -12,7 +12,9 @@ from starlette.types import ASGIApp
 from pinlater.client import AsyncClient
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
+from pinlater.console.forwarded_users import ForwardedUsers
 from pinlater.domain.access import ALL_QUEUES, Role, digest_of, new_secret
+from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
 from tests.console.caller import Answer
@@ -28,10 +30,14 @@ class Tokens:
         self._control = control
         self._tokens: list[Token] = []
 
-    def make(self, name: str, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,)) -> str:
+    def make(
+        self, name: str, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,), speaks_for_others: bool = False
+    ) -> str:
         """The secret of a new token."""
         secret = new_secret()
-        self._tokens.append(Token(name, digest_of(secret), roles, tuple(queues), 0, None))
+        self._tokens.append(
+            Token(name, digest_of(secret), roles, tuple(queues), 0, None, speaks_for_others=speaks_for_others)
+        )
         self._control.replace(self._tokens)
         return secret
 
@@ -81,6 +87,20 @@ class Person(PageVisitor):
         return await self.submit(path, {"form-token": await self.form_token(page), **fields})
 
 
+class ProxiedPerson(Person):
+    """A person whose requests come through a proxy, which adds `added` to their headers."""
+
+    def __init__(self, app: ASGIApp, added: Mapping[str, str]) -> None:
+        super().__init__(app)
+        self.added = added
+
+    async def interrupted(
+        self, method: str, path: str, *pieces: bytes, headers: Mapping[str, str] = {}, **others: Any
+    ) -> Answer:
+        """One request with the headers of the proxy."""
+        return await super().interrupted(method, path, *pieces, headers={**self.added, **headers}, **others)
+
+
 class GuardedConsole:
     """`tokens`: of its server, whose access control is `control`."""
 
@@ -98,6 +118,14 @@ class GuardedConsole:
         if not guest_token:
             return Person(self.console.app)
         return Person(Console(self._client, self._now_ms, LOOPBACK_NAMES, lambda: guest_token).app)
+
+    def behind_proxy(
+        self, user: str, token: str, *, proxies: Sequence[str] = ("127.0.0.1",), header: str = USER_HEADER
+    ) -> ProxiedPerson:
+        """A person that a proxy on this machine names, before a console that trusts `proxies` and has `token` for their users."""
+        forwarded = ForwardedUsers(proxies, header, lambda: token, lambda: self._now_ms() / 1000)
+        console = Console(self._client, self._now_ms, LOOPBACK_NAMES, forwarded=forwarded)
+        return ProxiedPerson(console.app, {header: user})
 
     async def logged_in(self, name: str, *roles: Role, queues: Sequence[str] = (ALL_QUEUES,)) -> Person:
         """A person who has logged in with a new token."""

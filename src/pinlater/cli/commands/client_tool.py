@@ -123,7 +123,7 @@ def _job_text(job: JobInfo) -> str:
         "runAfterTimestampMillis": job.run_after_ms,
         "updatedAtTimestampMillis": job.updated_at_ms,
         "claimDescriptor": job.claim_descriptor,
-        "body": None if job.body is None else output.body_text(job.body),
+        "body": None if job.body is None else output.shown_body(job),
     }
     return "PinLaterJobInfo(" + ", ".join(f"{key}:{value}" for key, value in fields.items() if value is not None) + ")"
 

@@ -13,9 +13,11 @@ import typer
 
 from pinlater.cli import exits, options
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, LinkUrls, check_url
+from pinlater.domain.trusted_proxies import USER_HEADER, checked_header, network_of
 from pinlater.supervision.logs import setup
 
 if TYPE_CHECKING:
+    from pinlater.console.forwarded_users import ForwardedUsers
     from pinlater.tls.certificate import CertificateSource
 
 _log = logging.getLogger("pinlater.console")
@@ -47,6 +49,27 @@ GuestTokenFile = Annotated[
         "--guest-token-file",
         metavar="FILE",
         help="People who have not logged in see what the token in this file may see, and can change nothing.",
+    ),
+]
+TrustedProxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="NETWORK",
+        help="Requests from there are of the user that their header names: 10.0.0.5 or 10.0.0.0/24. May be repeated. "
+        "Needs --user-token-file.",
+    ),
+]
+UserHeader = Annotated[
+    str, typer.Option("--user-header", metavar="NAME", help="The header in which proxies name users.")
+]
+UserTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--user-token-file",
+        metavar="FILE",
+        help="Users of trusted proxies may do what the token in this file may do. Create it with --speaks-for-others, so that the audit "
+        "names them.",
     ),
 ]
 TraceUrl = Annotated[
@@ -89,6 +112,9 @@ def console(
     port: Port = PORT,
     insecure: Insecure = False,
     guest_token_file: GuestTokenFile = None,
+    trusted_proxy: TrustedProxies = None,
+    user_header: UserHeader = USER_HEADER,
+    user_token_file: UserTokenFile = None,
     trace_url: TraceUrl = "",
     source_url: SourceUrl = "",
     https_certificate: HttpsCertificate = None,
@@ -115,7 +141,8 @@ def console(
             f"{host} is no loopback address, and the console has no rights of its own; --insecure allows it",
             param_hint="--host",
         )
-    guest_token = _guest_token(guest_token_file)
+    guest_token = _token_in(guest_token_file, "--guest-token-file")
+    forwarded = _forwarded_users(trusted_proxy or [], user_header, user_token_file)
     links = _links(trace_url, source_url)
     certificate = _certificate(https_certificate, https_key, https_client_ca)
     client = options.client_for(server, timeout, connections=2, token="")
@@ -144,17 +171,40 @@ def console(
         certificate=certificate,
         guest_token=guest_token,
         links=links,
+        forwarded=forwarded,
     )
 
 
-def _guest_token(file: Path | None) -> Callable[[], str]:
-    """The token for people who have not logged in. A file that can't be read is a usage error."""
+def _forwarded_users(proxies: list[str], header: str, token_file: Path | None) -> ForwardedUsers | None:
+    """The users of trusted proxies; None trusts none. Half a setting is a usage error, as is what can't be a proxy or a header."""
+    from pinlater.console.forwarded_users import ForwardedUsers
+
+    if bool(proxies) != (token_file is not None):
+        missing, given = (
+            ("--user-token-file", "--trusted-proxy") if proxies else ("--trusted-proxy", "--user-token-file")
+        )
+        raise typer.BadParameter(f"needs {missing} too", param_hint=given)
+    if not proxies:
+        return None
+    for option, text, check in (
+        ("--user-header", header, checked_header),
+        *(("--trusted-proxy", proxy, network_of) for proxy in proxies),
+    ):
+        try:
+            check(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint=option) from None
+    return ForwardedUsers(proxies, header, _token_in(token_file, "--user-token-file"), monotonic)
+
+
+def _token_in(file: Path | None, option: str) -> Callable[[], str]:
+    """A token of the console's own, '' without a file. A file that can't be read is a usage error."""
     from pinlater.client._token import token_source
 
     try:
         return token_source(file or "", monotonic)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--guest-token-file") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _links(trace_url: str, source_url: str) -> LinkUrls:

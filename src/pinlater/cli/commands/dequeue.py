@@ -69,8 +69,7 @@ def print_jobs(dequeued: Dequeued, as_json: bool) -> None:
         return
     columns = ["descriptor", "attempt", "left", "token", "body"]
     rows = [
-        (job.descriptor, job.attempt, job.attempts_remaining, job.token or None, output.body_text(job.body))
-        for job in jobs
+        (job.descriptor, job.attempt, job.attempts_remaining, job.token or None, output.shown_body(job)) for job in jobs
     ]
     output.print_blocks(columns, rows)
 

@@ -78,12 +78,12 @@ def _fields(job: JobInfo) -> dict[str, object]:
     for name, value in job._asdict().items():
         if name.endswith("_ms"):
             shown[name.removesuffix("_ms")] = output.iso(value)
-        elif name not in ("attempts", "body"):
+        elif name not in ("attempts", "body", "body_masked"):
             shown.setdefault(name, value)
     shown["custom_status"] = output.status_without_progress(job).rstrip()
     shown["error_text"] = job.error_text.partition("\n")[0]
     if job.state is JobState.SUCCEEDED:  # the attempts show the error, which is one of the past
         shown["error_type"] = shown["error_text"] = None
     if job.body is not None:
-        shown["body"] = output.body_text(job.body)
+        shown["body"] = output.shown_body(job)
     return {name: value for name, value in shown.items() if value not in (None, "", {}, ())}

@@ -119,7 +119,7 @@ def _print_jobs(jobs: Sequence[JobInfo], bodies: bool, without_jobs: str) -> Non
             output.error_of(job),
             job.custom_status.rstrip() or None,
             output.waits_for(job),
-            *([output.body_text(job.body or b"")] if bodies else []),
+            *([output.shown_body(job)] if bodies else []),
         )
         for job in jobs
     ]

@@ -48,6 +48,13 @@ Expires = Annotated[
     str | None,
     typer.Option("--expires", metavar="DURATION", help="How long it is good: 90d, 12h. Default: until revoked."),
 ]
+SpeaksForOthers = Annotated[
+    bool,
+    typer.Option(
+        "--speaks-for-others",
+        help="The audit names the user that the holder says it speaks for: for a console behind a proxy that authenticates people.",
+    ),
+]
 
 
 @app.command()
@@ -59,6 +66,7 @@ def create(
     max_connections: MaxConnections = None,
     max_polls: MaxPolls = None,
     max_bytes_in_flight: MaxBytes = None,
+    speaks_for_others: SpeaksForOthers = False,
     tokens: TokensFile = None,
     config: ConfigFile = None,
     json: options.Json = False,
@@ -79,6 +87,7 @@ def create(
             now_ms,
             None if span_ms is None else now_ms + span_ms,
             quota,
+            speaks_for_others,
         )
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
@@ -220,6 +229,7 @@ def _as_json(token: Token, used_at_ms: int | None, now_ms: int) -> dict[str, obj
         "created_at_ms": token.created_at_ms,
         "expires_at_ms": token.expires_at_ms,
         **quota_json(token.quota),
+        "speaks_for_others": token.speaks_for_others,
         "expired": token.has_expired(now_ms),
         "last_used_at_ms": used_at_ms,
     }

@@ -128,8 +128,13 @@ async def get_job(call: ApiCall[BodiesQuery, Nothing]) -> JobItem:
 
 
 async def get_job_body(call: ApiCall[Nothing, Nothing]) -> Content:
-    """Returns the body of a job, byte for byte."""
-    return Content((await _found(call.descriptor, call, bodies=True)).body or b"")
+    """Returns the body of a job, byte for byte. A caller that sees it masked gets none: a program would take the masked one for it."""
+    job = await _found(call.descriptor, call, bodies=True)
+    if job.body_masked:
+        raise refused(
+            HTTPStatus.FORBIDDEN, "BODY_MASKED", "The body is masked for your roles; the job shows what you may see"
+        )
+    return Content(job.body or b"")
 
 
 async def explain_job(call: ApiCall[Nothing, Nothing]) -> ExplainAnswer:

@@ -25,4 +25,5 @@ async def search_jobs(call: ApiCall[SearchQuery, Nothing]) -> SearchAnswer:
         ],
         compared=found.compared,
         incomplete=found.incomplete or bool(found.unread),
+        masked=sorted(found.masked),
     )

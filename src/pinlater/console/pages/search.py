@@ -32,12 +32,13 @@ class FoundRow(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchView(PageView):
     """`jobs`: None before a search. `compared`: how many jobs were read. `unread`: what was not read to its end, the first few;
-    `unread_jobs`: of all of it."""
+    `unread_jobs`: of all of it. `masked`: queues whose bodies were not searched."""
 
     query: SearchPageQuery
     jobs: Sequence[FoundRow] | None = None
     compared: int = 0
     incomplete: bool = False
+    masked: Sequence[str] = ()
     unread: Sequence[UnreadItem] = ()
     unread_lists: int = 0
     unread_jobs: int = 0
@@ -59,6 +60,7 @@ async def show(call: PageCall) -> SearchView:
         jobs=[FoundRow(row, one.where) for row, one in zip(rows, found.jobs, strict=True)],
         compared=found.compared,
         incomplete=found.incomplete,
+        masked=found.masked,
         unread=found.unread[:UNREAD_SHOWN],
         unread_lists=len(found.unread),
         unread_jobs=sum(one.jobs for one in found.unread),

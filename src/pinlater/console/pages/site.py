@@ -123,7 +123,7 @@ class Site:
         return self._for_visitor(answer)
 
     async def _form_of(self, request: Request, visitor: Visitor) -> dict[str, str]:
-        """The fields of a form. Raises RequestRefused unless the form is of a page of this session, if there is a session."""
+        """The fields of a form. Raises RequestRefused unless the form is of a page of this session or user, if there is one."""
         async with body_of(request, self._budget) as data:
             given = _form(request, data)
         if not _is_of(visitor, given.pop(FORM_TOKEN, "")):
@@ -132,10 +132,16 @@ class Site:
         return given
 
     async def _login_page(self, request: Request) -> Response:
-        visitor = await self._visitors.of(request)
-        return self._ask_for_token(request, visitor, HTTPStatus.OK, request.query_params.get(BACK, ""))
+        visitor, back = await self._visitors.of(request), request.query_params.get(BACK, "")
+        if visitor.user.name:
+            return self._redirect(Goto(own_path(back, "/")))
+        return self._ask_for_token(request, visitor, HTTPStatus.OK, back)
 
     async def _log_in(self, request: Request) -> Response:
+        user = self._visitors.seen(request).user.name
+        if user:  # whose requests no session would change
+            detail = f"The proxy before this console says that you are {user}: there is no other log-in."
+            raise refused(HTTPStatus.CONFLICT, "LOGIN_BY_PROXY", detail)
         async with body_of(request, self._budget) as data:
             given = _form(request, data)
         back = own_path(given.get(BACK, ""), "/")
@@ -220,7 +226,7 @@ class Site:
 
     def _call(self, request: Request, visitor: Visitor, given: Mapping[str, str]) -> PageCall:
         names = request.path_params
-        api = self._api.with_token(visitor.token)
+        api = self._api.with_token(visitor.token, visitor.user)
         return PageCall(
             api,
             self._now_ms(),
@@ -273,8 +279,8 @@ def wants_page(request: Request) -> bool:
 
 
 def _is_of(visitor: Visitor, form_token: str) -> bool:
-    """Whether a form with this token may act for the visitor. Without a session, a browser adds nothing to a form by itself."""
-    return visitor.session is None or visitor.session.has_form_token(form_token)
+    """Whether a form with this token may act for the visitor. Without a session or a proxy, nothing is added to a form on its way."""
+    return not (visitor.session or visitor.user.name) or visitor.has_form_token(form_token)
 
 
 def _is_link_of_another_site(request: Request) -> bool:

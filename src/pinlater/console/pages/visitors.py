@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hmac import compare_digest
 from typing import NamedTuple
 
 from starlette.requests import Request
 
 from pinlater.client import AsyncClient, ServerInfo
 from pinlater.client.errors import PinLaterError, TokenInvalid
+from pinlater.console.forwarded_users import NO_USER, ForwardedUser, ForwardedUsers
 from pinlater.console.reading import bearer_of
 from pinlater.console.session_cookie import session_id_of
 from pinlater.console.sessions import LoginSession, Sessions
@@ -32,6 +34,7 @@ class Rights(NamedTuple):
     roles: Sequence[str] = ()
     queues: Sequence[str] = ()
     expires_at_ms: int | None = None
+    speaks_for_others: bool = False
 
     def may(self, method: str) -> bool:
         """Whether the roles allow a method of the protocol. True if that is not known: the servers decide."""
@@ -44,17 +47,19 @@ UNKNOWN = Rights()
 @dataclass(frozen=True, slots=True)
 class Visitor:
     """`token`: what the servers are asked with. `is_guest`: it is the console's own token for people without a log-in, which allows no
-    action."""
+    action. `user`: the one that a trusted proxy names; if it has a name, `token` is the console's own for such users. `form_token`: is in
+    each form of the visitor's pages; '' if nothing that lets a form act is added to it on its way."""
 
     token: str = field(repr=False)
     session: LoginSession | None = None
     rights: Rights = UNKNOWN
     is_guest: bool = False
+    user: ForwardedUser = NO_USER
+    form_token: str = field(default="", repr=False)
 
-    @property
-    def form_token(self) -> str:
-        """For the forms of the page."""
-        return self.session.form_token if self.session is not None else ""
+    def has_form_token(self, given: str) -> bool:
+        """Whether a form is one of this visitor's pages, in a time that does not depend on the text."""
+        return compare_digest(self.form_token.encode(), given.encode())
 
     def may(self, method: str) -> bool:
         """Whether a page offers an action that calls this method."""
@@ -63,31 +68,44 @@ class Visitor:
     def why_not(self, method: str) -> str:
         """Why a page does not offer an action."""
         needed = f"need the role {needed_for(method)}"
-        if self.session is None:
+        if self.session is None and not self.user.name:
             return f"{needed}; log in with a token that has it"
         return f"{needed}; token {self.rights.name} has {', '.join(self.rights.roles) or 'none'}"
 
 
 class Visitors:
-    """`client`: of the console. `guest_token`: what people without a log-in see is what this token may see; '' is none."""
+    """`client`: of the console. `guest_token`: what people without a log-in see is what this token may see; '' is none. `forwarded`: the
+    users of trusted proxies."""
 
     def __init__(
-        self, client: AsyncClient, sessions: Sessions, now_ms: Callable[[], int], guest_token: Callable[[], str]
+        self,
+        client: AsyncClient,
+        sessions: Sessions,
+        now_ms: Callable[[], int],
+        guest_token: Callable[[], str],
+        forwarded: ForwardedUsers,
     ) -> None:
         self.sessions = sessions
+        self._forwarded = forwarded
         self._client = client
         self._now_ms = now_ms
         self._guest_token = guest_token
         self._known: dict[str, tuple[int, Rights]] = {}  # by the digest of the token
 
     def seen(self, request: Request) -> Visitor:
-        """The visitor, with the rights that are known without a call. Raises RequestRefused for what can't be a token."""
+        """The visitor, with the rights that are known without a call: of the token in the request, of the user that a trusted proxy names,
+        or of the session of the cookie; the first of them. Raises RequestRefused for what can't be a token or a user."""
         bearer = bearer_of(request)
         if bearer:
             return Visitor(bearer, None, self._remembered(bearer))
+        user = self._forwarded.user_of(request)
+        if user.name:
+            token, form_token = self._forwarded.token, self._forwarded.form_token(user.name)
+            return Visitor(token, None, self._remembered(token), user=user, form_token=form_token)
         session = self.sessions.find(session_id_of(request), renews=UPDATE not in request.headers)
         if session is not None:
-            return Visitor(session.token, session, self._remembered(session.token))
+            rights = self._remembered(session.token)
+            return Visitor(session.token, session, rights, form_token=session.form_token)
         guest = self._guest_token() if request.method in ("GET", "HEAD") else ""
         return Visitor(guest, None, self._remembered(guest), is_guest=bool(guest))
 
@@ -95,7 +113,9 @@ class Visitors:
         """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is wrong."""
         seen = self.seen(request)
         rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token)
-        return Visitor(seen.token, seen.session, rights, seen.is_guest)
+        if seen.user.name and rights.known and not rights.speaks_for_others:
+            self._forwarded.warn_of_token()
+        return replace(seen, rights=rights)
 
     async def rights_of(self, token: str) -> Rights:
         """What the servers say now. Raises PinLaterError."""
@@ -132,4 +152,6 @@ def rights_in(info: ServerInfo) -> Rights:
     caller = info.caller
     known = [role.value for role in Role]
     roles = [role for role in caller.roles if role in known]
-    return Rights(True, False, True, caller.token_name, roles, caller.queues, caller.expires_at_ms)
+    return Rights(
+        True, False, True, caller.token_name, roles, caller.queues, caller.expires_at_ms, caller.speaks_for_others
+    )

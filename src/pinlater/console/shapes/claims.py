@@ -11,6 +11,7 @@ from pinlater.console.shapes.fields import (
     AnswerShape,
     Attempts,
     BodyBase64,
+    BodyMasked,
     BodyText,
     Limit,
     Moment,
@@ -98,6 +99,7 @@ class ClaimedJobItem(AnswerShape, frozen=True, kw_only=True):
     token: Annotated[str | None, Meta(description="Send it with each ack, heartbeat, checkpoint and release.")]
     body: BodyText
     body_base64: BodyBase64
+    body_masked: BodyMasked
     headers: Mapping[str, str]
     attempt: Annotated[int, Meta(description="Counts from 1.")]
     attempts_allowed: int

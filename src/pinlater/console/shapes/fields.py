@@ -28,6 +28,13 @@ Token = Annotated[
 Regex = Annotated[str | None, Meta(description="Only jobs in whose body this is found (RE2 syntax).")]
 BodyText = Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8.")]
 BodyBase64 = Annotated[str | None, Meta(description="The body in base64 if it is not UTF-8, else null.")]
+BodyMasked = Annotated[
+    bool,
+    Meta(
+        description="The roles of the caller do not let it see the body, or parts of it: the body is empty, or JSON with `[masked]` in "
+        "the place of values."
+    ),
+]
 Descriptors = Annotated[Sequence[str], Meta(min_length=1, description="The names of jobs, all of this queue.")]
 OfTasks = Annotated[Sequence[Key], Meta(description="Only jobs of this task; may be repeated for several.")]
 OfHeaders = Annotated[Sequence[str], Meta(description="Only jobs with this header, as `NAME=VALUE`; may be repeated.")]

@@ -11,6 +11,7 @@ from pinlater.console.shapes.fields import (
     AnswerShape,
     Attempts,
     BodyBase64,
+    BodyMasked,
     Delay,
     Descriptors,
     EnqueuedBefore,
@@ -181,6 +182,7 @@ class JobItem(AnswerShape, frozen=True, kw_only=True):
     attempts: Annotated[Sequence[AttemptItem], Meta(description="The latest ones that failed or timed out.")]
     body: Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8 or was not asked for.")]
     body_base64: BodyBase64
+    body_masked: BodyMasked
 
 
 class ReasonItem(AnswerShape, frozen=True, kw_only=True):

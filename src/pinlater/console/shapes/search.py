@@ -53,3 +53,7 @@ class SearchAnswer(AnswerShape, frozen=True, kw_only=True):
     ]
     compared: Annotated[int, Meta(description="How many jobs were read.")]
     incomplete: Annotated[bool, Meta(description="A shard was unreachable, or something was not read to its end.")]
+    masked: Annotated[
+        Sequence[str],
+        Meta(description="Queues whose bodies were not searched: they are masked for the roles of the caller."),
+    ]

@@ -19,6 +19,7 @@ class CallerItem(AnswerShape, frozen=True, kw_only=True):
     roles: Annotated[Sequence[str], Meta(description="As the token has them, without those that they include.")]
     queues: Annotated[Sequence[str], Meta(description="Patterns; `*` is any text.")]
     expires_at_ms: int | None
+    speaks_for_others: Annotated[bool, Meta(description="The audit names the user that the token speaks for.")]
 
 
 class ServerInfoAnswer(AnswerShape, frozen=True, kw_only=True):

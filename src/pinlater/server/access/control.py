@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pinlater.domain.access import ALL_QUEUES, Role, allowed, digest_of, matches, needed_for
+from pinlater.domain.audit import NO_TOKEN, USER_RULE, is_user_name, spoken_for
+from pinlater.domain.body_masks import NO_MASKS, BodyMasks
 from pinlater.domain.calls import CallerRights
 from pinlater.domain.errors import AccessDenied, TokenInvalid, TokenRequired
 from pinlater.domain.refusals import Refusals
@@ -25,7 +27,8 @@ _QUEUES_REMEMBERED_MAX = 1_000
 class Grant:
     """What one token allows, or, with an empty `name`, what callers without a token may do.
 
-    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `use`: what its callers use now.
+    `allowed` has methods and variants (`domain.access`); `all_queues`: no name of a queue needs a look. `masks`: those that hold for
+    the caller; None if it sees all bodies. `speaks_for_others`: it may name the user that it speaks for. `use`: what its callers use now.
     """
 
     __slots__ = (
@@ -35,8 +38,10 @@ class Grant:
         "allowed",
         "digest",
         "expires_at_ms",
+        "masks",
         "name",
         "roles",
+        "speaks_for_others",
         "use",
         "used",
     )
@@ -50,6 +55,8 @@ class Grant:
         expires_at_ms: int | None = None,
         *,
         use: TokenUse | None = None,
+        speaks_for_others: bool = False,
+        masks: BodyMasks = NO_MASKS,
     ) -> None:
         self.name = name
         self.use = use or TokenUse(name)
@@ -58,6 +65,8 @@ class Grant:
         self.allowed = allowed(roles)
         self.all_queues = ALL_QUEUES in patterns
         self.expires_at_ms = expires_at_ms
+        self.speaks_for_others = speaks_for_others
+        self.masks = masks if masks.hide_from(roles) else None
         self.used = False  # since the last look
         self._patterns = patterns
         self._good: set[str] = set()
@@ -65,7 +74,20 @@ class Grant:
     @property
     def rights(self) -> CallerRights:
         """Returns what the caller is told of its rights."""
-        return CallerRights(self.name, [role.value for role in self.roles], self._patterns, self.expires_at_ms)
+        roles = [role.value for role in self.roles]
+        return CallerRights(self.name, roles, self._patterns, self.expires_at_ms, self.speaks_for_others)
+
+    def who(self, user: str | None) -> str:
+        """What the audit calls a caller that says it asks for `user`, which counts only if the token may speak for others.
+
+        Raises AccessDenied for what is no name of a user.
+        """
+        name = self.name or NO_TOKEN
+        if not user or not self.speaks_for_others:
+            return name
+        if not is_user_name(user):
+            raise AccessDenied(f"token {self.name} asks for a user whose name is none: {USER_RULE}")
+        return spoken_for(name, user)
 
     def has_queue(self, queue: str) -> bool:
         """Whether the patterns allow that queue."""
@@ -98,7 +120,7 @@ class Grant:
 
 
 class AccessControl:
-    """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day.
+    """The access control of one server. `monotonic` gives seconds, `now_ms` the time of day. `masks`: of bodies.
 
     `each_token`: the quota of a token where the file does not say. `without_token`: that of all callers without a token together.
     """
@@ -109,13 +131,16 @@ class AccessControl:
         default_roles: Sequence[Role],
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
+        masks: BodyMasks = NO_MASKS,
         *,
         each_token: Quota = NO_QUOTA,
         without_token: Quota = NO_QUOTA,
     ) -> None:
         self._now_ms = now_ms
+        self._masks = masks
         self._each_token = each_token
-        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,), use=TokenUse("", without_token))
+        use = TokenUse("", without_token)
+        self._without_token = Grant("", "", default_roles, (ALL_QUEUES,), masks=masks, use=use)
         self.refusals = Refusals(monotonic)
         self._grants: dict[str, Grant] = {}
         self._uses: dict[str, TokenUse] = {}  # by digest, also of removed tokens while their callers are connected
@@ -130,11 +155,23 @@ class AccessControl:
         for token in tokens:
             use = self._uses.setdefault(token.digest, TokenUse(token.name))
             use.name, use.quota = token.name, token.quota.over(self._each_token)
-            grant = Grant(token.name, token.digest, token.roles, token.queues, token.expires_at_ms, use=use)
+            grant = self._grant(token, use)
             grant.used = token.digest in before and before[token.digest].used
             self._grants[token.digest] = grant
         self._known: dict[str, Grant] = {"": self._without_token}
         self.has_quotas = any_quota(self.uses())
+
+    def _grant(self, token: Token, use: TokenUse) -> Grant:
+        return Grant(
+            token.name,
+            token.digest,
+            token.roles,
+            token.queues,
+            token.expires_at_ms,
+            speaks_for_others=token.speaks_for_others,
+            masks=self._masks,
+            use=use,
+        )
 
     def grant_of(self, secret: str) -> Grant:
         """What the caller with that secret may do; '' is a caller without a token. Raises TokenInvalid."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinlater.domain.access import Role
+from pinlater.domain.access import Role, check_pattern
+from pinlater.domain.body_masks import BodyMasks, parse_field
 from pinlater.domain.invalid_settings import InvalidSettings
 from pinlater.server.access.quotas import Quota, check_bytes
 
@@ -33,21 +35,37 @@ class AccessSettings:
     # The same for all callers without a token together.
     no_token_max_bytes_in_flight: int = 0
 
-    def __post_init__(self) -> None:
-        self._check_roles()
-        self._check_quotas()
+    # Patterns of the queues whose bodies are masked in look-ups: `mail*`.
+    masked_queues: tuple[str, ...] = ()
+    # Whether errors, custom status and progress of jobs of these queues are masked too: they may quote bodies.
+    masked_texts: bool = True
+    # Fields of JSON bodies that are masked in look-ups, in all queues or in those of a pattern: `password`, `card.number`, `mail*:to`.
+    masked_fields: tuple[str, ...] = ()
+    # Roles that see bodies without masks.
+    unmasked_roles: tuple[str, ...] = (Role.ADMIN.value,)
 
-    def _check_roles(self) -> None:
-        unknown = [role for role in self.default_roles if role not in {known.value for known in Role}]
-        if unknown:
-            raise InvalidSettings(
-                f"{unknown[0]!r} is no role; roles are {', '.join(role.value for role in Role)}", "default_roles"
-            )
+    def __post_init__(self) -> None:
+        _check_roles(self.default_roles, "default_roles")
+        _check_roles(self.unmasked_roles, "unmasked_roles")
         if self.default_roles and self.tokens_file is None:
             raise InvalidSettings(
                 "callers without a token have all rights while there is no access control: set tokens_file too",
                 "default_roles",
             )
+        self._check_masks("masked_queues", self.masked_queues, check_pattern)
+        self._check_masks("masked_fields", self.masked_fields, parse_field)
+        self._check_quotas()
+
+    def _check_masks(self, field: str, given: tuple[str, ...], check: Callable[[str], object]) -> None:
+        if given and self.tokens_file is None:
+            raise InvalidSettings(
+                "every caller sees all bodies while there is no access control: set tokens_file too", field
+            )
+        try:
+            for text in given:
+                check(text)
+        except ValueError as error:
+            raise InvalidSettings(str(error), field) from None
 
     def _check_quotas(self) -> None:
         for name in ("token_max_bytes_in_flight", "no_token_max_bytes_in_flight"):
@@ -72,3 +90,15 @@ class AccessSettings:
     def roles_without_token(self) -> tuple[Role, ...]:
         """The roles of callers without a token."""
         return tuple(Role(role) for role in self.default_roles)
+
+    @property
+    def masks(self) -> BodyMasks:
+        """The masks of bodies."""
+        shown_to = [Role(role) for role in self.unmasked_roles]
+        return BodyMasks(self.masked_queues, self.masked_fields, shown_to, texts=self.masked_texts)
+
+
+def _check_roles(roles: tuple[str, ...], field: str) -> None:
+    unknown = [role for role in roles if role not in {known.value for known in Role}]
+    if unknown:
+        raise InvalidSettings(f"{unknown[0]!r} is no role; roles are {', '.join(role.value for role in Role)}", field)

@@ -28,13 +28,16 @@ QUOTA_FIELDS: Mapping[str, str] = {
     "polls": "max_polls",
     "bytes_in_flight": "max_bytes_in_flight",
 }
-_FIELDS = frozenset({"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms", *QUOTA_FIELDS.values()})
+_FIELDS = frozenset(
+    {"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms", "speaks_for_others", *QUOTA_FIELDS.values()}
+)
 _MODE = 0o600
 TOKENS_MAX = 10_000
 
 
 class Token(NamedTuple):
-    """What is known of one token. `digest` is the SHA-256 of its secret in hexadecimal digits."""
+    """What is known of one token. `digest` is the SHA-256 of its secret in hexadecimal digits. `speaks_for_others`: the servers believe its
+    holder the name of the user that it speaks for."""
 
     name: str
     digest: str
@@ -43,6 +46,7 @@ class Token(NamedTuple):
     created_at_ms: int = 0
     expires_at_ms: int | None = None
     quota: OwnQuota = OwnQuota()
+    speaks_for_others: bool = False
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether it is refused from now on."""
@@ -89,6 +93,7 @@ def _parse_token(index: int, entry: Any) -> Token:
             _time(entry, "created_at_ms") or 0,
             _time(entry, "expires_at_ms"),
             _quota(entry),
+            _flag(entry, "speaks_for_others"),
         )
     except ValueError as error:
         raise ValueError(f"tokens[{index}]: {error}") from None
@@ -144,6 +149,13 @@ def quota_fields(quota: OwnQuota) -> dict[str, int]:
     return {field: bound for field, bound in bounds if bound is not None}
 
 
+def _flag(entry: dict[str, Any], field: str) -> bool:
+    value = entry.get(field, False)
+    if not isinstance(value, bool):
+        raise ValueError(f'"{field}" is neither true nor false')  # noqa: TRY004 (what is wrong is the file's content)
+    return value
+
+
 def tokens_text(tokens: Sequence[Token]) -> str:
     """The content of a file with these tokens. A token without a quota of its own is written as servers before quotas read it."""
     entries = [
@@ -155,6 +167,7 @@ def tokens_text(tokens: Sequence[Token]) -> str:
             "created_at_ms": token.created_at_ms,
             "expires_at_ms": token.expires_at_ms,
             **quota_fields(token.quota),
+            **({"speaks_for_others": True} if token.speaks_for_others else {}),  # older servers refuse the field
         }
         for token in tokens
     ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from pinlater.domain.clock import WallClock
 from pinlater.domain.link_urls import SOURCE_PLACES, TRACE_PLACES, check_url
 from pinlater.domain.passwords import HashMalformed, check_hash_form
+from pinlater.domain.trusted_proxies import TrustedProxies, checked_header
 from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.extras import install_line
 from pinlater.server.config.files import FileBroken, read_rate_limits, read_server_set, tokens_in
@@ -83,6 +84,7 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     if not settings.host.strip():
         yield "host", "is empty"
     yield from _url_problems(settings)
+    yield from _proxy_problems(settings)
     address = settings.advertised_thrift_address
     if address is not None and not _is_address(address):
         yield "advertised_thrift_address", f"{address!r} is no address; write host:port"
@@ -96,6 +98,25 @@ def _url_problems(settings: Settings) -> Iterator[tuple[str, str]]:
                 check_url(url, places)
         except ValueError as error:
             yield key, f"{url!r} {error}"
+
+
+def _proxy_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    proxies = settings.console_trusted_proxies
+    if proxies and settings.console_user_token_file is None:
+        yield (
+            "console_trusted_proxies",
+            "needs console_user_token_file, with whose rights the users of proxies see the console",
+        )
+    if settings.console_user_token_file is not None and not proxies:
+        yield "console_user_token_file", "needs console_trusted_proxies, which name the users"
+    try:
+        TrustedProxies(proxies)
+    except ValueError as error:
+        yield "console_trusted_proxies", str(error)
+    try:
+        checked_header(settings.console_user_header)
+    except ValueError as error:
+        yield "console_user_header", str(error)
 
 
 def _is_address(text: str) -> bool:

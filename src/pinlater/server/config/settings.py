@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pinlater.domain.request_keys import BEGUN_WITHIN_MS
 from pinlater.domain.transitions import ATTEMPTS_KEPT_MAX
+from pinlater.domain.trusted_proxies import USER_HEADER
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.config.store import StoreLocation
 from pinlater.server.dispatch.settings import DispatchSettings
@@ -120,6 +121,14 @@ class Settings:
     """Where that console listens; 0 takes any free port."""
     console_guest_token_file: Path | None = None
     """A token with which that console shows its pages to people who have not logged in; they can change nothing."""
+
+    console_trusted_proxies: tuple[str, ...] = ()
+    """Networks from which a request to that console is of the user that its header names: `10.0.0.5`, `10.0.0.0/24`. Needs
+    `console_user_token_file`."""
+    console_user_header: str = USER_HEADER
+    """The header in which these proxies name users."""
+    console_user_token_file: Path | None = None
+    """A token with whose rights that console answers users of these proxies."""
 
     console_trace_url: str | None = None
     """With which that console links each job to its trace: `https://jaeger.example.org/trace/{trace_id}`."""

@@ -75,12 +75,14 @@ def access_watch(settings: Settings, files: FileWatch, clock: Clock) -> AccessWa
     path, tokens = settings.access.tokens_file, files.tokens
     if path is None or tokens is None:
         return None
+    access = settings.access
     control = AccessControl(
         tokens,
-        settings.access.roles_without_token,
+        access.roles_without_token,
         clock.now_ms,
         clock.monotonic,
-        each_token=settings.access.each_token,
-        without_token=settings.access.without_token,
+        access.masks,
+        each_token=access.each_token,
+        without_token=access.without_token,
     )
     return AccessWatch(path, control, files, clock.monotonic)

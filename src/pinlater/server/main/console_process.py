@@ -89,9 +89,22 @@ class ConsoleProcess:
             *("--server", local_address(settings, thrift_port), "--port", str(settings.console_port)),
             *("--log-level", telemetry.log_level, "--log-format", telemetry.log_format),
             *(("--guest-token-file", str(guest)) if guest is not None else ()),
+            *self._user_options(),
             *(("--trace-url", settings.console_trace_url) if settings.console_trace_url is not None else ()),
             *(("--source-url", settings.console_source_url) if settings.console_source_url is not None else ()),
             *self._tls_options(),
+        ]
+
+    def _user_options(self) -> Sequence[str]:
+        """Which proxies it trusts to name users."""
+        settings = self._settings
+        if settings.console_user_token_file is None:
+            return []
+        proxies = [part for proxy in settings.console_trusted_proxies for part in ("--trusted-proxy", proxy)]
+        return [
+            *proxies,
+            *("--user-header", settings.console_user_header),
+            *("--user-token-file", str(settings.console_user_token_file)),
         ]
 
     def _tls_options(self) -> Sequence[str]:

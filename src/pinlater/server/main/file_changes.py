@@ -69,6 +69,8 @@ def _shown(token: Token) -> Mapping[str, object]:
     shown["queues"] = [pattern[:_TEXT_MAX] for pattern in token.queues[:_TEXTS_MAX]]
     if token.expires_at_ms is not None:
         shown["expires_at_ms"] = token.expires_at_ms
+    if token.speaks_for_others:
+        shown["speaks_for_others"] = True
     return {**shown, **quota_fields(token.quota)}
 
 

@@ -391,4 +391,10 @@ def server_info(info: ServerInfo) -> types.ServerInfo:
 
 def caller_rights(caller: CallerRights) -> types.CallerRights:
     """`CallerRights` as its Thrift struct."""
-    return types.CallerRights(caller.token_name or None, list(caller.roles), list(caller.queues), caller.expires_at_ms)
+    return types.CallerRights(
+        caller.token_name or None,
+        list(caller.roles),
+        list(caller.queues),
+        caller.expires_at_ms,
+        caller.speaks_for_others or None,
+    )

@@ -1,7 +1,8 @@
 """Whether a call may be carried out: its method and its queues against what the caller's token allows, before any operation sees it.
 
 A caller whose token is for some queues sees only these in lists. Acks, cancels and the like name their queue, and the operations ignore
-descriptors of other queues; only lookupJobs names no queue, so each of its descriptors is checked.
+descriptors of other queues; only lookupJobs names no queue, so each of its descriptors is checked. Bodies that the caller's roles do not
+let it see are masked in its answers (`masking`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pinlater.domain.access import BODIES, DRY_RUN
-from pinlater.domain.audit import NO_TOKEN, UNKNOWN_TOKEN
+from pinlater.domain.audit import UNKNOWN_TOKEN
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
@@ -19,6 +20,7 @@ from pinlater.server.operations.service import Service
 from pinlater.server.thrift.answers import caller_rights
 from pinlater.server.thrift.audit import AuditCaller
 from pinlater.server.thrift.handlers import Handler
+from pinlater.server.thrift.masking import masking
 from pinlater.server.thrift.requests import bulk_order
 from pinlater.wire.bulk_runs import wire_run
 from pinlater.wire.codec import DecodedCall
@@ -164,6 +166,8 @@ class Guard:
         """
         arguments = call.arguments
         grant = self.access.grant_of(arguments.context.authToken)
+        user = arguments.context.onBehalfOf
+        who = grant.who(user) if user else grant.name
         name = call.method.name
         if name == DELETE_QUEUE:
             return _delete_queue(grant, arguments, handle)
@@ -172,9 +176,11 @@ class Guard:
         if name == SERVER_INFO:
             return _telling_rights(grant, handle)
         if name == PAUSE_QUEUE and grant.name:
-            handle = _pausing(grant)
+            handle = _pausing(who)
         if name == START_BULK_RUN and grant.name:
-            handle = _starting(grant)
+            handle = _starting(who)
+        if grant.masks is not None:
+            handle = masking(grant.masks, name, arguments, handle)
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
@@ -183,11 +189,16 @@ class Guard:
 
     def caller(self, call: DecodedCall) -> AuditCaller:
         """The caller, for the audit."""
+        context = call.arguments.context
         try:
-            grant = self.access.grant_of(call.arguments.context.authToken)
+            grant = self.access.grant_of(context.authToken)
         except AccessDenied:
             return AuditCaller(UNKNOWN_TOKEN)
-        return AuditCaller(grant.name or NO_TOKEN, tuple(role.value for role in grant.roles))
+        roles = tuple(role.value for role in grant.roles)
+        try:
+            return AuditCaller(grant.who(context.onBehalfOf), roles)
+        except AccessDenied:  # what it says is no name of a user
+            return AuditCaller(grant.name, roles)
 
     def refused(self, call: DecodedCall, host: str, error: AccessDenied) -> float:
         """Notes a refusal; after how many seconds it is to be answered."""
@@ -239,24 +250,28 @@ def _telling_rights(grant: Grant, handle: Handler) -> Handler:
     return answer
 
 
-def _pausing(grant: Grant) -> Handler:
-    """Keeps the name of the token with the pause: a source is only what callers call themselves."""
+def _pausing(who: str) -> Handler:
+    """Keeps the name of the token, and of the user that it speaks for, with the pause: a source is only what callers call themselves."""
 
     async def pause(service: Service, call: Any) -> None:
-        await service.queues.set_paused(call.queueName, True, f"{call.context.source} (token {grant.name})")
+        await service.queues.set_paused(call.queueName, True, _named(call, who))
 
     return pause
 
 
-def _starting(grant: Grant) -> Handler:
+def _starting(who: str) -> Handler:
     """The same with a bulk run."""
 
     async def start(service: Service, call: Any) -> Any:
-        source = call.context.source[:SOURCE_CHARS_MAX]
-        run = await service.bulk_runs.start(bulk_order(call.order), f"{source} (token {grant.name})")
-        return wire_run(run)
+        return wire_run(await service.bulk_runs.start(bulk_order(call.order), _named(call, who)))
 
     return start
+
+
+def _named(call: Any, who: str) -> str:
+    """Source and token. A long source is cut, so that it can't push the name of the token out."""
+    source, token = str(call.context.source), f" (token {who})"
+    return source[: SOURCE_CHARS_MAX - len(token)] + token
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:

@@ -22,6 +22,7 @@ class RequestContext:
     source: str = _NOT_SENT
     requestId: str = ''
     authToken: str = ''
+    onBehalfOf: str | None = None
 
 
 class PinLaterJob:
@@ -96,6 +97,7 @@ class PinLaterDequeueMetadata:
     claimDeadlineMillis: int | None = None
     createdAtTimestampMillis: int | None = None
     attempt: int | None = None
+    bodyMasked: bool | None = None
 
 
 class PinLaterDequeueResponse:
@@ -156,6 +158,8 @@ class PinLaterJobInfo:
     finishedAtTimestampMillis: int | None = None
     expiresAtMillis: int | None = None
     progress: str | None = None
+    bodyMasked: bool | None = None
+    failureGroup: str | None = None
 
 
 class PinLaterGetJobCountRequest:
@@ -544,6 +548,7 @@ class CallerRights:
     roles: list[str] = _NOT_SENT
     queues: list[str] = _NOT_SENT
     expiresAtMillis: int | None = None
+    speaksForOthers: bool | None = None
 
 
 class JobsAhead:

@@ -207,6 +207,7 @@ class RequestContext(TBase):
      - source
      - requestId
      - authToken
+     - onBehalfOf
 
     """
 
@@ -214,13 +215,15 @@ class RequestContext(TBase):
         'source',
         'requestId',
         'authToken',
+        'onBehalfOf',
     )
 
 
-    def __init__(self, source=None, requestId="", authToken="",):
+    def __init__(self, source=None, requestId="", authToken="", onBehalfOf=None,):
         self.source = source
         self.requestId = requestId
         self.authToken = authToken
+        self.onBehalfOf = onBehalfOf
 
 
 class PinLaterJob(TBase):
@@ -453,6 +456,7 @@ class PinLaterDequeueMetadata(TBase):
      - claimDeadlineMillis
      - createdAtTimestampMillis
      - attempt
+     - bodyMasked
 
     """
 
@@ -464,10 +468,11 @@ class PinLaterDequeueMetadata(TBase):
         'claimDeadlineMillis',
         'createdAtTimestampMillis',
         'attempt',
+        'bodyMasked',
     )
 
 
-    def __init__(self, attemptsAllowed=None, attemptsRemaining=None, claimToken=None, headers=None, claimDeadlineMillis=None, createdAtTimestampMillis=None, attempt=None,):
+    def __init__(self, attemptsAllowed=None, attemptsRemaining=None, claimToken=None, headers=None, claimDeadlineMillis=None, createdAtTimestampMillis=None, attempt=None, bodyMasked=None,):
         self.attemptsAllowed = attemptsAllowed
         self.attemptsRemaining = attemptsRemaining
         self.claimToken = claimToken
@@ -475,6 +480,7 @@ class PinLaterDequeueMetadata(TBase):
         self.claimDeadlineMillis = claimDeadlineMillis
         self.createdAtTimestampMillis = createdAtTimestampMillis
         self.attempt = attempt
+        self.bodyMasked = bodyMasked
 
 
 class PinLaterDequeueResponse(TBase):
@@ -633,6 +639,8 @@ class PinLaterJobInfo(TBase):
      - finishedAtTimestampMillis
      - expiresAtMillis
      - progress
+     - bodyMasked
+     - failureGroup
 
     """
 
@@ -656,10 +664,12 @@ class PinLaterJobInfo(TBase):
         'finishedAtTimestampMillis',
         'expiresAtMillis',
         'progress',
+        'bodyMasked',
+        'failureGroup',
     )
 
 
-    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None, expiresAtMillis=None, progress=None,):
+    def __init__(self, jobDescriptor=None, jobState=None, attemptsAllowed=None, attemptsRemaining=None, customStatus=None, createdAtTimestampMillis=None, runAfterTimestampMillis=None, updatedAtTimestampMillis=None, claimDescriptor=None, body=None, headers=None, uniqueKey=None, claimDeadlineMillis=None, lastErrorType=None, lastErrorText=None, attempts=None, finishedAtTimestampMillis=None, expiresAtMillis=None, progress=None, bodyMasked=None, failureGroup=None,):
         self.jobDescriptor = jobDescriptor
         self.jobState = jobState
         self.attemptsAllowed = attemptsAllowed
@@ -679,6 +689,8 @@ class PinLaterJobInfo(TBase):
         self.finishedAtTimestampMillis = finishedAtTimestampMillis
         self.expiresAtMillis = expiresAtMillis
         self.progress = progress
+        self.bodyMasked = bodyMasked
+        self.failureGroup = failureGroup
 
 
 class PinLaterGetJobCountRequest(TBase):
@@ -1999,6 +2011,7 @@ class CallerRights(TBase):
      - roles
      - queues
      - expiresAtMillis
+     - speaksForOthers
 
     """
 
@@ -2007,14 +2020,16 @@ class CallerRights(TBase):
         'roles',
         'queues',
         'expiresAtMillis',
+        'speaksForOthers',
     )
 
 
-    def __init__(self, tokenName=None, roles=None, queues=None, expiresAtMillis=None,):
+    def __init__(self, tokenName=None, roles=None, queues=None, expiresAtMillis=None, speaksForOthers=None,):
         self.tokenName = tokenName
         self.roles = roles
         self.queues = queues
         self.expiresAtMillis = expiresAtMillis
+        self.speaksForOthers = speaksForOthers
 
 
 class JobsAhead(TBase):
@@ -2460,6 +2475,36 @@ RequestContext.thrift_spec = (
     None,  # 98
     None,  # 99
     (100, TType.STRING, 'authToken', 'UTF8', "", ),  # 100
+    None,  # 101
+    None,  # 102
+    None,  # 103
+    None,  # 104
+    None,  # 105
+    None,  # 106
+    None,  # 107
+    None,  # 108
+    None,  # 109
+    None,  # 110
+    None,  # 111
+    None,  # 112
+    None,  # 113
+    None,  # 114
+    None,  # 115
+    None,  # 116
+    None,  # 117
+    None,  # 118
+    None,  # 119
+    None,  # 120
+    None,  # 121
+    None,  # 122
+    None,  # 123
+    None,  # 124
+    None,  # 125
+    None,  # 126
+    None,  # 127
+    None,  # 128
+    None,  # 129
+    (130, TType.STRING, 'onBehalfOf', 'UTF8', None, ),  # 130
 )
 all_structs.append(PinLaterJob)
 PinLaterJob.thrift_spec = (
@@ -3214,6 +3259,32 @@ PinLaterDequeueMetadata.thrift_spec = (
     (102, TType.I64, 'claimDeadlineMillis', None, None, ),  # 102
     (103, TType.I64, 'createdAtTimestampMillis', None, None, ),  # 103
     (104, TType.I32, 'attempt', None, None, ),  # 104
+    None,  # 105
+    None,  # 106
+    None,  # 107
+    None,  # 108
+    None,  # 109
+    None,  # 110
+    None,  # 111
+    None,  # 112
+    None,  # 113
+    None,  # 114
+    None,  # 115
+    None,  # 116
+    None,  # 117
+    None,  # 118
+    None,  # 119
+    None,  # 120
+    None,  # 121
+    None,  # 122
+    None,  # 123
+    None,  # 124
+    None,  # 125
+    None,  # 126
+    None,  # 127
+    None,  # 128
+    None,  # 129
+    (130, TType.BOOL, 'bodyMasked', None, None, ),  # 130
 )
 all_structs.append(PinLaterDequeueResponse)
 PinLaterDequeueResponse.thrift_spec = (
@@ -3656,6 +3727,29 @@ PinLaterJobInfo.thrift_spec = (
     (106, TType.I64, 'finishedAtTimestampMillis', None, None, ),  # 106
     (107, TType.I64, 'expiresAtMillis', None, None, ),  # 107
     (108, TType.STRING, 'progress', 'UTF8', None, ),  # 108
+    None,  # 109
+    None,  # 110
+    None,  # 111
+    None,  # 112
+    None,  # 113
+    None,  # 114
+    None,  # 115
+    None,  # 116
+    None,  # 117
+    None,  # 118
+    None,  # 119
+    None,  # 120
+    None,  # 121
+    None,  # 122
+    None,  # 123
+    None,  # 124
+    None,  # 125
+    None,  # 126
+    None,  # 127
+    None,  # 128
+    None,  # 129
+    (130, TType.BOOL, 'bodyMasked', None, None, ),  # 130
+    (131, TType.STRING, 'failureGroup', 'UTF8', None, ),  # 131
 )
 all_structs.append(PinLaterGetJobCountRequest)
 PinLaterGetJobCountRequest.thrift_spec = (
@@ -4370,6 +4464,7 @@ CallerRights.thrift_spec = (
     (2, TType.LIST, 'roles', (TType.STRING, 'UTF8', False), None, ),  # 2
     (3, TType.LIST, 'queues', (TType.STRING, 'UTF8', False), None, ),  # 3
     (4, TType.I64, 'expiresAtMillis', None, None, ),  # 4
+    (5, TType.BOOL, 'speaksForOthers', None, None, ),  # 5
 )
 all_structs.append(JobsAhead)
 JobsAhead.thrift_spec = (
