@@ -476,13 +476,13 @@ struct BulkRun {
   3: required string startedBy
   4: required i64 startedMillis
   5: required BulkState state
-  // Jobs that were compared, and to how many it happened.
+  // How often a job was compared, which may be several times for a job, and to how many it happened.
   6: required i64 looked
   7: required i64 changed
   // When its progress was told last.
   8: required i64 newsMillis
   9: optional i64 endedMillis
-  // What it waits for, why it failed, or what it could not look at.
+  // What it waits for, why it failed, or that changes may be missing in `changed`.
   10: optional string detail
 }
 
