@@ -11,9 +11,8 @@ from pinlater.client import Ack, AsyncClient, BulkAction, BulkOrder, BulkRun, Bu
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.job import TASK_HEADER
 from tests.faults.faults import InjectedFault
-from tests.faults.stage import Stage
+from tests.faults.stage import ADMIN_PASSWORD, Stage
 
-_QUEUE = "bulk"
 _WANTED, _OTHERS, _LATER = 4_000, 1_000, 200
 _RATE = 150.0
 _BATCH = 500
@@ -24,11 +23,13 @@ _DONE_S_MAX = 120.0
 
 async def a_bulk_run_loses_its_server(stage: Stage) -> None:
     """Of two runs that delete failed jobs, one loses its server for good, and the other for longer than another server waits."""
-    for harm in (_kill, _suspend):
+    for queue, harm in {"bulk_killed": _kill, "bulk_suspended": _suspend}.items():
         victim, *_ = stage.dice.sample(stage.servers, len(stage.servers))
         [other, *_] = [server for server in stage.servers if server is not victim]
         async with AsyncClient(f"127.0.0.1:{other.port}", source="faults", timeout_ms=30_000) as client:
-            await _RunUnderFault(stage, victim, client).goes_through(harm)
+            await client.create_queue(queue)
+            await _RunUnderFault(stage, victim, client, queue).goes_through(harm)
+            await client.delete_queue(queue, ADMIN_PASSWORD)
         stage.load.spread()
     await stage.lasts(2)
 
@@ -58,7 +59,7 @@ class _Seen:
     async def look(self) -> BulkRun:
         """Once more, if a server answers."""
         try:
-            [now] = [run for run in await self._client.bulk_runs(_QUEUE) if run.id == self.latest.id]
+            [now] = [run for run in await self._client.bulk_runs(self.latest.order.queue) if run.id == self.latest.id]
         except PinLaterError:
             return self.latest
         before, self.latest = self.latest, now
@@ -91,17 +92,17 @@ class _Seen:
 class _RunUnderFault:
     """A run whose server suffers while it is under way, beside jobs that it must leave alone."""
 
-    def __init__(self, stage: Stage, victim: PinLaterServer, client: AsyncClient) -> None:
+    def __init__(self, stage: Stage, victim: PinLaterServer, client: AsyncClient, queue: str) -> None:
         """`client`: of another server than the victim."""
+        self._queue = queue
         self._stage = stage
         self._victim = victim
         self._client = client
 
     async def goes_through(self, harm: Callable[[Stage, PinLaterServer, _Seen], Awaitable[None]]) -> None:
         """Asserts what was promised of the run."""
-        await self._client.create_queue(_QUEUE)
         wanted, others = await self._failed("wanted", _WANTED), await self._failed("other", _OTHERS)
-        order = BulkOrder(_QUEUE, BulkAction.DELETE, JobState.FAILED, criteria=JobCriteria(frozenset({"wanted"})))
+        order = BulkOrder(self._queue, BulkAction.DELETE, JobState.FAILED, criteria=JobCriteria(frozenset({"wanted"})))
         async with AsyncClient(f"127.0.0.1:{self._victim.port}", source="faults") as its_client:
             run = await its_client.start_bulk_run(order._replace(jobs_per_second=_RATE))
         later = await self._failed("wanted", _LATER)
@@ -115,7 +116,7 @@ class _RunUnderFault:
         assert await self._there(later) == _LATER, "jobs from after the begin were deleted"
         assert found.changed == _WANTED or "may be missing" in found.detail, found
         assert found.changed <= _WANTED, found
-        page = await self._client.audit(operation="bulkRun", queue=_QUEUE, limit=500)
+        page = await self._client.audit(operation="bulkRun", queue=self._queue, limit=500)
         assert sum(run.id in entry.arguments for entry in page.entries) == 1, "its end is not once in the audit"
 
     async def _failed(self, task: str, number: int) -> list[str]:
@@ -123,12 +124,12 @@ class _RunUnderFault:
         client, names = self._client, list[str]()
         while len(names) < number:
             size = min(_BATCH, number - len(names))
-            names += (await client.enqueue(_QUEUE, [Job(b"x", headers={TASK_HEADER: task})] * size)).descriptors
+            names += (await client.enqueue(self._queue, [Job(b"x", headers={TASK_HEADER: task})] * size)).descriptors
         failed: set[str] = set()
         while len(failed) < number:
-            jobs = (await client.dequeue(_QUEUE, _BATCH, wait_ms=1_000)).jobs
+            jobs = (await client.dequeue(self._queue, _BATCH, wait_ms=1_000)).jobs
             acks = [Ack(job.descriptor, False, token=job.token, final=True) for job in jobs]
-            await client.ack(_QUEUE, acks)
+            await client.ack(self._queue, acks)
             failed |= {job.descriptor for job in jobs}
         return names
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
@@ -106,3 +108,25 @@ async def test_a_change_whose_answer_is_lost_may_be_missing_in_the_number_and_th
     found = await now(server, run)
     assert (found.state, found.changed, "may be missing" in found.detail) == (BulkState.DONE, 2, True)
     assert await left(server) == 0
+
+
+@on_shards()
+async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(server: ShardedServer) -> None:
+    """Instead of none: an operator must not take it for ended or never begun."""
+    await failed_on(server, "1", "1", "1", "2")
+    run = await server.service.bulk_runs.start(DELETE._replace(jobs_per_second=1.0), "ops")
+    ended = await server.service.bulk_runs.start(RETRY._replace(queue="q", priority=2), "ops")
+    await server.pass_time(1_600)
+    before = await now(server, run)
+    assert (await now(server, ended)).state is BulkState.DONE
+    server.store("1").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    await server.pass_time(10_000)
+    seen = await now(server, run)
+    assert seen == before._replace(detail="shard 1, which keeps it, is unreachable: it was last seen like this")
+    assert (await now(server, ended)).detail == ""
+    with pytest.raises(ShardConnectionFailed, match="may keep the run"):
+        await server.service.bulk_runs.stop("q", run.id)
+    server.store("1").dead = None
+    await server.pass_time(60_000)
+    assert ((await now(server, run)).state, await left(server)) == (BulkState.DONE, 0)

@@ -208,6 +208,7 @@ DETAILS_OF_A_SHARD = {
     "takesEnqueues": False,
     "sinceMillis": 2**41,
     "failure": "refused",
+    "failureKind": "refused",
     "failedAtMillis": 2**42,
     "probing": True,
     "stalled": True,

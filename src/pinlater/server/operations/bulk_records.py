@@ -6,7 +6,7 @@ late, of a server that stood still, leaves the end as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -108,20 +108,36 @@ class BulkRecords:
         self._shards = shards
         self._metrics = metrics
         self._clock = clock
+        self._seen: dict[str, dict[str, KeptRun]] = {}  # by shard and id, as it was read last: for people only
 
     async def all(self, queues: Sequence[str] | None = None) -> tuple[list[KeptRun], bool]:
         """The runs, the newest first, and whether a shard is missing. Leaves out what a newer server keeps in another form."""
+        answers = await self._read(queues)
+        return _newest_first(run for runs in answers.values() for run in runs), len(answers) < len(self._shards)
+
+    async def shown(self, queues: Sequence[str] | None = None) -> list[KeptRun]:
+        """The runs, the newest first; those on a shard that does not answer as this server saw them last."""
+        answers = await self._read(queues)
+        missing = [name for name in self._seen if name not in answers]
+        seen = [run for name in missing for run in self._seen[name].values() if _is_of(run, queues)]
+        return _newest_first([*(run for runs in answers.values() for run in runs), *map(_last_seen, seen)])
+
+    async def _read(self, queues: Sequence[str] | None) -> dict[str, list[KeptRun]]:
+        """The runs on each shard that answers."""
         now_ms = self._clock.now_ms()
         wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
 
-        async def read(shard: ShardLanes) -> list[KeptRun]:
+        async def read(shard: ShardLanes) -> tuple[str, list[KeptRun]]:
             rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
             orders = [row for row in rows.values() if "." not in row.origin]
-            return await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
+            return shard.name, await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
 
-        answers = await on_reachable(self._shards, self._metrics, "getBulkRuns", read)
-        found = sorted((run for answer in answers for run in answer), key=lambda run: (-run.started_ms, run.id))
-        return found, len(answers) < len(self._shards)
+        answers = dict(await on_reachable(self._shards, self._metrics, "getBulkRuns", read))
+        self._seen = {shard.name: self._seen.get(shard.name, {}) for shard in self._shards}
+        for name, runs in answers.items():
+            others = [run for run in self._seen.get(name, {}).values() if not _is_of(run, queues)]
+            self._seen[name] = {run.id: run for run in (*others, *runs)}
+        return answers
 
     async def read_again(self, run: KeptRun) -> KeptRun | None:
         """The run as its shard has it now; None if it is gone. Raises `Unavailable`."""
@@ -135,6 +151,7 @@ class BulkRecords:
     async def add(self, run: KeptRun, order: bytes) -> None:
         """Keeps a new run. `order`: as `packed_order` gives it. Raises `Unavailable`."""
         await self._save(run, {"": order, _PROGRESS: _pack(run.progress)})
+        self._seen.setdefault(run.shard, {})[run.id] = run
 
     async def save_progress(self, run: KeptRun, progress: RunProgress) -> None:
         """Also its end, which stays. Raises `Unavailable`."""
@@ -166,6 +183,22 @@ class BulkRecords:
                 for kind, data in rows.items()
             ]
         )
+
+
+def _newest_first(runs: Iterable[KeptRun]) -> list[KeptRun]:
+    return sorted(runs, key=lambda run: (-run.started_ms, run.id))
+
+
+def _is_of(run: KeptRun, queues: Sequence[str] | None) -> bool:
+    return queues is None or run.order.queue in queues
+
+
+def _last_seen(run: KeptRun) -> KeptRun:
+    """As it is shown while its shard does not answer."""
+    if not run.is_running:
+        return run
+    detail = f"shard {run.shard}, which keeps it, is unreachable: it was last seen like this"
+    return run._replace(progress=run.progress._replace(detail=detail))
 
 
 def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, StoredSample]) -> Iterator[KeptRun]:

@@ -154,10 +154,11 @@ class BulkRuns:
         return run.shown()
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
-        """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all."""
+        """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
+        those that this server has seen before, as they were then."""
         if queues is not None and len(queues) > QUEUES_MAX:
             raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
-        found, _ = await self._records.all(queues)
+        found = await self._records.shown(queues)
         return [run.shown() for run in found[:BULKS_SHOWN_MAX]]
 
     def _check(self, order: BulkOrder) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from pinlater.domain.access import BODIES, DRY_RUN
+from pinlater.domain.access import BODIES, DRY_RUN, FAILURE_TEXTS
 from pinlater.domain.audit import NO_TOKEN, UNKNOWN_TOKEN
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
@@ -151,6 +151,30 @@ _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
 }
 
 
+def _cluster_without_texts(status: Any) -> Any:
+    """Keeps the kinds of failures, and whether a shard is full."""
+    for shard in status.shards:
+        if shard.details is not None:
+            shard.details.failure = None
+            shard.details.full = shard.details.full and "full"
+    return status
+
+
+def _runs_without_texts(runs: Iterable[Any]) -> Any:
+    """Keeps why a run has ended, which no database says."""
+    shown = list(runs)
+    for run in shown:
+        if run.detail and run.endedMillis is None:
+            run.detail = "waits"
+    return shown
+
+
+_WITHOUT_TEXTS: Mapping[str, Callable[[Any], Any]] = {
+    "getCluster": _cluster_without_texts,
+    "getBulkRuns": _runs_without_texts,
+}
+
+
 class Guard:
     """Guards the calls of one listener."""
 
@@ -175,6 +199,9 @@ class Guard:
             handle = _pausing(grant)
         if name == START_BULK_RUN and grant.name:
             handle = _starting(grant)
+        without_texts = None if FAILURE_TEXTS in grant.allowed else _WITHOUT_TEXTS.get(name)
+        if without_texts is not None:
+            handle = _reduced(handle, without_texts)
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
@@ -257,6 +284,13 @@ def _starting(grant: Grant) -> Handler:
         return wire_run(run)
 
     return start
+
+
+def _reduced(handle: Handler, without_texts: Callable[[Any], Any]) -> Handler:
+    async def answer(service: Service, call: Any) -> Any:
+        return without_texts(await handle(service, call))
+
+    return answer
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:
