@@ -69,7 +69,7 @@ class _Seen:
         return now
 
     async def has_changed(self, jobs: int) -> None:
-        """Waits until so many are told."""
+        """Waits until that number is told."""
         async with asyncio.timeout(_CONTINUED_S_MAX):
             while (await self.look()).changed < jobs:
                 await asyncio.sleep(0.1)

@@ -387,7 +387,7 @@ class Servers:
         return sum(run.id in entry.arguments for entry in page.entries)
 
     async def until_changed(self, run: BulkRun, number: int) -> None:
-        """Waits until the run tells that it has changed so many."""
+        """Waits until the run tells that it has changed that number of jobs."""
         async with asyncio.timeout(30):
             while (await self.stored(run)).changed < number:
                 await asyncio.sleep(0)
@@ -464,7 +464,7 @@ async def test_another_server_continues_a_run_whose_server_has_died(servers: Ser
     assert sum(counts.failed for counts in stats.counts) == 0
 
 
-class Gate:
+class PauseGate:
     """A server's pauses, which a test closes and opens; each takes its time on the clock."""
 
     def __init__(self) -> None:
@@ -476,7 +476,7 @@ class Gate:
 
 async def test_a_server_that_stood_still_leaves_the_run_to_the_one_that_continued_it(servers: Servers) -> None:
     """Whatever their names: so what is told never goes back."""
-    first, second = Gate(), Gate()
+    first, second = PauseGate(), PauseGate()
     one = await servers.start("a", go=first)
     first.is_open = False
     await failed(servers.world(), 60)
@@ -555,7 +555,7 @@ async def test_an_end_that_can_be_told_only_when_another_server_has_ended_the_ru
         await save(samples)
 
     with patch.object(servers.shard, "save_samples", saved):
-        gate = Gate()
+        gate = PauseGate()
         one._sleep = servers.sleeping(one, gate)
         gate.is_open = False
         run = await one.start(DELETE, "ops")

@@ -129,7 +129,7 @@ def shard_row(shard: ClusterShardItem) -> ShardRow:
 
 
 def failure_of(details: ShardDetailsItem) -> str:
-    """The text of the last failure; its kind for those who may not see it, and from older servers nothing."""
+    """The text of the last failure; its kind for visitors who may not see it; empty from older servers."""
     return details.failure or KINDS.get(details.failure_kind, details.failure_kind)
 
 

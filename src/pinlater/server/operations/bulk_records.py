@@ -74,7 +74,7 @@ class KeptRun(NamedTuple):
         return self.progress.state is BulkState.RUNNING
 
     def shown(self) -> BulkRun:
-        """As callers see it."""
+        """Returns the run as callers see it."""
         now = self.progress
         state = BulkState.STOPPED if self.stop and self.is_running else now.state
         return BulkRun(

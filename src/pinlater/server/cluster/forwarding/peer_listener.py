@@ -27,7 +27,7 @@ HANDSHAKE_S = 5.0
 HANDSHAKE_CROWDED_S = 1.0  # while half of the places for unproven connections are taken
 # Connections that have not proven themselves, at once; one more disconnects another.
 UNPROVEN_MAX = 64
-# Of so many servers whose connections have ended it is kept when they were heard last.
+# The most servers without a connection of which it is kept when they were heard last.
 _ENDED_MAX = 200
 # So long a server that stops lets the others close their connections.
 _GOODBYE_S = 0.5
