@@ -474,6 +474,7 @@ ANSWERED: dict[str, Any] = {
                     "takesEnqueues": True,
                     "sinceMillis": 1,
                     "failure": None,
+                    "failureKind": None,
                     "failedAtMillis": None,
                     "probing": False,
                     "stalled": False,
