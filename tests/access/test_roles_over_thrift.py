@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from pinlater.domain.access import INCLUDED, METHOD_ROLES, VARIANT_ROLES, Role
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.job import JobState
 from pinlater.server.thrift.guard import QUEUES as QUEUES_OF
 from pinlater.server.thrift.handlers import HANDLERS
 from pinlater.wire.codec import Decoder, Reply, encode_call
@@ -223,4 +227,26 @@ async def test_a_pause_keeps_the_name_of_the_token(guarded: GuardedServer) -> No
     await caller.call("pauseQueue", token, queueName="mail_new")
     reply = await caller.call("explainJob", token, queueName="mail_new", jobDescriptor=NAME)
     assert reply.value.queue.pausedBy == "tests (token night-shift)"
+    caller.close()
+
+
+@pytest.mark.parametrize("role", [Role.READ, Role.OPERATE, Role.ADMIN])
+async def test_only_operators_see_what_a_database_says_of_a_failure(guarded: GuardedServer, role: Role) -> None:
+    """It may name users, hosts and files."""
+    secret = "db-1:3306/jobs refuses our login (Access denied for user 'pinlater'@'10.0.0.1')"
+    [shard] = guarded.core.shards
+    shard.health.failed(secret, "refused")
+    shard.fullness.refused(secret)
+    with patch.object(guarded.core.service.job_queries, "scan", side_effect=ShardConnectionFailed(secret)):
+        await guarded.core.service.bulk_runs.start(BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED), "ops")
+        guarded.clock.advance(seconds=2)
+        caller = await TokenSender.connect(guarded)
+        token = guarded.token(role, queues=["mail*"])
+        async with asyncio.timeout(30):
+            while (run := (await caller.call("getBulkRuns", token, queueNames=[])).value[0]).detail is None:
+                guarded.clock.advance(seconds=2)
+    details = (await caller.call("getCluster", token)).value.shards[0].details
+    texts = (details.failure, details.full, run.detail)
+    expected = (None, "full", "waits") if role is Role.READ else (secret, secret, f"waits: {secret}")
+    assert (texts, details.failureKind) == (expected, "refused")
     caller.close()

@@ -334,6 +334,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
                         t.ShardSize(27, None, 28, 29, True),
                         t.ShardDrain(30, True, 31, 0.5, 32),
                         [t.ShardLane("claim", 33, 34, 35, 36, 37, 1.5, 2.5)],
+                        "timeout",
                     ),
                 ),
                 t.ClusterShard(
@@ -422,6 +423,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
                         size=values.ShardSize(27, None, 28, 29, late=True),
                         drain=values.ShardDrain(30, True, 31, 0.5, 32),
                         lanes=[values.ShardLane("claim", 33, 34, 35, 36, 37, 1.5, 2.5)],
+                        failure_kind="timeout",
                     ),
                 ),
                 values.ClusterShard("3", True, 0, [], [], values.ShardDetails("memory", "", True, 38, lanes=[])),

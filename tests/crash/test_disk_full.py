@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 
 from bench.servers import PinLaterServer
+from pinlater.client import BulkAction, BulkOrder, BulkRun, BulkState, Client, Job, JobState
 from tests.crash.conftest import ServerMaker
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import GONE, WireClient, refusal_of
@@ -135,3 +136,41 @@ def test_acks_refused_by_a_full_disk_can_be_repeated(small_disk: SmallDisk, star
             enqueue_at_last(client, "after")
             outcomes = client.ack(QUEUE, acks)
         assert {each.outcome for each in outcomes} == {0}
+
+
+def test_a_bulk_run_waits_while_the_disk_is_full_and_then_changes_each_job_once(
+    small_disk: SmallDisk, start_server: ServerMaker
+) -> None:
+    """It neither ends nor counts a change that could not be stored."""
+    server = start_server(small_disk.folder / "store.db")
+    with Client(f"127.0.0.1:{server.port}", retries=0) as client:
+        names = [name for _ in range(6) for name in client.enqueue(QUEUE, [Job(b"x" * 100)] * 500).descriptors]
+        order = BulkOrder(QUEUE, BulkAction.DELETE, JobState.PENDING, jobs_per_second=500.0)
+        run = client.start_bulk_run(order)
+        seen = bulk_run_once(client, lambda now: now.changed > 0)
+        small_disk.fill()
+        with WireClient(server.port) as filling:
+            enqueue_until_full(filling)
+        before = bulk_run_once(client, lambda now: now.changed >= seen.changed)
+        refused_until = time.monotonic() + 3.0
+        while time.monotonic() < refused_until:
+            assert bulk_run_once(client, lambda _: True).ended_ms is None, "it has ended on a full disk"
+            time.sleep(0.05)
+        assert before.changed < len(names)
+        small_disk.free()
+        ended = bulk_run_once(client, lambda now: now.ended_ms is not None)
+        assert (ended.id, ended.state, ended.changed) == (run.id, BulkState.DONE, len(names))
+        assert not client.lookup(names)
+        ends = [entry for entry in client.audit(operation="bulkRun").entries if run.id in entry.arguments]
+        assert [entry.jobs for entry in ends] == [len(names)]
+
+
+def bulk_run_once(client: Client, condition: Callable[[BulkRun], bool]) -> BulkRun:
+    """The only run of the queue once the condition holds."""
+    deadline = time.monotonic() + FULL_SECONDS_MAX
+    while True:
+        [now] = client.bulk_runs(QUEUE)
+        if condition(now):
+            return now
+        assert time.monotonic() < deadline, now
+        time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.faults.bulk import ON_BULK_RUNS
 from tests.faults.faults import ANYWHERE, InjectedFault
 from tests.faults.mysql_faults import ON_MYSQL
 from tests.faults.polls import DURING_POLLS
@@ -14,5 +15,12 @@ def faults_of(kind: str) -> dict[str, InjectedFault]:
     """By name, for a name of `stores.STORES`."""
     return {
         fault.name: fault
-        for fault in (*ANYWHERE, *ON_SERVERS, *ON_QUEUES, *DURING_POLLS, *(ON_REDIS if kind == "redis" else ON_MYSQL))
+        for fault in (
+            *ANYWHERE,
+            *ON_SERVERS,
+            *ON_QUEUES,
+            *ON_BULK_RUNS,
+            *DURING_POLLS,
+            *(ON_REDIS if kind == "redis" else ON_MYSQL),
+        )
     }

@@ -66,3 +66,11 @@ async def test_connections_between_servers_break_under_load(nothing_is_broken_by
 @pytest.mark.thorough
 async def test_servers_are_replaced_by_another_version_under_load(nothing_is_broken_by: NothingIsBrokenBy) -> None:
     await nothing_is_broken_by("servers_are_replaced_by_another_version")
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+async def test_a_bulk_run_goes_on_when_its_server_is_killed_or_suspended(
+    nothing_is_broken_by: NothingIsBrokenBy,
+) -> None:
+    await nothing_is_broken_by("a_bulk_run_loses_its_server")

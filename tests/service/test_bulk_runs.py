@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from unittest.mock import patch
 
 import pytest
@@ -198,7 +198,7 @@ async def test_a_run_that_is_to_stop_changes_nothing_after_a_restart(servers: Se
     run = await one.start(DELETE._replace(jobs_per_second=1.0), "ops")
     await turns(lambda: one._paused)  # type: ignore[attr-defined]
     await one.stop("q", run.id)
-    await one.close()
+    killed(one)
     servers.clock.advance(ms=STALE_MS + 1)
     other = await servers.start("b", go=lambda: True)
     await other.look()
@@ -334,6 +334,12 @@ async def turns(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
+def killed(runs: BulkRuns) -> None:
+    """The server does nothing more, and tells nothing."""
+    for task in runs._under_way.values():
+        task.cancel()
+
+
 class Servers:
     """Servers on one shard, each with bulk runs whose pauses wait until `go`."""
 
@@ -353,6 +359,11 @@ class Servers:
         self.cores.append(core)
         runs = core.service.bulk_runs
         runs._server = lambda: name
+        runs._paused, runs._sleep = False, self.sleeping(runs, go)  # type: ignore[attr-defined]
+        return runs
+
+    def sleeping(self, runs: BulkRuns, go: Callable[[], bool]) -> Callable[[float], Awaitable[None]]:
+        """A pause of that server."""
 
         async def sleep(seconds: float) -> None:
             runs._paused = True  # type: ignore[attr-defined]
@@ -361,8 +372,25 @@ class Servers:
             self.clock.advance(seconds=seconds)
             await asyncio.sleep(0)
 
-        runs._paused, runs._sleep = False, sleep  # type: ignore[attr-defined]
-        return runs
+        return sleep
+
+    async def stored(self, run: BulkRun) -> BulkRun:
+        """The run as it is kept now."""
+        [found] = [each for each in await self.cores[0].service.bulk_runs.runs() if each.id == run.id]
+        return found
+
+    async def ends_in_the_audit(self, run: BulkRun) -> int:
+        """How often its end is there."""
+        for core in self.cores:
+            await core.service.audit.buffer.flush()
+        page = await self.cores[0].service.audit.read(AuditFilter("q", operation="bulkRun"))
+        return sum(run.id in entry.arguments for entry in page.entries)
+
+    async def until_changed(self, run: BulkRun, number: int) -> None:
+        """Waits until the run tells that it has changed that number of jobs."""
+        async with asyncio.timeout(30):
+            while (await self.stored(run)).changed < number:
+                await asyncio.sleep(0)
 
 
 @pytest_asyncio.fixture
@@ -423,7 +451,7 @@ async def test_another_server_continues_a_run_whose_server_has_died(servers: Ser
     await failed(servers.world(), 6)
     run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
     await turns(lambda: one._paused)  # type: ignore[attr-defined]
-    await one.close()
+    killed(one)
     other = await servers.start("b", go=lambda: True)
     await other.look()
     assert (await other.runs())[0].state is BulkState.RUNNING
@@ -434,3 +462,150 @@ async def test_another_server_continues_a_run_whose_server_has_died(servers: Ser
     assert (found.state, found.ended_ms is not None) == (BulkState.DONE, True)
     [stats] = await first.queues.queue_stats(["q"])
     assert sum(counts.failed for counts in stats.counts) == 0
+
+
+class PauseGate:
+    """A server's pauses, which a test closes and opens; each takes its time on the clock."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+
+    def __call__(self) -> bool:
+        return self.is_open
+
+
+async def test_a_server_that_stood_still_leaves_the_run_to_the_one_that_continued_it(servers: Servers) -> None:
+    """Whatever their names: so what is told never goes back."""
+    first, second = PauseGate(), PauseGate()
+    one = await servers.start("a", go=first)
+    first.is_open = False
+    await failed(servers.world(), 60)
+    run = await one.start(DELETE._replace(jobs_per_second=10.0), "ops")
+    await turns(lambda: one._paused)  # type: ignore[attr-defined]
+    other = await servers.start("b", go=second)
+    servers.clock.advance(ms=STALE_MS + 1)
+    await other.look()
+    await servers.until_changed(run, 30)
+    second.is_open = False
+    before = await servers.stored(run)
+    first.is_open = True
+    await turns(lambda: not one._under_way)
+    now = await servers.stored(run)
+    assert (now.changed, now.looked >= before.looked) == (before.changed, True)
+    second.is_open = True
+    found = await ended(other, run)
+    assert (found.state, found.changed) == (BulkState.DONE, 50)
+    assert "may be missing" in found.detail, "the first server had changed ten that it did not tell"
+
+
+async def test_progress_that_comes_late_leaves_the_end(servers: Servers) -> None:
+    """The database gets it when another server has ended the run."""
+    one = await servers.start("a", go=lambda: True)
+    await failed(servers.world(), 6)
+    late, save = asyncio.Event(), servers.shard.save_samples
+
+    async def saved(samples: Sequence[StoredSample]) -> None:
+        if any(sample.origin.endswith(".progress") and b"a" in sample.data for sample in samples):
+            await late.wait()
+        await save(samples)
+
+    run = await one.start(DELETE._replace(jobs_per_second=2.0), "ops")
+    with patch.object(servers.shard, "save_samples", saved):
+        await turns(lambda: servers.clock.now_ms() - run.started_ms >= 1_000)
+        other = await servers.start("b", go=lambda: True)
+        servers.clock.advance(ms=STALE_MS + 1)
+        await other.look()
+        found = await ended(other, run)
+        late.set()
+        await turns(lambda: not one._under_way)
+    servers.clock.advance(ms=STALE_MS + 1)
+    await other.look()
+    await one.look()
+    assert not one._under_way
+    assert not other._under_way
+    assert await one.runs() == await other.runs() == [found]
+    assert await servers.ends_in_the_audit(run) == 1
+
+
+async def test_an_end_whose_answer_is_lost_is_in_the_audit_once(servers: Servers) -> None:
+    one = await servers.start("a", go=lambda: True)
+    await failed(servers.world(), 3)
+    save, losses = servers.shard.save_samples, iter(range(2))
+
+    async def lost(samples: Sequence[StoredSample]) -> None:
+        await save(samples)
+        if samples[0].origin.endswith(".end") and next(losses, None) is not None:
+            raise ShardConnectionFailed("gone")
+
+    with patch.object(servers.shard, "save_samples", lost):
+        found = await ended(one, run := await one.start(DELETE, "ops"))
+        await turns(lambda: not one._under_way)
+    assert (await one.runs(), await servers.ends_in_the_audit(run)) == ([found], 1)
+
+
+async def test_an_end_that_can_be_told_only_when_another_server_has_ended_the_run_is_not_told(servers: Servers) -> None:
+    """The first server has lost its way to the shard, just before the end."""
+    one = await servers.start("a", go=lambda: True)
+    await failed(servers.world(), 3)
+    save, cut = servers.shard.save_samples, True
+
+    async def saved(samples: Sequence[StoredSample]) -> None:
+        if cut and samples[0].origin.endswith(".end"):
+            raise ShardConnectionFailed("gone")
+        await save(samples)
+
+    with patch.object(servers.shard, "save_samples", saved):
+        gate = PauseGate()
+        one._sleep = servers.sleeping(one, gate)
+        gate.is_open = False
+        run = await one.start(DELETE, "ops")
+        await turns(lambda: one._paused)  # type: ignore[attr-defined]
+        cut = False
+        other = await servers.start("b", go=lambda: True)
+        servers.clock.advance(ms=STALE_MS + 1)
+        await other.look()
+        found = await ended(other, run)
+        gate.is_open = True
+        await turns(lambda: not one._under_way)
+    assert (await one.runs(), await servers.ends_in_the_audit(run)) == ([found], 1)
+
+
+async def test_a_server_that_stops_hands_its_runs_over_with_the_right_numbers(servers: Servers) -> None:
+    """The next server need not wait until the progress is old."""
+    one = await servers.start("a", go=lambda: True)
+    await failed(servers.world(), 60)
+    run = await one.start(DELETE._replace(jobs_per_second=10.0), "ops")
+    await servers.until_changed(run, 20)
+    await one.close()
+    assert not one._under_way
+    other = await servers.start("b", go=lambda: True)
+    await other.look()
+    found = await ended(other, run)
+    assert (found.state, found.changed, found.detail) == (BulkState.DONE, 60, "")
+
+
+async def test_a_crash_leaves_at_most_a_page_uncounted_and_the_run_says_so(servers: Servers) -> None:
+    """However fast the run is: here no time passes between its changes."""
+    one = await servers.start("a", go=lambda: True)
+    pages = 4
+    for _ in range(pages):
+        await failed(servers.world(), PAGE_JOBS)
+    delete, calls, last = servers.cores[0].service.bulk.delete_jobs_by_descriptor, iter(range(pages)), asyncio.Event()
+
+    async def deleted(*arguments: object) -> int:
+        done = await delete(*arguments)  # type: ignore[arg-type]
+        if next(calls) == pages - 1:
+            last.set()
+            await asyncio.Event().wait()
+        return done
+
+    with patch.object(servers.cores[0].service.bulk, "delete_jobs_by_descriptor", deleted):
+        run = await one.start(DELETE, "ops")
+        await last.wait()
+        killed(one)
+    other = await servers.start("b", go=lambda: True)
+    servers.clock.advance(ms=STALE_MS + 1)
+    await other.look()
+    found = await ended(other, run)
+    assert (found.state, found.changed) == (BulkState.DONE, (pages - 1) * PAGE_JOBS)
+    assert "may be missing" in found.detail

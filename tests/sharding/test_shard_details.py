@@ -81,6 +81,25 @@ async def test_a_long_reason_is_cut(server: ShardedServer) -> None:
     assert (await details_of(server, "1")).failure == "x" * 500
 
 
+@on_shards()
+async def test_the_kind_of_a_failure_tells_what_happened_without_names(server: ShardedServer) -> None:
+    store = server.store("1")
+    for fault, kind in (
+        (ShardConnectionFailed("db-1: reset"), "connection"),
+        (ShardConnectionFailed("db-1: Access denied for user 'pinlater'", retryable=False), "refused"),
+        (ValueError("a bug"), "internal"),
+    ):
+        store.fails("ping", error=fault)
+        server.lanes("1").health.suspect()
+        await server.pass_time(400)
+        assert (await details_of(server, "1")).failure_kind == kind
+        await server.pass_time(20_000)
+    store.hangs("ping")
+    server.lanes("1").health.suspect()
+    await server.pass_time(4_000)
+    assert (await details_of(server, "1")).failure_kind == "timeout"
+
+
 # --- size -----------------------------------------------------------------------------------------------------------------
 
 
@@ -115,6 +134,23 @@ async def test_a_store_that_refuses_is_marked_and_keeps_its_last_size(server: Sh
     server.clock.advance(seconds=30)
     await details_of(server, "1")
     assert not (await details_of(server, "1")).size.late
+
+
+@on_shards()
+async def test_a_size_from_hours_ago_is_not_shown_as_that_of_now(server: ShardedServer) -> None:
+    """No operator has looked meanwhile."""
+    await details_of(server, "1")
+    server.clock.advance(seconds=7_200)
+    status = await server.within(600, server.service.cluster())
+    assert of(status, "1").size.at_ms == server.clock.now_ms()
+
+
+@on_shards()
+async def test_the_size_of_an_unreachable_shard_is_marked_as_old(server: ShardedServer) -> None:
+    before = (await details_of(server, "1")).size
+    server.store("1").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    assert (await details_of(server, "1")).size == before._replace(late=True)
 
 
 @on_shards(shards=MANY)
@@ -233,6 +269,24 @@ async def test_a_draining_shard_that_is_unreachable_has_no_new_numbers(server: S
     server.clock.advance(seconds=30)
     await server.core.rates.sample()
     assert await drain_of(server, "1") == before
+
+
+@on_shards()
+async def test_an_unreachable_shard_has_no_forecast(server: ShardedServer) -> None:
+    """Nothing leaves it, and a time that passes by would look like its end."""
+    for _ in range(20):
+        await server.put("1")
+    await server.replace(server.desired("1", takes_enqueues=False), server.desired("2"), server.desired("3"))
+    await server.core.rates.sample()
+    server.clock.advance(seconds=20)
+    await finish(server, 5)
+    await server.core.rates.sample()
+    assert (await drain_of(server, "1")).empty_at_ms is not None
+    server.clock.advance(seconds=60)
+    assert (await drain_of(server, "1")).empty_at_ms is None, "it would be over now"
+    server.store("1").dead = "gone"
+    await server.core.shard_monitor.ping_all()
+    assert (await drain_of(server, "1")).empty_at_ms is None
 
 
 # --- calls ----------------------------------------------------------------------------------------------------------------

@@ -121,6 +121,7 @@ def test_the_command_warns_while_the_shards_list_a_server_that_was_killed(pair: 
     done = cluster_status("--server", pair[0].address)
     assert json.loads(done.stderr) == {"warning": f"{pair[0].address} can't send calls to {gone}"}
     assert not json.loads(done.stdout)["agree"]
+    assert seen_by(pair[0]).servers[-1].heard_ms is not None, "it was heard until then"
 
 
 @pytest.mark.thorough

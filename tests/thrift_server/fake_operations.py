@@ -100,6 +100,7 @@ DETAILS = ShardDetails(
     size=ShardSize(2**43, 2**44, 2**45, 8, late=True),
     drain=ShardDrain(9, True, 2**40, 1.5, 10),
     lanes=[ShardLane("insert", 2**40, 3, 4, 2**41, 2**42, 0.5, 1.5), ShardLane("claim")],
+    failure_kind="refused",
 )
 ANSWERS: dict[str, Any] = {
     "create_queue": None,

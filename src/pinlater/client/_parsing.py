@@ -283,6 +283,7 @@ def _shard_details(shard: types.ShardDetails) -> values.ShardDetails:
             )
             for lane in shard.lanes
         ],
+        failure_kind=shard.failureKind or "",
     )
 
 

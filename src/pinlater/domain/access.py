@@ -95,11 +95,14 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
 """Each of these roles allows the method by itself. An empty set: every caller may call it, also without a token."""
 
 BODIES, DRY_RUN = "lookupJobs with bodies", "dequeueJobs as a dry run"
+FAILURE_TEXTS = "texts of failures of shards in getCluster and getBulkRuns"
 VARIANT_ROLES: Mapping[str, frozenset[Role]] = {
     BODIES: frozenset({Role.READ, Role.WORK}),
     DRY_RUN: frozenset({Role.READ, Role.WORK}),
+    FAILURE_TEXTS: _OPERATE,  # a database names users, hosts and files
 }
-"""Calls that need other roles than their method: a lookup with bodies, and a dry run without acks, which claims nothing."""
+"""Calls and parts of answers that need other roles than their method: a lookup with bodies; a dry run without acks, which claims nothing;
+what databases say of failures."""
 
 
 def effective(roles: Iterable[Role]) -> frozenset[Role]:

@@ -58,8 +58,8 @@ class BulkOrder(NamedTuple):
 
 
 class BulkRun(NamedTuple):
-    """An order that servers carry out, or have. `looked`: jobs that were compared. `changed`: to how many it happened. `news_ms`: of the
-    latest progress. `detail`: what it waits for, or why it failed, or what it could not look at."""
+    """An order that servers carry out, or have. `looked`: how often a job was compared, also again. `changed`: to how many it
+    happened. `news_ms`: of the latest progress. `detail`: what it waits for, why it failed, or that changes may be missing in `changed`."""
 
     id: str
     order: BulkOrder

@@ -233,7 +233,8 @@ class ShardDrain(NamedTuple):
     the first count.
 
     `jobs_per_second`: how fast their number falls, over the last ten minutes at most; below 0 while it grows. `empty_at_ms`: when none is
-    left if it goes on like that. None: not known. `leaving`: the shard is taken out of the shard map, and goes once it is empty.
+    left if it goes on like that. None: not known, as of an unreachable shard. `leaving`: the shard is taken out of the shard map, and
+    goes once it is empty.
     """
 
     since_ms: int
@@ -246,7 +247,8 @@ class ShardDrain(NamedTuple):
 class ShardDetails(NamedTuple):
     """How a shard is, as the server that answers knows it. `address`: of its database or file, without passwords; '' if unknown.
 
-    `since_ms`: when the server began or ceased to use it. `failure`: why a call to it, or the last probe, failed last, at `failed_at_ms`.
+    `since_ms`: when the server began or ceased to use it. `failure`: why a call to it, or the last probe, failed last, at `failed_at_ms`;
+    `failure_kind`: timeout, refused, connection or internal; '' if none failed, or from older servers.
     `probing`: it is out of use, and tried again and again. `stalled`: a call takes too long just now. `full`: why it refuses enqueues.
     """
 
@@ -263,6 +265,7 @@ class ShardDetails(NamedTuple):
     size: ShardSize = ShardSize()
     drain: ShardDrain | None = None
     lanes: Sequence[ShardLane] = ()
+    failure_kind: str = ""
 
 
 class ClusterShard(NamedTuple):

@@ -486,13 +486,13 @@ struct BulkRun {
   3: required string startedBy
   4: required i64 startedMillis
   5: required BulkState state
-  // Jobs that were compared, and to how many it happened.
+  // How often a job was compared, which may be several times for a job, and to how many it happened.
   6: required i64 looked
   7: required i64 changed
   // When its progress was told last.
   8: required i64 newsMillis
   9: optional i64 endedMillis
-  // What it waits for, why it failed, or what it could not look at.
+  // What it waits for, why it failed, or that changes may be missing in `changed`.
   10: optional string detail
 }
 
@@ -743,20 +743,22 @@ struct ShardDetails {
   3: required bool takesEnqueues
   // When the server began or ceased to use it.
   4: required i64 sinceMillis
-  // Why a call or a probe failed last.
+  // Why a call or a probe failed last. Absent for callers without the role operate.
   5: optional string failure
   6: optional i64 failedAtMillis
   // It is out of use, and tried again and again.
   7: required bool probing
   // A call takes too long just now.
   8: required bool stalled
-  // Why it refuses enqueues as full.
+  // Why it refuses enqueues as full; for callers without the role operate only that it does.
   9: optional string full
   // Absent until they were counted.
   10: optional ShardJobs jobs
   11: required ShardSize size
   12: optional ShardDrain drain
   13: required list<ShardLane> lanes
+  // timeout, refused, connection or internal; of the last failure.
+  14: optional string failureKind
 }
 
 struct ClusterShard {

@@ -47,6 +47,7 @@ def cluster_sample(now_ms: int) -> ClusterStatus:
         address="db-2.example.org:3306/pinlater_2",
         since_ms=now_ms - 7 * minute_ms,
         failure=REFUSED,
+        failure_kind="refused",
         failed_at_ms=now_ms - 3_000,
         probing=True,
         jobs=ShardJobs(now_ms - 7 * minute_ms, 8_031, 12, 60, 900_113, 4, now_ms - 11 * minute_ms),

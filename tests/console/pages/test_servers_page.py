@@ -119,6 +119,27 @@ def test_a_drain_whose_jobs_grow_or_are_not_counted_has_no_share_below_0() -> No
 
 
 @pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"failure": "db-1: reset", "failure_kind": "connection"}, "db-1: reset"),
+        ({"failure_kind": "timeout"}, "it did not answer in time"),
+        ({"failure_kind": "of a newer server"}, "of a newer server"),
+        ({}, ""),
+    ],
+)
+def test_a_visitor_who_may_not_see_the_text_of_a_failure_sees_its_kind(given: dict[str, str], shown: str) -> None:
+    row = shard_row(_shard(_row(**given)._replace(in_reach=False)))
+    assert (row.failure, row.marks[0].why) == (shown, shown)
+
+
+def test_a_shard_whose_jobs_were_counted_before_it_was_lost_is_not_shown_as_empty() -> None:
+    drained = _row(drain=ShardDrain(1, live_at_first=5), jobs=ShardJobs(1), probing=True)
+    lost = shard_row(_shard(drained)).drain
+    assert lost is not None
+    assert not lost.is_empty
+
+
+@pytest.mark.parametrize(
     ("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2], "0–2"), ([0, 2, 3, 7, 8, 9], "0, 2–3, 7–9")]
 )
 def test_numbers_are_shown_as_ranges(numbers: list[int], text: str) -> None:

@@ -21,6 +21,13 @@ from pinlater.console.shapes.servers import (
 )
 
 LANES = ("insert", "claim", "finish", "extend", "checkpoint", "release")
+KINDS = {
+    "timeout": "it did not answer in time",
+    "refused": "it refused the server",
+    "connection": "the connection or a call failed",
+    "internal": "an internal error",
+}
+"""The kinds of failures in words."""
 _NOTHING = ShardLaneItem(
     kind="", waiting=0, running=0, running_ms=None, calls=0, requests=0, mean_ms=None, slowest_ms=None
 )
@@ -44,18 +51,23 @@ class OwnedSlices(NamedTuple):
 
 
 class DrainProgress(NamedTuple):
-    """`live`: jobs that wait or run. `done`: percent of those that there were at first, None if these are unknown."""
+    """`live`: jobs that wait or run. `done`: percent of those that there were at first, None if these are unknown. `is_empty`: as it was
+    counted a moment ago."""
 
     drain: ShardDrainItem
     live: int | None
     done: float | None
+    is_empty: bool
 
 
 class ShardRow(NamedTuple):
-    """A shard. `lanes`: in the order of `LANES`. `drain`: None if the shard takes enqueues."""
+    """A shard. `failure`: why a call or probe failed last, or of what kind that was, or empty. `lanes`: in the order of `LANES`. `drain`:
+    None if the shard takes enqueues.
+    """
 
     shard: ClusterShardItem
     details: ShardDetailsItem | None
+    failure: str
     marks: Sequence[ShardMark]
     jobs: ShardJobsItem | None
     lanes: Sequence[ShardLaneItem]
@@ -107,6 +119,7 @@ def shard_row(shard: ClusterShardItem) -> ShardRow:
     return ShardRow(
         shard,
         details,
+        "" if details is None else failure_of(details),
         list(_marks(shard, details)),
         None if details is None else details.jobs,
         [lanes.get(kind, _NOTHING) for kind in LANES],
@@ -115,9 +128,14 @@ def shard_row(shard: ClusterShardItem) -> ShardRow:
     )
 
 
+def failure_of(details: ShardDetailsItem) -> str:
+    """The text of the last failure; its kind for visitors who may not see it; empty from older servers."""
+    return details.failure or KINDS.get(details.failure_kind, details.failure_kind)
+
+
 def _marks(shard: ClusterShardItem, details: ShardDetailsItem | None) -> Iterable[ShardMark]:
     if not shard.in_reach:
-        yield ShardMark("unreachable", "failed", "" if details is None else details.failure)
+        yield ShardMark("unreachable", "failed", "" if details is None else failure_of(details))
     elif details is not None and details.stalled:
         yield ShardMark("slow", "pending", "A call takes too long just now.")
     else:
@@ -138,7 +156,7 @@ def _progress(details: ShardDetailsItem) -> DrainProgress | None:
     if live is not None and drain.live_at_first is not None:
         at_most = max(drain.live_at_first, live)
         done = round(100 * (at_most - live) / at_most, 1) if at_most else 100.0
-    return DrainProgress(drain, live, done)
+    return DrainProgress(drain, live, done, live == 0 and not details.probing)
 
 
 def owned_slices(shard: ClusterShardItem) -> Sequence[OwnedSlices]:

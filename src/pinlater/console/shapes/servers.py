@@ -135,11 +135,22 @@ class ShardDetailsItem(AnswerShape, frozen=True, kw_only=True):
     address: Annotated[str, Meta(description="Of its database or file, without a password; empty if there is none.")]
     takes_enqueues: bool
     since_ms: Annotated[int, Meta(description="When the server began or ceased to use it.")]
-    failure: Annotated[str, Meta(description="Why a call or a probe failed last; empty if none did.")]
+    failure: Annotated[
+        str,
+        Meta(
+            description="Why a call or a probe failed last; empty if none did, and for tokens without the role operate."
+        ),
+    ]
+    failure_kind: Annotated[
+        str, Meta(description="timeout, refused, connection or internal; empty if no call or probe has failed.")
+    ]
     failed_at_ms: int | None
     probing: Annotated[bool, Meta(description="It is out of use, and tried again and again.")]
     stalled: Annotated[bool, Meta(description="A call takes too long just now.")]
-    full: Annotated[str, Meta(description="Why it refuses enqueues as full; empty if it does not.")]
+    full: Annotated[
+        str,
+        Meta(description="Why it refuses enqueues as full, for tokens with the role operate, or `full`; empty if not."),
+    ]
     jobs: Annotated[ShardJobsItem | None, Meta(description="null until they were counted.")]
     size: ShardSizeItem
     drain: Annotated[ShardDrainItem | None, Meta(description="null if the shard takes enqueues.")]

@@ -222,6 +222,9 @@ class Cluster:
         outgoing = -math.inf if self.forwarding is None else self.forwarding.heard_s(address)
         return max(outgoing, self.listener.heard_s(address))
 
+    def _was_heard_s(self, address: str) -> float:
+        return max(self._heard_s(address), self.listener.was_heard_s(address))
+
     def _serves(self, address: str, shard: str) -> bool:
         return self.forwarding is None or self.forwarding.serves(address, shard)
 
@@ -253,7 +256,7 @@ class Cluster:
         if self.ownership is None or self.forwarding is None:
             raise RuntimeError("this server does not listen to others")
         return status_of(
-            self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._heard_s
+            self._shards, self.members.by_shard, self.ownership, self.forwarding, self.listener.taken, self._was_heard_s
         )
 
     def owners(self) -> QueueOwners:

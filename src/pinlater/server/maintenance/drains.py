@@ -72,6 +72,7 @@ class Drains:
         rate = found.jobs_per_second()
         counted_s, live = found.newest
         empty_at_ms = None
-        if rate is not None and rate > 0 and live:
-            empty_at_ms = now_ms + round((counted_s - now_s + live / rate) * 1000)
+        if rate is not None and rate > 0 and live and shard.healthy:
+            at_ms = now_ms + round((counted_s - now_s + live / rate) * 1000)
+            empty_at_ms = at_ms if at_ms > now_ms else None  # else the count is too old for a forecast
         return ShardDrain(since_ms, shard.leaving, found.live_at_first, rate, empty_at_ms)

@@ -1,12 +1,12 @@
 """Bulk changes in the background: kept in a shard, carried out by one server, and continued by another if that one dies.
 
-A run is up to three rows of one shard's history, under one time, queue and id: its order, its progress, and the request to stop it. So no
-server overwrites what another one says. While that shard is unreachable, the run waits. A server continues a run whose progress is old; for
-a moment two may carry it out, which changes no job twice: what a job is decides, in the transaction of each change. The numbers of such a
-moment may count a job twice. What was changed since the last progress is compared again after a crash; a job whose state has changed stays
-as it is.
+While the shard that keeps a run is unreachable, the run waits. A server that stops leaves its runs to the others at once; a run whose
+progress is old is continued by the next server that looks. Its server may have stood still: it leaves the run when it sees that another
+server carries it out, and for a moment both may. That changes no job twice: what a job is decides, in the transaction of each change.
+But what a server changed after its last progress is not in the numbers, and neither are changes whose answer was lost; the run says so.
 
-A run changes only jobs that were enqueued before it began: so it ends, and leaves alone what a new queue of the same name holds.
+A run changes only jobs that were enqueued before it began: so it ends, and leaves alone what a new queue of the same name holds. If a shard
+was unreachable meanwhile, the run waits for it and looks at all jobs again.
 
 Two pages at a time are read and changed on a server, whatever the number of runs, and one that is searched for a regex. So runs hold up
 requests no more than two busy clients do.
@@ -18,14 +18,11 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-
-import msgspec
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
 
 from pinlater.domain.audit import AuditEntry, AuditOutcome
 from pinlater.domain.bulk_runs import (
-    BULK_KEPT_MS,
     BULK_RUNNING_MAX,
     BULKS_KEPT_MAX,
     BULKS_OF_QUEUE_MAX,
@@ -39,12 +36,12 @@ from pinlater.domain.bulk_runs import (
     BulkState,
 )
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, ShardConnectionFailed, WorldError
-from pinlater.domain.history import HOUR_MS, QUEUES_MAX
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, PinLaterError, ShardConnectionFailed, WorldError
+from pinlater.domain.history import QUEUES_MAX
 from pinlater.domain.job import JobInfo, JobState, Outcome
-from pinlater.server.history.rollup import BULK_STEP_S
-from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.bulk import Bulk, check_attempts
+from pinlater.server.operations.bulk_records import BulkRecords, KeptRun, RunProgress, packed_order
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
@@ -52,8 +49,7 @@ from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import END, START
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter, ScanCommand
-from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import SampleRange, StoredSample
+from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -69,69 +65,11 @@ _REGEX_FAILURES_MAX = 5  # in a row: a search may also take too long since other
 _ORDER_BYTES_MAX = 8_000
 _WHO_CHARS_MAX = 300
 _PAGES_AT_ONCE = 2
-_JOBS_A_TURN, _RUNS_A_TURN = 100, 250
+_JOBS_A_TURN = 100
 _SLEEP_MAX_S = 1.0
+_CLOSE_S_MAX = 2.5
 _TELLS_MAX = 60
-_PROGRESS, _STOP = ".progress", ".stop"
-_UNSEEN = "a shard was unreachable for a time: some of its jobs were not looked at"
-
-
-class _Order(NamedTuple):
-    """The first row of a run."""
-
-    order: BulkOrder
-    who: str
-
-
-class _RunProgress(NamedTuple):
-    """The second row. `due`: of waiting jobs, it looks at those that are due, which come last: the others become due meanwhile. `after`:
-    where its scan continues. `unseen`: it could not look at some shard. `server`: which carries it out."""
-
-    state: BulkState = BulkState.RUNNING
-    looked: int = 0
-    changed: int = 0
-    news_ms: int = 0
-    ended_ms: int | None = None
-    detail: str = ""
-    due: bool = False
-    after: str = START
-    unseen: bool = False
-    server: str = ""
-
-
-class _Kept(NamedTuple):
-    """A run as it is kept, on that shard."""
-
-    shard: str
-    id: str
-    started_ms: int
-    order: BulkOrder
-    who: str
-    progress: _RunProgress
-    stop: bool
-
-    def shown(self) -> BulkRun:
-        now = self.progress
-        state = now.state
-        if self.stop and state is BulkState.RUNNING:
-            state = BulkState.STOPPED
-        return BulkRun(
-            self.id,
-            self.order,
-            self.who,
-            self.started_ms,
-            state,
-            now.looked,
-            now.changed,
-            now.news_ms,
-            now.ended_ms,
-            now.detail,
-        )
-
-
-_pack = msgspec.msgpack.Encoder().encode
-_unpack_order = msgspec.msgpack.Decoder(_Order).decode
-_unpack_progress = msgspec.msgpack.Decoder(_RunProgress).decode
+_UNCOUNTED = "some changes may be missing in the number: a server or a shard stopped before they were counted"
 
 
 class BulkRuns:
@@ -156,13 +94,14 @@ class BulkRuns:
         self._job_queries = job_queries
         self._bulk = bulk
         self._claimed_jobs = claimed_jobs
-        self._metrics = metrics
+        self._records = BulkRecords(shards, metrics, clock)
         self._clock = clock
         self._settings = settings
         self._server = server
         self._note = note
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._is_closing = False
         self._looks_ms = 0  # nothing is read before
         self._starting = asyncio.Lock()
         self._pages = asyncio.Semaphore(_PAGES_AT_ONCE)
@@ -175,21 +114,21 @@ class BulkRuns:
         await self._queue_cache.require(order.queue)
         await self._job_queries.regex(JobFilter(order.queue, order.state, body_regex=order.regex))
         who = who[:_WHO_CHARS_MAX]
-        data = _pack(_Order(order, who))
+        data = packed_order(order, who)
         if len(data) > _ORDER_BYTES_MAX:
             raise InvalidArgument(f"The filters take {len(data)} bytes; at most {_ORDER_BYTES_MAX} are kept")
         async with self._starting:
             await self._check_number(order.queue)
             now_ms = self._clock.now_ms()
-            progress = _RunProgress(server=self._server(), news_ms=now_ms)
-            run = _Kept(self._roomiest(), secrets.token_hex(8), now_ms, order, who, progress, False)
-            await self._save(run, {"": data, _PROGRESS: _pack(progress)})
+            progress = RunProgress(server=self._server(), news_ms=now_ms)
+            run = KeptRun(self._records.roomiest(), secrets.token_hex(8), now_ms, order, who, progress)
+            await self._records.add(run, data)
             self._begin(run)
         return run.shown()
 
     async def _check_number(self, queue: str) -> None:
-        found, _ = await self._kept()
-        running = sum(run.progress.state is BulkState.RUNNING for run in found)
+        found, _ = await self._records.all()
+        running = sum(run.is_running for run in found)
         if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:
             raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
         of_queue = sum(run.order.queue == queue for run in found)
@@ -203,22 +142,23 @@ class BulkRuns:
     async def stop(self, queue: str, run_id: str) -> BulkRun:
         """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue, and `QueueNotFound`."""
         await self._queue_cache.require(queue)
-        found, incomplete = await self._kept([queue])
+        found, incomplete = await self._records.all([queue])
         run = next((run for run in found if run.id == run_id), None)
         if run is None and incomplete:
             raise ShardConnectionFailed("A shard is unreachable, and may keep the run")
         if run is None:
             raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
-        if run.progress.state is BulkState.RUNNING:
-            await self._save(run, {_STOP: b""})
+        if run.is_running:
+            await self._records.save_stop(run)
             run = run._replace(stop=True)
         return run.shown()
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
-        """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all."""
+        """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
+        those that this server has seen before, as they were then."""
         if queues is not None and len(queues) > QUEUES_MAX:
             raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
-        found, _ = await self._kept(queues)
+        found = await self._records.shown(queues)
         return [run.shown() for run in found[:BULKS_SHOWN_MAX]]
 
     def _check(self, order: BulkOrder) -> None:
@@ -230,81 +170,45 @@ class BulkRuns:
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise InvalidArgument(f"jobsPerSecond must be from {RATE_MIN} to {RATE_MAX:,.0f}")
 
-    # --- what is kept ---------------------------------------------------------------------------------------------------------
-    async def _kept(self, queues: Sequence[str] | None = None) -> tuple[list[_Kept], bool]:
-        """The runs, the newest first, and whether a shard is missing. Leaves out what a newer server keeps in another form."""
-        now_ms = self._clock.now_ms()
-        wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
-
-        async def read(shard: ShardLanes) -> list[_Kept]:
-            rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
-            orders = [row for row in rows.values() if "." not in row.origin]
-            return await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
-
-        answers = await on_reachable(self._shards, self._metrics, "getBulkRuns", read)
-        found = sorted((run for answer in answers for run in answer), key=lambda run: (-run.started_ms, run.id))
-        return found, len(answers) < len(self._shards)
-
-    async def _read_again(self, run: _Kept) -> _Kept | None:
-        """The run as its shard has it now; None if it is gone. Raises `Unavailable`."""
-        shard = self._shards.get(run.shard)
-        if shard is None:
-            return None
-        wanted = SampleRange(BULK_STEP_S, run.started_ms, run.started_ms + 1, [run.order.queue])
-        rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
-        return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
-
-    async def _save(self, run: _Kept, rows: dict[str, bytes]) -> None:
-        """On its shard. Raises `Unavailable`."""
-        shard = self._shards.get(run.shard)
-        if shard is None:
-            raise ShardConnectionFailed(f"Shard {run.shard} is no longer in the map")
-        samples = [
-            StoredSample(BULK_STEP_S, run.started_ms, run.order.queue, run.id + kind, data)
-            for kind, data in rows.items()
-        ]
-        await shard.store.save_samples(samples)
-
-    def _roomiest(self) -> str:
-        """The name of a shard for a new run. Raises `NoHealthyShards`."""
-        shards = self._shards.in_reach()
-        if not shards:
-            raise NoHealthyShards
-        return min(shards, key=lambda shard: (not shard.takes_enqueues, shard.fullness.full, shard.name)).name
-
     # --- carrying out ---------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
         """Continues runs that no server carries out, and ends those that are to stop. To be called every few seconds: it reads once a
         minute while there is no run.
         """
         now_ms = self._clock.now_ms()
-        if now_ms < self._looks_ms:
+        if now_ms < self._looks_ms or self._is_closing:
             return
-        found, _ = await self._kept()
-        running = [run for run in found if run.progress.state is BulkState.RUNNING]
+        found, _ = await self._records.all()
+        running = [run for run in found if run.is_running]
         self._looks_ms = 0 if running else now_ms + _LOOK_MS
         for run in running:
-            if now_ms - run.progress.news_ms > STALE_MS and run.id not in self._under_way:
+            last = run.progress
+            left = not last.server
+            if (left or now_ms - last.news_ms > STALE_MS) and run.id not in self._under_way and not self._is_closing:
                 logger.info("a bulk run is continued", extra={"queue": run.order.queue, "run": run.id})
-                self._begin(run)
+                progress = last._replace(term=last.term + 1, again=True, uncounted=last.uncounted or not left)
+                self._begin(run._replace(progress=progress))
 
     async def close(self) -> None:
         """Leaves its runs to the next server, or to this one after its restart."""
+        self._is_closing = True
         tasks = list(self._under_way.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_S_MAX)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, run: _Kept) -> None:
+    def _begin(self, run: KeptRun) -> None:
         task = asyncio.create_task(self._carry_out(run), name=f"bulk run {run.id}")
         self._under_way[run.id] = task
         task.add_done_callback(lambda _: self._under_way.pop(run.id, None))
 
-    async def _carry_out(self, run: _Kept) -> None:
-        """Until it has ended, or another server carries it out."""
+    async def _carry_out(self, run: KeptRun) -> None:
+        """Until it has ended, another server carries it out, or this one stops."""
         steps = _Steps(run, self._server())
         if run.stop:
-            await self._end(steps, BulkState.STOPPED, "")
+            await self._finish(steps, BulkState.STOPPED, "")
         failures = 0
         while steps.goes_on:
             try:
@@ -315,7 +219,7 @@ class BulkRuns:
                 if not _passes(error, failures):
                     await self._finish(steps, BulkState.FAILED, error.message)
                     break
-                steps.note(detail=f"waits: {error.message}")
+                steps.failed(error)
                 await self._wait(steps, min(_RETRY_MAX_S, _RETRY_FIRST_S * 2.0 ** min(failures - 1, 5)))
             except Exception:
                 logger.exception("a bulk run failed by a bug", extra={"run": run.id})
@@ -323,6 +227,9 @@ class BulkRuns:
 
     async def _step(self, steps: _Steps) -> None:
         """One page: compares its jobs, changes those that fit, and tells how far it is."""
+        if steps.progress.after == END:
+            await self._scan_again(steps)
+            return
         order, now = steps.run.order, steps.progress
         future = order.state is JobState.PENDING and not now.due
         chosen_by = JobFilter(order.queue, order.state, order.priority, future, order.regex)
@@ -332,14 +239,14 @@ class BulkRuns:
         if not await self._turn(steps, turns):
             return
         try:
-            began_s, missing = self._clock.monotonic(), len(self._shards.in_reach()) < len(self._shards)
+            began_s, missing = self._clock.monotonic(), not self._reaches_all
             limit = min(most, max(size, _PAGE_JOBS_MIN))  # small if it is slow: what was read gets old
             page = await self._job_queries.scan(ScanCommand(chosen_by, limit, now.after, paged=True))
             names = await in_turns(page.jobs, steps.chosen, _JOBS_A_TURN)
         finally:
             turns.release()
         looked, after = len(page.jobs), page.continuation
-        missing = missing or (page.incomplete and after == END)
+        missing = missing or (page.incomplete and (after == END or not self._reaches_all))
         del page  # its jobs may be large
         if order.regex is not None and not await self._wait(steps, self._clock.monotonic() - began_s):
             return  # others search in the pause
@@ -348,15 +255,27 @@ class BulkRuns:
             if not await self._turn(steps, self._pages):
                 return
             try:
-                steps.note(changed=await self._change(order, part))
+                await self._change(steps, part)
             finally:
                 self._pages.release()
             pause_s = 0.0 if order.jobs_per_second is None else len(part) / order.jobs_per_second
             if not await self._wait(steps, pause_s):
                 return
         steps.to_next_page(looked, after, unseen=missing)
-        if steps.progress.after == END:
-            await self._finish(steps, BulkState.DONE, _UNSEEN if steps.progress.unseen else "")
+        if steps.progress.after == END and not steps.progress.unseen:
+            await self._finish(steps, BulkState.DONE, "")
+
+    @property
+    def _reaches_all(self) -> bool:
+        return len(self._shards.in_reach()) == len(self._shards)
+
+    async def _scan_again(self, steps: _Steps) -> None:
+        """A shard was unreachable for a time. Raises `ShardConnectionFailed` while one is; later looks at all jobs again."""
+        if not self._reaches_all:
+            names = ", ".join(shard.name for shard in self._shards if not shard.healthy)
+            raise ShardConnectionFailed(f"Shard {names} is unreachable")
+        if await self._wait(steps, _RETRY_MAX_S):
+            steps.scan_again()
 
     async def _turn(self, steps: _Steps, turns: asyncio.Semaphore) -> bool:
         """Takes one of the turns, and tells meanwhile how far it is; whether it goes on, and then has the turn."""
@@ -378,62 +297,98 @@ class BulkRuns:
                 return False
         return steps.goes_on
 
-    async def _goes_on(self, steps: _Steps) -> bool:
-        """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out.
+    async def _goes_on(self, steps: _Steps, *, is_last: bool = False) -> bool:
+        """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out, or this one
+        stops. `is_last`: before its end, which must not be told over that of another server.
 
         Waits while its shard is unreachable: a request to stop it may be there.
         """
-        while steps.goes_on and self._clock.now_ms() - steps.progress.news_ms >= _PROGRESS_MS:
+        while steps.goes_on and (is_last or self._is_closing or steps.has_news(self._clock.now_ms())):
             try:
-                kept = await self._read_again(steps.run)
-                if kept is None:
-                    await self._end(steps, BulkState.FAILED, "its record is gone: with its shard, or after 30 days")
-                elif kept.progress.state is not BulkState.RUNNING:
-                    steps.leave()
-                elif kept.stop:
-                    await self._end(steps, BulkState.STOPPED, "")
-                elif _has_other_server(kept.progress, steps.server, self._clock.now_ms()):
-                    steps.leave()
-                else:
-                    await self._tell(steps)
+                await self._compare(steps)
+                is_last = False
             except WorldError as error:
-                steps.note(detail=f"waits: {error.message}")
+                if self._is_closing:
+                    steps.leave()
+                    break
+                steps.note(detail=_waits_for(error))
                 await self._sleep(_RETRY_FIRST_S)
         return steps.goes_on
 
+    async def _compare(self, steps: _Steps) -> None:
+        """With what its shard has of the run. Raises `Unavailable`."""
+        kept = await self._records.read_again(steps.run)
+        if kept is None:
+            await self._end(steps, BulkState.FAILED, "its record is gone: with its shard, or after 30 days")
+        elif not kept.is_running or steps.is_others(kept, self._clock.now_ms()):
+            steps.leave()
+        elif kept.stop:
+            await self._end(steps, BulkState.STOPPED, "")
+        elif self._is_closing:
+            steps.hand_over()
+            await self._tell(steps)
+            steps.leave()
+        else:
+            await self._tell(steps)
+
     async def _finish(self, steps: _Steps, state: BulkState, detail: str) -> None:
-        """Ends the run unless another server has, while this one stood still."""
-        if await self._goes_on(steps):
+        """Ends the run unless another server has, or carries it out, while this one stood still."""
+        if await self._goes_on(steps, is_last=True):
             await self._end(steps, state, detail)
 
     async def _end(self, steps: _Steps, state: BulkState, detail: str) -> None:
-        """Ends the run, in the audit, too. What can't be kept is told by the next server that looks."""
+        """Ends the run, and then tells the audit. If the end can't be kept, the next server that looks ends the run."""
         steps.end(state, self._clock.now_ms(), detail)
+        if not await self._keep_end(steps):
+            return
         now, order = steps.progress, steps.run.order
         about = {"run": steps.run.id, "action": order.action.value, "state": order.state.name, "ended": state.value}
         logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
         outcome = AuditOutcome.FAILED if state is BulkState.FAILED else AuditOutcome.OK
-        arguments, detail = json.dumps(about), detail[:_WHO_CHARS_MAX]
+        arguments, detail = json.dumps(about), now.detail[:_WHO_CHARS_MAX]
         who = steps.run.who
         self._note(
             AuditEntry("", 0, who, (), who, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail)
         )
-        for _ in range(_TELLS_MAX):
-            if self._shards.get(steps.run.shard) is None:
-                return
+
+    async def _keep_end(self, steps: _Steps) -> bool:
+        """Whether this server is the one that has ended the run. Tries again while the shard is unreachable."""
+        for tries in range(_TELLS_MAX):
             try:
+                kept = await self._records.read_again(steps.run) if tries else None
+                if kept is not None and not kept.is_running:
+                    return steps.is_own_end(kept)
+                if kept is not None and steps.is_others(kept, self._clock.now_ms()):
+                    return False
                 await self._tell(steps)
             except WorldError:
+                if not self._records.has_shard(steps.run):
+                    return True
                 await self._sleep(_RETRY_FIRST_S)
             else:
-                return
+                return True
+        return False
 
     async def _tell(self, steps: _Steps) -> None:
-        steps.note(news_ms=self._clock.now_ms())
-        await self._save(steps.run, {_PROGRESS: _pack(steps.progress)})
+        progress = steps.progress._replace(news_ms=self._clock.now_ms())
+        await self._records.save_progress(steps.run, progress)
+        steps.told(progress)
 
-    async def _change(self, order: BulkOrder, names: Sequence[str]) -> int:
-        """To how many of these it happened. A job whose state has changed meanwhile stays as it is."""
+    async def _change(self, steps: _Steps, names: Sequence[str]) -> None:
+        """Changes these jobs, and counts to how many it happened: on each shard, also if another one fails. Raises that failure.
+
+        A job whose state has changed meanwhile stays as it is.
+        """
+        parts = [list(part) for _, part in groupby(sorted(names, key=_shard_of), key=_shard_of)]
+        results = await asyncio.gather(
+            *(self._change_some(steps.run.order, part) for part in parts), return_exceptions=True
+        )
+        steps.note(changed=sum(result for result in results if isinstance(result, int)))
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            raise next((failure for failure in failures if isinstance(failure, OutcomeUnknown)), failures[0])
+
+    async def _change_some(self, order: BulkOrder, names: Sequence[str]) -> int:
         if order.action is BulkAction.DELETE:
             return await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state)
         if order.action is BulkAction.CANCEL:
@@ -446,29 +401,59 @@ class BulkRuns:
 class _Steps:
     """How far this server is with a run."""
 
-    def __init__(self, run: _Kept, server: str) -> None:
+    def __init__(self, run: KeptRun, server: str) -> None:
         self.run = run
         self.server = server
         self.progress = run.progress._replace(server=server)
+        self._told = self.progress.changed
 
     @property
     def goes_on(self) -> bool:
         """Whether this server carries it out."""
         return self.progress.state is BulkState.RUNNING
 
+    def has_news(self, now_ms: int) -> bool:
+        """Whether to tell how far it is: once a second, and after a page, so that a crash leaves few changes uncounted."""
+        now = self.progress
+        return now_ms - now.news_ms >= _PROGRESS_MS or now.changed - self._told >= PAGE_JOBS
+
+    def told(self, progress: RunProgress) -> None:
+        """Notes what is kept now."""
+        self.progress, self._told = progress, progress.changed
+
+    def is_others(self, kept: KeptRun, now_ms: int) -> bool:
+        """Whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower name."""
+        other = kept.progress
+        if other.term != self.progress.term:
+            return other.term > self.progress.term
+        return "" < other.server < self.server and now_ms - other.news_ms <= STALE_MS
+
+    def is_own_end(self, kept: KeptRun) -> bool:
+        """Whether this server has ended the run, and only the answer was lost."""
+        return (kept.progress.server, kept.progress.ended_ms) == (self.server, self.progress.ended_ms)
+
     def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
         """Those that fit, of the jobs that were there when the run began."""
-        fits, began_ms = self.run.order.criteria.fits, self.run.started_ms
-        return [job.descriptor for job in jobs if job.created_at_ms <= began_ms and fits(job)]
+        fits = self.run.order.criteria.fits
+        return [job.descriptor for job in jobs if self._was_there(job) and fits(job)]
 
-    def note(self, *, changed: int = 0, news_ms: int | None = None, detail: str = "") -> None:
+    def _was_there(self, job: JobInfo) -> bool:
+        """Whether it is a job from before the run; if the scan may come to jobs that were retried, whether it had failed before that."""
+        began_ms, order = self.run.started_ms, self.run.order
+        if order.action is BulkAction.RETRY and self.progress.again and (job.finished_at_ms or 0) > began_ms:
+            return False
+        return job.created_at_ms <= began_ms
+
+    def note(self, *, changed: int = 0, detail: str = "") -> None:
         """Adds to what is told next."""
         now = self.progress
-        self.progress = now._replace(
-            changed=now.changed + changed,
-            news_ms=now.news_ms if news_ms is None else news_ms,
-            detail=detail or now.detail,
-        )
+        self.progress = now._replace(changed=now.changed + changed, detail=detail or now.detail)
+
+    def failed(self, error: PinLaterError) -> None:
+        """A page failed, and is tried again; it may be half changed."""
+        self.note(detail=_waits_for(error))
+        unknown = isinstance(error, OutcomeUnknown)
+        self.progress = self.progress._replace(again=True, uncounted=self.progress.uncounted or unknown)
 
     def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
         """Of waiting jobs those that are not due come first, then the others."""
@@ -478,29 +463,31 @@ class _Steps:
             now = now._replace(after=START, due=True)
         self.progress = now
 
+    def scan_again(self) -> None:
+        """From the first job on."""
+        self.progress = self.progress._replace(after=START, due=False, unseen=False, again=True, detail="")
+
     def end(self, state: BulkState, now_ms: int, detail: str) -> None:
+        """What is told next is the end."""
+        if self.progress.uncounted:
+            detail = f"{detail}; {_UNCOUNTED}" if detail else _UNCOUNTED
         self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
+
+    def hand_over(self) -> None:
+        """This server stops: the next one that looks continues the run, and need not wait."""
+        self.progress = self.progress._replace(server="")
 
     def leave(self) -> None:
         """Another server carries it out: this one tells nothing more."""
         self.progress = self.progress._replace(state=BulkState.STOPPED)
 
 
-def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, StoredSample]) -> Iterator[_Kept]:
-    """Yields the runs of these orders, without those that have a form that this server does not know."""
-    for row in orders:
-        progress = rows.get(row.origin + _PROGRESS)
-        try:
-            order = _unpack_order(row.data)
-            now = _RunProgress() if progress is None else _unpack_progress(progress.data)
-        except msgspec.MsgspecError:
-            continue
-        yield _Kept(shard, row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows)
+def _shard_of(descriptor: str) -> str:
+    return parse_descriptor(descriptor).shard
 
 
-def _has_other_server(progress: _RunProgress, server: str, now_ms: int) -> bool:
-    """Whether another server carries it out, and this one is to leave it: of two the one with the lower name goes on."""
-    return "" < progress.server < server and now_ms - progress.news_ms <= STALE_MS
+def _waits_for(error: PinLaterError) -> str:
+    return f"waits: {error.message}"
 
 
 def _passes(error: PinLaterError, failures: int) -> bool:

@@ -37,9 +37,10 @@ def status_of(
     ownership: Ownership,
     forwarding: Forwarding,
     taken: TrafficByServer,
-    heard_s: Callable[[str], float],
+    was_heard_s: Callable[[str], float],
 ) -> ClusterStatus:
-    """Of a server among others. `taken`: what it took from these; `heard_s(address)`: when it heard a server last."""
+    """Of a server among others. `taken`: what it took from these; `was_heard_s(address)`: when it heard a server last, also over a
+    connection that has ended."""
     listed = [
         ClusterShard(
             shard.name,
@@ -57,7 +58,7 @@ def status_of(
         address = server.address
         connection = forwarding.connections.get(address)
         answers = address == ownership.address
-        silent_s = now_s - heard_s(address)
+        silent_s = now_s - was_heard_s(address)
         return server._replace(
             answers=answers,
             heard=answers or ownership.hears(address),

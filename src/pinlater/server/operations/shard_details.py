@@ -1,7 +1,7 @@
 """How each shard is, for operators: put together of what the server knows already, and of the sizes of the stores.
 
 A size is asked for while operators look, at most twice a minute, and on shards in reach only. A look waits for sizes that are not known
-yet, a moment at most: a shard that hangs delays no answer.
+yet or more than a minute old, a moment at most: a shard that hangs delays no answer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pinlater.server.sharding.lane_minute import LaneMinute
 from pinlater.server.sharding.shards import ShardLanes, Shards
 
 _EVERY_S = 30.0
+_OLD_MS = 60_000
 _WAIT_S = 0.5
 _REASON_CHARS_MAX = 500
 _SHARDS_A_TURN = 16
@@ -54,7 +55,7 @@ class ShardSizes:
                 self._known[shard.name] = _Measured(self.of(shard.name), now_s)
                 task = self._asking[shard.name] = asyncio.create_task(self._ask(shard), name=f"size of {shard.name}")
                 task.add_done_callback(lambda _, name=shard.name: self._asking.pop(name, None))  # type: ignore[misc]
-        unknown = {name: task for name, task in self._asking.items() if self.of(name) == ShardSize()}
+        unknown = {name: task for name, task in self._asking.items() if self._is_old(name)}
         if unknown:
             await asyncio.wait(unknown.values(), timeout=_WAIT_S)
         now_s = self._clock.monotonic()
@@ -62,6 +63,11 @@ class ShardSizes:
             known = self._known.get(name)
             if known is not None and not task.done() and (name in unknown or now_s - known.asked_s >= _WAIT_S):
                 self._note(name, known.size._replace(late=True))
+
+    def _is_old(self, shard: str) -> bool:
+        """Whether its size is unknown, or from a look long ago, and the shard has not been late with the answer."""
+        size = self.of(shard)
+        return not size.late and (size.at_ms is None or self._clock.now_ms() - size.at_ms >= _OLD_MS)
 
     async def close(self) -> None:
         """Cancels the questions under way."""
@@ -130,10 +136,16 @@ class ShardReports:
             shard.stalled,
             shard.fullness.reason[:_REASON_CHARS_MAX],
             self._jobs_of(shard.name),
-            self.sizes.of(shard.name),
+            self._size_of(shard),
             self._drain_of(shard),
             self.lane_minute.of(shard),
+            health.failure_kind,
         )
+
+    def _size_of(self, shard: ShardLanes) -> ShardSize:
+        """A shard out of use is not asked, so its size is old."""
+        size = self.sizes.of(shard.name)
+        return size if shard.healthy else size._replace(late=True)
 
     def _moment_ms(self, monotonic_s: float) -> int:
         return self._clock.now_ms() - round((self._clock.monotonic() - monotonic_s) * 1000)

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError, ShardConnectionFailed
+from pinlater.server.sharding.failure_kind import NoAnswerInTime
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import (
     AuditStore,
@@ -221,9 +222,9 @@ async def ping(shard: Shard, seconds: float, now_ms: int | None = None) -> None:
     await within(shard.ping(now_ms), seconds, _unanswered(shard.name, seconds))
 
 
-def _unanswered(name: str, seconds: float) -> ShardConnectionFailed:
+def _unanswered(name: str, seconds: float) -> NoAnswerInTime:
     """The error of a read that took too long."""
-    return ShardConnectionFailed(f"Shard {name} did not answer within {seconds:g} s", retry_after_ms=1000)
+    return NoAnswerInTime(f"Shard {name} did not answer within {seconds:g} s", retry_after_ms=1000)
 
 
 # Calls that were given up, until they have ended: the loop itself holds tasks only weakly.

@@ -22,6 +22,7 @@ from pinlater.domain.errors import (
     StoreFull,
     Unavailable,
 )
+from pinlater.server.sharding.failure_kind import CONNECTION
 from pinlater.server.sharding.settings import ShardingSettings
 
 TIMEOUT_WEIGHT = 3
@@ -45,6 +46,7 @@ class ShardHealth:
         self.reason = ""  # why it is out of use, or was last
         self.since = monotonic()  # seconds; when it went out of use or came back
         self.failure = ""  # of the last call or probe that failed, at `failed_at` (seconds)
+        self.failure_kind = ""  # of that one; a word of `failure_kind.py`
         self.failed_at: float | None = None
         self._settings = settings
         self._monotonic = monotonic
@@ -72,10 +74,10 @@ class ShardHealth:
             self._probation = False
             self._pause_ms = self._settings.probe_interval_ms
 
-    def failed(self, reason: str, *, timed_out: bool = False) -> None:
+    def failed(self, reason: str, kind: str = CONNECTION, *, timed_out: bool = False) -> None:
         """Notes a call that failed because of the shard."""
         now = self._monotonic()
-        self._note(reason)
+        self._note(reason, kind)
         self._newest.extend([now] * (TIMEOUT_WEIGHT if timed_out else 1))
         if not self.healthy:
             return
@@ -108,9 +110,9 @@ class ShardHealth:
             self._probation = True
             self._newest.clear()
 
-    def probe_failed(self, reason: str) -> None:
+    def probe_failed(self, reason: str, kind: str = CONNECTION) -> None:
         """Notes a failed probe."""
-        self._note(reason)
+        self._note(reason, kind)
         if self.healthy:
             self._put_out_of_use(reason)
             return
@@ -118,8 +120,8 @@ class ShardHealth:
         self._pause_ms = min(self._pause_ms * 2, self._settings.probe_interval_max_ms)
         self._plan_probe()
 
-    def _note(self, failure: str) -> None:
-        self.failure, self.failed_at = failure, self._monotonic()
+    def _note(self, failure: str, kind: str) -> None:
+        self.failure, self.failure_kind, self.failed_at = failure, kind, self._monotonic()
 
     def _put_out_of_use(self, reason: str) -> None:
         if self._probation:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.wording import counted
+from pinlater.server.sharding.failure_kind import failure_kind
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shard_monitor import bring_up_to_date, open_shard
@@ -100,7 +101,7 @@ async def _opened(shard: ShardLanes) -> tuple[ShardLanes, PinLaterError | None]:
             await open_shard(shard)
     except PinLaterError as error:
         shard.put_out_of_use(error.message)
-        shard.health.probe_failed(error.message)
+        shard.health.probe_failed(error.message, failure_kind(error))
         return shard, error
     shard.health.begin()
     shard.healthy = True
@@ -150,7 +151,7 @@ class Reload:
             await bring_up_to_date(self._shards, shard)
         except PinLaterError as error:
             shard.put_out_of_use(error.message)
-            shard.health.probe_failed(error.message)
+            shard.health.probe_failed(error.message, failure_kind(error))
             unopened[shard.name] = error.message
 
     def _take_over(

@@ -27,6 +27,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.errors import Draining, PinLaterError, RequestTooOld, StoreFull
 from pinlater.domain.ids import IdMaker
 from pinlater.domain.slices import SLICES, slice_of
+from pinlater.server.sharding.failure_kind import failure_kind
 from pinlater.server.sharding.fullness import Fullness
 from pinlater.server.sharding.guarded import GuardedShard, shard_unreachable, slow_to_answer, too_late
 from pinlater.server.sharding.health import ShardHealth, speaks_of_shard
@@ -236,7 +237,8 @@ class ShardLanes:
             self.health.succeeded()
         elif speaks_of_shard(error):
             self.hooks.count(f"shard_connection_failed_{self.name}")
-            self.health.failed(error.message, timed_out=timed_out)
+            kind = failure_kind(error, timed_out=timed_out)
+            self.health.failed(error.message, kind, timed_out=timed_out)
             self.follow_health()
 
     def look_at_calls(self) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+from pinlater.domain.errors import PinLaterError
 from pinlater.domain.queue import Queue, Versions
+from pinlater.server.sharding.failure_kind import NoAnswerInTime, failure_kind
 from pinlater.server.sharding.guarded import ping, too_late, within
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
@@ -91,10 +92,10 @@ class ShardMonitor:
             if not health.healthy:
                 await bring_up_to_date(self._shards, shard)
         except PinLaterError as error:
-            health.probe_failed(error.message)
+            health.probe_failed(error.message, failure_kind(error))
         except Exception as error:
             logger.exception("a probe failed by a bug", extra={"shard": shard.name})
-            health.probe_failed(repr(error))
+            health.probe_failed(repr(error), failure_kind(error))
         else:
             health.probe_succeeded()
         was_unreachable = not shard.healthy
@@ -121,7 +122,7 @@ async def open_shard(shard: ShardLanes) -> None:
         shard.opening = asyncio.ensure_future(shard.unguarded.open(shard.clock.now_ms()))
     done, _ = await asyncio.wait({shard.opening}, timeout=seconds)
     if not done:
-        raise ShardConnectionFailed(f"Shard {shard.name} is not open yet after {seconds:g} s")
+        raise NoAnswerInTime(f"Shard {shard.name} is not open yet after {seconds:g} s")
     opening, shard.opening = shard.opening, None
     opening.result()
     shard.now_open()

@@ -271,6 +271,7 @@ def _shard_details(shard: ShardDetails) -> types.ShardDetails:
         lanes=[
             types.ShardLane(lane.kind, number(lane.waiting), number(lane.running), *lane[3:]) for lane in shard.lanes
         ],
+        failureKind=shard.failure_kind or None,
     )
 
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from pinlater.domain.access import BODIES, DRY_RUN
+from pinlater.domain.access import BODIES, DRY_RUN, FAILURE_TEXTS
 from pinlater.domain.audit import UNKNOWN_TOKEN
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
@@ -153,6 +153,30 @@ _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
 }
 
 
+def _cluster_without_texts(status: Any) -> Any:
+    """Keeps the kinds of failures, and whether a shard is full."""
+    for shard in status.shards:
+        if shard.details is not None:
+            shard.details.failure = None
+            shard.details.full = shard.details.full and "full"
+    return status
+
+
+def _runs_without_texts(runs: Iterable[Any]) -> Any:
+    """Keeps why a run has ended, which no database says."""
+    shown = list(runs)
+    for run in shown:
+        if run.detail and run.endedMillis is None:
+            run.detail = "waits"
+    return shown
+
+
+_WITHOUT_TEXTS: Mapping[str, Callable[[Any], Any]] = {
+    "getCluster": _cluster_without_texts,
+    "getBulkRuns": _runs_without_texts,
+}
+
+
 class Guard:
     """Guards the calls of one listener."""
 
@@ -181,6 +205,9 @@ class Guard:
             handle = _starting(who)
         if grant.masks is not None:
             handle = masking(grant.masks, name, arguments, handle)
+        without_texts = None if FAILURE_TEXTS in grant.allowed else _WITHOUT_TEXTS.get(name)
+        if without_texts is not None:
+            handle = _reduced(handle, without_texts)
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
@@ -272,6 +299,13 @@ def _named(call: Any, who: str) -> str:
     """Source and token. A long source is cut, so that it can't push the name of the token out."""
     source, token = str(call.context.source), f" (token {who})"
     return source[: SOURCE_CHARS_MAX - len(token)] + token
+
+
+def _reduced(handle: Handler, without_texts: Callable[[Any], Any]) -> Handler:
+    async def answer(service: Service, call: Any) -> Any:
+        return without_texts(await handle(service, call))
+
+    return answer
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:

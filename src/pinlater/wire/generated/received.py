@@ -505,6 +505,7 @@ class ShardDetails:
     size: ShardSize = _NOT_SENT
     drain: ShardDrain | None = None
     lanes: list[ShardLane] = _NOT_SENT
+    failureKind: str | None = None
 
 
 class ClusterShard:

@@ -1844,6 +1844,7 @@ class ShardDetails(TBase):
      - size
      - drain
      - lanes
+     - failureKind
 
     """
 
@@ -1861,10 +1862,11 @@ class ShardDetails(TBase):
         'size',
         'drain',
         'lanes',
+        'failureKind',
     )
 
 
-    def __init__(self, kind=None, address=None, takesEnqueues=None, sinceMillis=None, failure=None, failedAtMillis=None, probing=None, stalled=None, full=None, jobs=None, size=None, drain=None, lanes=None,):
+    def __init__(self, kind=None, address=None, takesEnqueues=None, sinceMillis=None, failure=None, failedAtMillis=None, probing=None, stalled=None, full=None, jobs=None, size=None, drain=None, lanes=None, failureKind=None,):
         self.kind = kind
         self.address = address
         self.takesEnqueues = takesEnqueues
@@ -1878,6 +1880,7 @@ class ShardDetails(TBase):
         self.size = size
         self.drain = drain
         self.lanes = lanes
+        self.failureKind = failureKind
 
 
 class ClusterShard(TBase):
@@ -4416,6 +4419,7 @@ ShardDetails.thrift_spec = (
     (11, TType.STRUCT, 'size', [ShardSize, None], None, ),  # 11
     (12, TType.STRUCT, 'drain', [ShardDrain, None], None, ),  # 12
     (13, TType.LIST, 'lanes', (TType.STRUCT, [ShardLane, None], False), None, ),  # 13
+    (14, TType.STRING, 'failureKind', 'UTF8', None, ),  # 14
 )
 all_structs.append(ClusterShard)
 ClusterShard.thrift_spec = (

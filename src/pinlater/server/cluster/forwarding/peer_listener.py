@@ -27,6 +27,8 @@ HANDSHAKE_S = 5.0
 HANDSHAKE_CROWDED_S = 1.0  # while half of the places for unproven connections are taken
 # Connections that have not proven themselves, at once; one more disconnects another.
 UNPROVEN_MAX = 64
+# The most servers without a connection of which it is kept when they were heard last.
+_ENDED_MAX = 200
 # So long a server that stops lets the others close their connections.
 _GOODBYE_S = 0.5
 _LOOK_S = 0.01
@@ -68,6 +70,7 @@ class PeerListener:
         self.undelivered = undelivered
         self.known_secrets = known_secrets
         self._connections: dict[IncomingConnection, None] = {}  # oldest first
+        self._ended: dict[str, float] = {}  # when servers were heard last over connections that have ended, by address
         self._waits = 0
         self.lost = ClaimsOfLostConnections(monotonic, self.give_back)
         self.taken = TrafficByServer()
@@ -90,6 +93,10 @@ class PeerListener:
         """When the server that announced this address was heard last; -inf where it isn't connected."""
         heard = [each.heard_s for each in self.connections if each.proven and each.address == address]
         return max(heard, default=-math.inf)
+
+    def was_heard_s(self, address: str) -> float:
+        """When it was heard last, also over a connection that has ended: for people only."""
+        return max(self.heard_s(address), self._ended.get(address, -math.inf))
 
     @property
     def connections(self) -> Collection[IncomingConnection]:
@@ -126,6 +133,11 @@ class PeerListener:
     def discard(self, connection: IncomingConnection) -> None:
         """The connection is over."""
         self._connections.pop(connection, None)
+        if connection.proven and connection.address:
+            self._ended.pop(connection.address, None)
+            self._ended[connection.address] = connection.heard_s
+            while len(self._ended) > _ENDED_MAX:
+                self._ended.pop(next(iter(self._ended)))
 
     @property
     def waits(self) -> int:

@@ -1,0 +1,21 @@
+"""What kind of failure a shard had: for callers who may not see its text, which may name users, hosts and files."""
+
+from __future__ import annotations
+
+from pinlater.domain.errors import PinLaterError, ShardConnectionFailed
+
+TIMEOUT, REFUSED, CONNECTION, INTERNAL = "timeout", "refused", "connection", "internal"
+"""It did not answer in time; it refused this server, which an operator has to look at; its connection or a call failed otherwise; a bug."""
+
+
+class NoAnswerInTime(ShardConnectionFailed):
+    """The shard took too long for a call that changes nothing."""
+
+
+def failure_kind(error: Exception, *, timed_out: bool = False) -> str:
+    """The kind of a failed call or probe. `timed_out`: it was given up."""
+    if not isinstance(error, PinLaterError):
+        return INTERNAL
+    if timed_out or isinstance(error, NoAnswerInTime):
+        return TIMEOUT
+    return CONNECTION if error.retryable else REFUSED

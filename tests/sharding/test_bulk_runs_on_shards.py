@@ -1,0 +1,132 @@
+"""Bulk changes in the background while shards are unreachable or fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.calls import Ack, AckBatch
+from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
+from pinlater.domain.job import JobState
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards
+
+DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
+RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
+
+
+async def failed_on(server: ShardedServer, *shards: str) -> None:
+    """A failed job on each of these shards."""
+    names = [await server.put(shard) for shard in shards]
+    await fail(server, names)
+
+
+async def fail(server: ShardedServer, names: list[str] | None = None) -> int:
+    """Fails the jobs that wait, once and for all; how many."""
+    claimed = [job.descriptor for job in (await server.dequeue()).jobs]
+    assert names is None or sorted(names) == sorted(claimed)
+    acks = [Ack(name, False, final=True) for name in claimed]
+    if acks:
+        await server.service.claimed_jobs.acknowledge(CALLER, AckBatch("q", acks))
+    return len(acks)
+
+
+async def now(server: ShardedServer, run: BulkRun) -> BulkRun:
+    [found] = [each for each in await server.service.bulk_runs.runs() if each.id == run.id]
+    return found
+
+
+async def left(server: ShardedServer) -> int:
+    """Failed jobs on all shards."""
+    [stats] = await server.service.queues.queue_stats(["q"])
+    return sum(counts.failed for counts in stats.counts)
+
+
+@on_shards()
+async def test_a_run_waits_for_a_shard_that_is_unreachable_and_then_changes_its_jobs(server: ShardedServer) -> None:
+    await failed_on(server, "1", "2", "2", "3")
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    run = await server.service.bulk_runs.start(DELETE, "ops")
+    await server.pass_time(60_000)
+    waiting = await now(server, run)
+    assert (waiting.state, waiting.changed) == (BulkState.RUNNING, 2)
+    assert waiting.detail == "waits: Shard 2 is unreachable"
+    server.store("2").dead = None
+    await server.pass_time(60_000)
+    found = await now(server, run)
+    assert (found.state, found.changed, found.detail) == (BulkState.DONE, 4, "")
+    assert await left(server) == 0
+
+
+@on_shards()
+async def test_a_run_that_waits_for_a_shard_can_be_stopped(server: ShardedServer) -> None:
+    await failed_on(server, "2")
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    run = await server.service.bulk_runs.start(DELETE, "ops")
+    await server.pass_time(30_000)
+    await server.service.bulk_runs.stop("q", run.id)
+    await server.pass_time(15_000)
+    found = await now(server, run)
+    assert (found.state, found.changed, found.ended_ms is not None) == (BulkState.STOPPED, 0, True)
+
+
+@on_shards()
+async def test_a_job_that_was_retried_and_fails_again_is_not_retried_by_the_second_look(server: ShardedServer) -> None:
+    await failed_on(server, "1", "2", "3")
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    run = await server.service.bulk_runs.start(RETRY, "ops")
+    await server.pass_time(10_000)
+    assert await fail(server) == 2
+    server.store("2").dead = None
+    await server.pass_time(60_000)
+    found = await now(server, run)
+    assert (found.state, found.changed) == (BulkState.DONE, 3)
+    assert await left(server) == 2
+
+
+@on_shards()
+async def test_what_one_shard_has_changed_counts_though_another_fails(server: ShardedServer) -> None:
+    await failed_on(server, "1", "2", "3")
+    server.store("2").fails("delete_jobs", error=ShardConnectionFailed("reset"))
+    run = await server.service.bulk_runs.start(DELETE, "ops")
+    await server.pass_time(10_000)
+    found = await now(server, run)
+    assert (found.state, found.changed, found.detail) == (BulkState.DONE, 3, "")
+    assert await left(server) == 0
+
+
+@on_shards()
+async def test_a_change_whose_answer_is_lost_may_be_missing_in_the_number_and_the_run_says_so(
+    server: ShardedServer,
+) -> None:
+    await failed_on(server, "1", "2", "3")
+    server.store("2").fails("delete_jobs", error=OutcomeUnknown("reset"), done_first=True)
+    run = await server.service.bulk_runs.start(DELETE, "ops")
+    await server.pass_time(10_000)
+    found = await now(server, run)
+    assert (found.state, found.changed, "may be missing" in found.detail) == (BulkState.DONE, 2, True)
+    assert await left(server) == 0
+
+
+@on_shards()
+async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(server: ShardedServer) -> None:
+    """Instead of none: an operator must not take it for ended or never begun."""
+    await failed_on(server, "1", "1", "1", "2")
+    run = await server.service.bulk_runs.start(DELETE._replace(jobs_per_second=1.0), "ops")
+    ended = await server.service.bulk_runs.start(RETRY._replace(queue="q", priority=2), "ops")
+    await server.pass_time(1_600)
+    before = await now(server, run)
+    assert (await now(server, ended)).state is BulkState.DONE
+    server.store("1").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    await server.pass_time(10_000)
+    seen = await now(server, run)
+    assert seen == before._replace(detail="shard 1, which keeps it, is unreachable: it was last seen like this")
+    assert (await now(server, ended)).detail == ""
+    with pytest.raises(ShardConnectionFailed, match="may keep the run"):
+        await server.service.bulk_runs.stop("q", run.id)
+    server.store("1").dead = None
+    await server.pass_time(60_000)
+    assert ((await now(server, run)).state, await left(server)) == (BulkState.DONE, 0)
