@@ -388,6 +388,22 @@ def test_explain_tells_why_jobs_wait(pinlater: Pinlater, queue: str) -> None:
     pinlater.ok("queue", "resume", queue)
 
 
+def test_explain_tells_the_last_error_of_a_failed_job_and_what_runs_it_again(pinlater: Pinlater, queue: str) -> None:
+    [descriptor] = put(pinlater.address, queue, "x")
+    with Client(pinlater.address) as client:
+        [job] = client.dequeue(queue).jobs
+        client.ack(
+            queue, [Ack(descriptor, False, token=job.token, final=True, error_type="OSError", error_text="full")]
+        )
+    told = pinlater.ok("explain", descriptor).out
+    assert "- Its last error: OSError: full\n" in told
+    assert f"- `pinlater run-now {descriptor}` runs it again.\n" in told
+    pinlater.ok("run-now", descriptor)
+    pinlater.ok("cancel", descriptor)
+    told = pinlater.ok("explain", descriptor).out
+    assert ("last error" in told, "run-now" in told) == (False, True)
+
+
 def test_explain_fits_a_terminal_of_80_columns(pinlater: Pinlater, queue: str) -> None:
     with Client(pinlater.address) as client:
         [_, second] = client.enqueue(queue, [b"", b""]).descriptors
