@@ -343,6 +343,16 @@ def test_an_option_with_the_name_of_a_setting_is_answered_with_its_form(
     assert "--set" not in offline("console", "--console-port", "3").err
 
 
+def test_an_option_before_its_command_is_told_where_it_belongs(offline: Pinlater) -> None:
+    for before, wanted in (
+        (["--server", "a"], "pinlater COMMAND --server"),
+        (["queue", "--json"], "pinlater queue COMMAND --json"),
+    ):
+        done = offline(*before, "list")
+        assert done.code == exits.USAGE
+        assert wanted in done.err
+
+
 def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PINLATER_JOBS_MAX_QUEUES", "some")
     done = offline("demo")
