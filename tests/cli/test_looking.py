@@ -20,6 +20,8 @@ from pinlater.client import (
     Checkpoint,
     Claim,
     Client,
+    ClusterShard,
+    ClusterStatus,
     Job,
     JobCount,
     QueueConfig,
@@ -551,3 +553,16 @@ def complete(address: str, words: str, word: int) -> list[str]:
     done = subprocess.run([COMMAND[0], "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.stdout.split()
+
+
+def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
+    pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not pinlater.ok("bulk", "list", "--json").json["incomplete"]
+
+    async def cluster(_client: AsyncClient) -> ClusterStatus:
+        return ClusterStatus("a:1", [], [ClusterShard("1", True, 1, []), ClusterShard("2", False, 1, [])])
+
+    monkeypatch.setattr(AsyncClient, "cluster", cluster)
+    assert pinlater("bulk", "list").err.endswith("incomplete: a shard is unreachable, and its runs are not shown\n")
+    assert pinlater("bulk", "list", "--json").json["incomplete"]
