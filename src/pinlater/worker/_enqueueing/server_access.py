@@ -17,3 +17,6 @@ class ServerAccess(NamedTuple):
 
     tls: Tls | bool | None = None
     token: str | PathLike[str] | None = None
+
+    def __repr__(self) -> str:
+        return "ServerAccess(...)"  # without the token
