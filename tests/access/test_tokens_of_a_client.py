@@ -18,6 +18,7 @@ from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
 from pinlater.wire.codec import DecodedCall
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
+from pinlater.worker import Worker
 from tests.access.conftest import QUEUES, GuardedServer
 from tests.access.test_roles_over_thrift import TokenSender, arguments, denial
 
@@ -218,6 +219,41 @@ def test_a_token_that_can_be_none_is_refused_without_being_shown(given: str) -> 
     with pytest.raises(ValueError, match="is no token") as caught:
         AsyncClient("h", token=given)
     assert given not in str(caught.value)
+
+
+async def test_a_worker_runs_and_enqueues_with_its_token_and_says_where_from_if_it_has_none(
+    guarded: GuardedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(guarded.token(Role.WORK, Role.PRODUCE, queues=["mail*"]))
+    worker, ran = Worker(guarded.address, token=file), asyncio.Event()
+
+    @worker.task("mail_new")
+    async def greet(name: str) -> None:
+        if name == "first":
+            await greet.enqueue_async("second")
+        else:
+            ran.set()
+
+    await greet.enqueue_async("first")
+    running = asyncio.create_task(worker.run_async())
+    async with asyncio.timeout(10):
+        await ran.wait()
+    worker.request_stop()
+    await running
+
+    without = Worker(guarded.address)
+    task = without.task("mail_new", name="greet")(lambda: None)
+    with pytest.raises(TokenRequired, match="needs the role produce") as caught:
+        await task.enqueue_async()
+    where_from = "A worker takes its token from Worker(token=...), PINLATER_TOKEN, or the file"
+    assert caught.value.__notes__[0].startswith(where_from)
+    running = asyncio.create_task(without.run_async())
+    async with asyncio.timeout(10):
+        while not any(where_from in message for message in caplog.messages):
+            await asyncio.sleep(0.01)
+    without.request_stop()
+    await running
 
 
 async def test_a_refused_call_is_not_tried_again(guarded: GuardedServer) -> None:

@@ -343,6 +343,16 @@ def test_an_option_with_the_name_of_a_setting_is_answered_with_its_form(
     assert "--set" not in offline("console", "--console-port", "3").err
 
 
+def test_an_option_before_its_command_is_told_where_it_belongs(offline: Pinlater) -> None:
+    for before, wanted in (
+        (["--server", "a"], "pinlater COMMAND --server"),
+        (["queue", "--json"], "pinlater queue COMMAND --json"),
+    ):
+        done = offline(*before, "list")
+        assert done.code == exits.USAGE
+        assert wanted in done.err
+
+
 def test_a_demo_whose_server_does_not_start_says_error_once(offline: Pinlater, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PINLATER_JOBS_MAX_QUEUES", "some")
     done = offline("demo")
@@ -486,20 +496,29 @@ async def test_the_number_of_jobs_changed_before_an_error_is_printed(capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("command", "complaint"),
+    ("command", "complaint", "options"),
     [
-        (("backup", "copy.db"), "There is no store at pinlater.db"),
-        (("shards", "status"), "sqlite:pinlater.db is no MySQL or Redis store, and has but one shard"),
+        (("backup", "copy.db"), "There is no store at pinlater.db", "--config or --store"),
+        (
+            ("shards", "status"),
+            "sqlite:pinlater.db is no MySQL or Redis store, and has but one shard",
+            "--shards, --store or --config",
+        ),
     ],
 )
 def test_an_error_about_the_default_store_says_which_options_name_another(
-    offline: Pinlater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], complaint: str
+    offline: Pinlater,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: tuple[str, ...],
+    complaint: str,
+    options: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = offline(*command)
     assert (done.code, done.err) == (
         exits.REFUSED,
-        f"error: {complaint} (this is the default store: --config or --store names another)\n",
+        f"error: {complaint} (this is the default store: {options} names another)\n",
     )
     named = offline(*command, "--store", "sqlite:other.db")
     assert (named.code, "default" in named.err) == (exits.REFUSED, False)

@@ -20,6 +20,8 @@ from pinlater.client import (
     Checkpoint,
     Claim,
     Client,
+    ClusterShard,
+    ClusterStatus,
     Job,
     JobCount,
     QueueConfig,
@@ -388,6 +390,22 @@ def test_explain_tells_why_jobs_wait(pinlater: Pinlater, queue: str) -> None:
     pinlater.ok("queue", "resume", queue)
 
 
+def test_explain_tells_the_last_error_of_a_failed_job_and_what_runs_it_again(pinlater: Pinlater, queue: str) -> None:
+    [descriptor] = put(pinlater.address, queue, "x")
+    with Client(pinlater.address) as client:
+        [job] = client.dequeue(queue).jobs
+        client.ack(
+            queue, [Ack(descriptor, False, token=job.token, final=True, error_type="OSError", error_text="full")]
+        )
+    told = pinlater.ok("explain", descriptor).out
+    assert "- Its last error: OSError: full\n" in told
+    assert f"- `pinlater run-now {descriptor}` runs it again.\n" in told
+    pinlater.ok("run-now", descriptor)
+    pinlater.ok("cancel", descriptor)
+    told = pinlater.ok("explain", descriptor).out
+    assert ("last error" in told, "run-now" in told) == (False, True)
+
+
 def test_explain_fits_a_terminal_of_80_columns(pinlater: Pinlater, queue: str) -> None:
     with Client(pinlater.address) as client:
         [_, second] = client.enqueue(queue, [b"", b""]).descriptors
@@ -535,3 +553,16 @@ def complete(address: str, words: str, word: int) -> list[str]:
     done = subprocess.run([COMMAND[0], "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.stdout.split()
+
+
+def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
+    pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not pinlater.ok("bulk", "list", "--json").json["incomplete"]
+
+    async def cluster(_client: AsyncClient) -> ClusterStatus:
+        return ClusterStatus("a:1", [], [ClusterShard("1", True, 1, []), ClusterShard("2", False, 1, [])])
+
+    monkeypatch.setattr(AsyncClient, "cluster", cluster)
+    assert pinlater("bulk", "list").err.endswith("incomplete: a shard is unreachable, and its runs are not shown\n")
+    assert pinlater("bulk", "list", "--json").json["incomplete"]

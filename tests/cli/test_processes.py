@@ -98,7 +98,8 @@ def test_a_thread_that_never_ends_does_not_keep_the_worker(
 @pytest.mark.parametrize(
     ("application", "said"),
     [
-        ("jobs", "is not MODULE:NAME"),
+        ("jobs", "is not MODULE:NAME, such as jobs:worker"),
+        ("jobs.py", "is not MODULE:NAME, such as jobs:worker"),
         ("nowhere:worker", "no module 'nowhere'"),
         ("jobs:nothing", "has no 'nothing'"),
         ("jobs:not_a_worker", "is no pinlater.Worker but a int"),

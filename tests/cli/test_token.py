@@ -122,7 +122,7 @@ def test_commands_send_the_token_of_their_file(
     offline: Pinlater, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     files = {}
-    for role in ("admin", "read"):
+    for role in ("admin", "read", "produce"):
         files[role] = tmp_path / f"{role}.token"
         files[role].write_text(offline.ok("token", "create", role, "--role", role, "--tokens", str(file)).out)
     address, process = start_server(tmp_path, "--tokens", str(file))
@@ -134,6 +134,10 @@ def test_commands_send_the_token_of_their_file(
         pinlater.ok("queue", "create", "mail")
         done = pinlater("queue", "pause", "mail", "--token-file", str(files["read"]))
         assert (done.code, "needs the role operate; token read has read" in done.err) == (exits.REFUSED, True)
+        made = pinlater.ok("queue", "create", "parcels", "--token-file", str(files["produce"]))  # which may list none
+        assert made.out == "created parcels\n"
+        done = pinlater("queue", "create", "more", "--token-file", str(files["read"]))
+        assert (done.code, "createQueue needs the role" in done.err) == (exits.REFUSED, True)
         monkeypatch.setenv("PINLATER_TOKEN_FILE", str(files["admin"]))
         pinlater.ok("queue", "delete", "mail", "--no-password")
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pinlater import AsyncEnqueueBatcher, EnqueueBatcher
-from pinlater.client import AsyncClient, Checkpoint, Client, Job, UniqueKey, UniqueScope, errors
+from pinlater.client import Ack, AsyncClient, Checkpoint, Client, Job, UniqueKey, UniqueScope, errors
 from pinlater.worker import Worker
 from tests.client.fake_server import FakeServer
 from tests.worker.consumer.test_server_trouble import info
@@ -45,6 +45,12 @@ async def test_an_enqueue_of_what_is_no_body_is_refused_by_name(client: Client, 
         client.enqueue("q", [job])
     with pytest.raises(TypeError, match=saying(message.replace("jobs[0]", "jobs[2]"))):
         client.enqueue("q", [b"x", b"y", job])
+
+
+@pytest.mark.parametrize("acks", [["q:s1:p1:1"], "q:s1:p1:1", Ack("q:s1:p1:1"), [None]])
+def test_what_is_no_list_of_acks_is_refused(client: Client, acks: Any) -> None:
+    with pytest.raises(TypeError, match=r"^acks must be a list of Ack, not of (str|NoneType): ack\(queue, \[Ack\("):
+        client.ack("q", acks)
 
 
 @pytest.mark.parametrize("jobs", [b"abc", "abc", bytearray(b"abc"), Job(b"abc")])

@@ -318,5 +318,23 @@ def test_the_workers_of_all_servers_count_if_all_are_asked() -> None:
     there = here._replace(last_dequeue_at_ms=NOW - 3 * MINUTE, server_started_at_ms=NOW - 9 * MINUTE)
     [reason] = reasons(NOW, WAITING, NONE, here.joined([here, there]), SHARD)
     assert reason.text == "No worker asks for jobs of the queue. The last one asked one of the 2 servers 3m ago."
+    [reason] = reasons(NOW, WAITING, NONE, here.joined([here, here]), SHARD)
+    assert reason.text == (
+        "No worker asks for jobs of the queue. None has asked these 2 servers since the last of them started 1m ago."
+    )
     asked = here.joined([here, there._replace(waiting_dequeues=1)])
     assert [reason.code for reason in reasons(NOW, WAITING, NONE, asked, SHARD)] == ["next"]
+
+
+def test_a_server_does_not_say_that_no_worker_asks_the_others() -> None:
+    here = WORKED._replace(waiting_dequeues=0, last_dequeue_at_ms=NOW - 20_000, servers=2)
+    [behind] = reasons(NOW, WAITING, JobsAhead(4), here, SHARD)
+    assert behind.text.endswith(
+        "No worker asks this server now: the last one asked 20s ago; 2 servers share the shards."
+    )
+    [following] = reasons(NOW, WAITING, NONE, here, SHARD)
+    assert following.text.endswith(
+        "No worker waits for it at this server now. The last one asked 20s ago; 2 servers share the shards."
+    )
+    [behind] = reasons(NOW, WAITING, JobsAhead(4), here.joined([here, here]), SHARD)
+    assert behind.text.endswith("No worker asks now: the last one asked one of the 2 servers 20s ago.")

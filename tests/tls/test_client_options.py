@@ -154,9 +154,11 @@ async def test_a_worker_runs_jobs_over_tls_and_enqueues_more(
     await running
 
 
-def test_a_worker_with_a_client_takes_no_tls_of_its_own() -> None:
+def test_a_worker_with_a_client_takes_no_tls_or_token_of_its_own() -> None:
     with pytest.raises(TypeError, match="tls is for addresses; a client has its own"):
         Worker(AsyncClient("localhost"), tls=True)
+    with pytest.raises(TypeError, match="token is for addresses; a client has its own"):
+        Worker(AsyncClient("localhost"), token="x")
 
 
 # --- commands -------------------------------------------------------------------------------------------------------------------

@@ -247,6 +247,15 @@ def test_a_name_that_other_systems_have_says_what_to_write() -> None:
     with pytest.raises(AttributeError, match=r"a task has no 'enqeue'$"):
         task.enqeue("x")  # type: ignore[attr-defined]
     assert not hasattr(task, "nothing")
+    later = task.using(delay=5)
+    with pytest.raises(
+        AttributeError, match=r"has no 'enqueue_many': write later = .*task\.enqueue_many\(\[later\.job"
+    ):
+        later.enqueue_many([])  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"has no 'delay': write task\.using\(...\)\.enqueue\(...\)$"):
+        later.delay("x")  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"a task with options has no 'nothing'$"):
+        later.nothing()  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match=r"using\(\) has no option 'countdown': write using\(delay=...\)$"):
         task.using(countdown=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"using\(\) has no option 'dealy'; did you mean delay\?$"):

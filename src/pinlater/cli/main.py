@@ -205,8 +205,17 @@ def _say_usage(error: Any) -> int:
     else:
         where = error.ctx.command_path if getattr(error, "ctx", None) else "pinlater"
         message = " ".join(error.format_message().split()).replace(": Value error, ", ": ")  # the checker's own words
-        exits.write_error(f"{_option_of_setting(error) or message} (see: {where} --help)", exits.USAGE)
+        told = _option_of_setting(error) or _option_before_its_command(error) or message
+        exits.write_error(f"{told} (see: {where} --help)", exits.USAGE)
     return int(error.exit_code)
+
+
+def _option_before_its_command(error: Any) -> str:
+    """The message for an unknown option before the name of a command; '' for other errors."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if not option or not hasattr(getattr(context, "command", None), "commands"):
+        return ""
+    return f"No such option: {option}. Write the options of a command behind it: {context.command_path} COMMAND {option} ..."
 
 
 def _option_of_setting(error: Any) -> str:

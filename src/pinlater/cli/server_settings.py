@@ -80,11 +80,14 @@ def settings_for(config: Path | None, store: str | Given | None, *, driver_neede
     return load_settings(config, None, {"store": store}, driver_needed=driver_needed).settings
 
 
-def default_store_hint(location: StoreLocation) -> str:
-    """What to add to an error about the store if that is the default one, since the operator may have meant another; else ''."""
+def default_store_hint(location: StoreLocation, options: str = "--config or --store") -> str:
+    """What to add to an error about the store if that is the default one, since the operator may have meant another; else ''.
+
+    `options`: those of the command that name a store.
+    """
     from pinlater.server.config.settings import DEFAULT_STORE
 
-    return " (this is the default store: --config or --store names another)" if location == DEFAULT_STORE else ""
+    return f" (this is the default store: {options} names another)" if location == DEFAULT_STORE else ""
 
 
 def store_file(config: Path | None, store: str | Given | None, *, must_exist: bool = False) -> tuple[Path, FileTools]:

@@ -39,7 +39,7 @@ def places_of(settings: Settings) -> Sequence[ConfiguredShard]:
 
     if not settings.store.is_sharded:
         titles = " or ".join(kind.title for kind in SHARDED.values())
-        hint = default_store_hint(settings.store)
+        hint = default_store_hint(settings.store, "--shards, --store or --config")
         exits.fail(f"{settings.store} is no {titles} store, and has but one shard{hint}", exits.REFUSED)
     try:
         return find_shards(settings)

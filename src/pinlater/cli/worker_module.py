@@ -19,7 +19,10 @@ def split_name(application: str) -> tuple[str, str]:
     """`MODULE:NAME` in its two parts. A usage error if it has another form."""
     module_name, colon, name = application.partition(":")
     if not colon or not module_name or not name:
-        raise typer.BadParameter(f"{application!r} is not MODULE:NAME", param_hint="MODULE:NAME")
+        module = module_name.removesuffix(".py") or "tasks"
+        raise typer.BadParameter(
+            f"{application!r} is not MODULE:NAME, such as {module}:{name or 'worker'}", param_hint="MODULE:NAME"
+        )
     if module_name.endswith(".py") or "/" in module_name:
         module = module_name.removesuffix(".py").strip("./").replace("/", ".")
         if ".." in Path(module_name).parts or Path(module_name).is_absolute():

@@ -163,12 +163,19 @@ def acknowledge_plain(queue: str, acks: Sequence[values.Ack]) -> ClientCall[None
 
 
 def _ack_request(queue: str, acks: Sequence[values.Ack], per_item_errors: bool) -> types.PinLaterJobAckRequest:
-    return types.PinLaterJobAckRequest(
-        queueName=queue,
-        jobsSucceeded=[_ack(ack) for ack in acks if ack.succeeded],
-        jobsFailed=[_ack(ack) for ack in acks if not ack.succeeded],
-        perItemErrors=True if per_item_errors else None,
-    )
+    try:
+        return types.PinLaterJobAckRequest(
+            queueName=queue,
+            jobsSucceeded=[_ack(ack) for ack in acks if ack.succeeded],
+            jobsFailed=[_ack(ack) for ack in acks if not ack.succeeded],
+            perItemErrors=True if per_item_errors else None,
+        )
+    except AttributeError:  # looked at only then, since acks are many
+        wrong = [ack for ack in acks if not isinstance(ack, values.Ack)]  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not wrong:
+            raise
+        what = f"acks must be a list of Ack, not of {type(wrong[0]).__name__}"
+        raise TypeError(f"{what}: ack(queue, [Ack(job.descriptor, token=job.token)])") from None
 
 
 def _ack(ack: values.Ack) -> types.PinLaterJobAckInfo:

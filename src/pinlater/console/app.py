@@ -40,6 +40,7 @@ from pinlater.domain.link_urls import NO_LINKS, LinkUrls
 T = TypeVar("T")
 _BYTES_MAX = 256 * 1024 * 1024
 OPENAPI_PATH = "/v1/openapi.json"
+_NO_SUCH_PATH = f"There is no such endpoint or page; {OPENAPI_PATH} describes the endpoints"
 
 
 class Console:
@@ -164,7 +165,8 @@ class Console:
 
     async def _not_routed(self, request: Request, error: Exception) -> Response:
         """No endpoint and no page has the path, or none on it has the method."""
-        problem = problems.problem_of_status(getattr(error, "status_code", HTTPStatus.NOT_FOUND))
+        status = getattr(error, "status_code", HTTPStatus.NOT_FOUND)
+        problem = problems.problem_of_status(status, _NO_SUCH_PATH if status == HTTPStatus.NOT_FOUND else "")
         response = self._site.error_of(request, problem) if wants_page(request) else problems.response_of(problem)
         response.headers.update(getattr(error, "headers", None) or {})
         return response

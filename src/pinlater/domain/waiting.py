@@ -15,7 +15,7 @@ from pinlater.domain.wording import counted, moment, span
 
 ASKED_LATELY_MS = 60_000
 """A worker that has asked for jobs within this time counts as asking. The rates of a server are of the same time."""
-_ASKS_NOW_MS = 10_000
+ASKS_NOW_MS = 10_000
 """A worker that waits for jobs asks more often than this."""
 AT_ITS_LIMIT = 0.9
 """A queue of which this share of its rate limit was claimed waits for the limit."""
@@ -222,13 +222,16 @@ def _of_workers(queue: QueueFacts, now_ms: int) -> Reason | None:
         return None
     figures: dict[str, Figure] = {"running": queue.running, "servers": queue.servers}
     if asked_at_ms is None:
-        last = f"None has asked {_here(queue)} since its start {span(now_ms - queue.server_started_at_ms)} ago."
+        started = span(now_ms - queue.server_started_at_ms)
+        last = f"None has asked this server since its start {started} ago."
+        if queue.servers_asked > 1:
+            last = f"None has asked these {queue.servers_asked} servers since the last of them started {started} ago."
         figures["server_started_at_ms"] = queue.server_started_at_ms
     else:
         last = f"The last one asked {_here(queue)} {span(now_ms - asked_at_ms)} ago."
         figures["last_dequeue_at_ms"] = asked_at_ms
     if queue.servers > queue.servers_asked:
-        last += f" {queue.servers} servers share the shards, and each knows only the workers that ask it."
+        last += f" {_shared(queue)}, and each knows only the workers that ask it."
     if queue.running:
         text = f"No worker asks for jobs of the queue; {counted(queue.running, 'job')} of it {_are(queue.running)} claimed. {last}"
         return Reason("workers_busy", text, "no worker asks for more jobs", figures)
@@ -240,16 +243,31 @@ def _next(queue: QueueFacts, now_ms: int) -> Reason:
     asked_at_ms = queue.last_dequeue_at_ms
     if queue.waiting_dequeues or asked_at_ms is None:
         return Reason("next", text, "comes first")
-    text = f"{text} No worker waits for it now. The last one asked {_here(queue)} {span(now_ms - asked_at_ms)} ago."
+    ago = span(now_ms - asked_at_ms)
+    if queue.servers > queue.servers_asked:
+        text = f"{text} No worker waits for it at {_asked(queue)} now. The last one asked {ago} ago; {_shared(queue)}."
+    else:
+        text = f"{text} No worker waits for it now. The last one asked {_here(queue)} {ago} ago."
     return Reason("next", text, "comes first", {"last_dequeue_at_ms": asked_at_ms})
 
 
 def _idle_now(queue: QueueFacts, now_ms: int) -> str:
     """That workers have asked lately and do not ask now, so they may be gone, whatever was claimed in the last minute; '' else."""
     asked_at_ms = queue.last_dequeue_at_ms
-    if queue.waiting_dequeues or asked_at_ms is None or not _ASKS_NOW_MS <= now_ms - asked_at_ms <= ASKED_LATELY_MS:
+    if queue.waiting_dequeues or asked_at_ms is None or not ASKS_NOW_MS <= now_ms - asked_at_ms <= ASKED_LATELY_MS:
         return ""
-    return f"No worker asks now: the last one asked {_here(queue)} {span(now_ms - asked_at_ms)} ago."
+    ago = span(now_ms - asked_at_ms)
+    if queue.servers > queue.servers_asked:
+        return f"No worker asks {_asked(queue)} now: the last one asked {ago} ago; {_shared(queue)}."
+    return f"No worker asks now: the last one asked {_here(queue)} {ago} ago."
+
+
+def _asked(queue: QueueFacts) -> str:
+    return "this server" if queue.servers_asked == 1 else f"these {queue.servers_asked} servers"
+
+
+def _shared(queue: QueueFacts) -> str:
+    return f"{queue.servers} servers share the shards"
 
 
 def _here(queue: QueueFacts) -> str:

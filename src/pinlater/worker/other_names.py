@@ -59,6 +59,14 @@ def method_hint(name: str) -> str:
     return f": {_METHODS[name]}" if name in _METHODS else ""
 
 
+def producer_hint(name: str) -> str:
+    """What to write instead of a method that a task with options doesn't have, after a colon; '' if that is not known."""
+    if name in ("enqueue_many", "enqueue_many_async"):
+        return f": write later = task.using(...), and task.{name}([later.job(...), ...])"
+    hint = method_hint(name)
+    return ": write task.using(...).enqueue(...)" if hint else ""
+
+
 def task_option_hint(name: str) -> str:
     """What to write instead of an option that `@worker.task` doesn't have."""
     return _hint(name, TASK_OPTIONS, "@worker.task(..., {})", USING_OPTIONS, "task.using({}).enqueue(...)")

@@ -23,7 +23,7 @@ from pinlater.worker.context import JobContext
 from pinlater.worker.durations import Duration
 from pinlater.worker.errors import UnusableHandler
 from pinlater.worker.option_checks import check_expiry, check_options
-from pinlater.worker.other_names import method_hint, using_option_hint
+from pinlater.worker.other_names import method_hint, producer_hint, using_option_hint
 from pinlater.worker.retries import RetryPolicy
 from pinlater.worker.tracing import with_trace
 
@@ -223,6 +223,11 @@ class Producer(Generic[P]):
         named = {option.name: getattr(self._options, option.name) for option in fields(self._options)}
         given = [f"{name}={value!r}" for name, value in named.items() if value not in (None, {})]
         return f"<task {self._task.name} on {self._task.queue}, using {', '.join(given) or 'no option'}>"
+
+    if not TYPE_CHECKING:  # as for a task
+
+        def __getattr__(self, name: str) -> Never:
+            raise AttributeError(f"a task with options has no {name!r}{producer_hint(name)}", name=name, obj=self)
 
     def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         task = self._task

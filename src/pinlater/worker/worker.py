@@ -41,6 +41,7 @@ from pinlater.worker._consumer.until_idle import Idleness, in_threads, settings_
 from pinlater.worker._consumer.worker_run import OnEnd, WorkerRun
 from pinlater.worker._cron.timetable import Timetable
 from pinlater.worker._enqueueing.enqueuer import Enqueuer
+from pinlater.worker._enqueueing.server_access import ServerAccess
 from pinlater.worker._leases.heartbeater import Heartbeater
 from pinlater.worker._process import default_logs, event_loop
 from pinlater.worker._process.background_loop import BackgroundLoop
@@ -79,9 +80,10 @@ _HOUR_S = 3600.0
 class Worker:
     """Registers tasks, enqueues their jobs and runs them.
 
-    `client` is addresses (as for `AsyncClient`, like `tls`), or a client that the caller opens and closes. `concurrency` is how many jobs
-    run at once, of all queues together; it overrides `settings`. `codec` and `retry` apply to tasks without their own. `middleware` runs
-    around every job, the first one outermost. `child_setup`, a function at the top of a module, runs first in every child process.
+    `client` is addresses, or a client that the caller opens and closes. `tls` and `token` are for addresses, as for `AsyncClient`.
+    `concurrency` is how many jobs run at once, of all queues together; it overrides `settings`. `codec` and `retry` apply to tasks without
+    their own. `middleware` runs around every job, the first one outermost. `child_setup`, a function at the top of a module, runs first in
+    every child process.
     """
 
     def __init__(
@@ -96,12 +98,15 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         child_setup: ChildSetup | None = None,
         tls: Tls | bool | None = None,
+        token: str | PathLike[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         check_client(client)
-        if tls is not None and (isinstance(client, AsyncClient) or callable(client)):
-            raise TypeError("Worker(): tls is for addresses; a client has its own")
-        self._tls = tls
+        if isinstance(client, AsyncClient) or callable(client):
+            for name, given in (("tls", tls), ("token", token)):
+                if given is not None:
+                    raise TypeError(f"Worker(): {name} is for addresses; a client has its own")
+        self._access = ServerAccess(tls, token)
         self._client: Servers | NewClient = client
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
@@ -117,7 +122,7 @@ class Worker:
         self._child_setup = child_setup
         self._clock = clock or WallClock()
         self._registry = Registry()
-        self._enqueuer = Enqueuer(client, source, self._clock, tls)
+        self._enqueuer = Enqueuer(client, source, self._clock, self._access)
         self._run: WorkerRun | None = None
         self._stop_asked = False
         self.counts = WorkerCounts()
@@ -395,7 +400,7 @@ class Worker:
     ) -> WorkerRun:
         check_client(given)
         source = self._client if given is None else given
-        client = await opened(stack, source, self._source, self._tls)
+        client = await opened(stack, source, self._source, self._access)
         if given is not None:
             stack.enter_context(self._enqueuer.redirected(given))
         heartbeater = Heartbeater(client.unopened_copy, self._clock, client.unread)

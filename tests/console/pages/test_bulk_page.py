@@ -21,6 +21,8 @@ async def test_a_person_looks_at_what_would_change_and_starts_it(visitor: PageVi
     run_id = told.rpartition(" ")[2].rstrip(".")
     await ended(visitor, run_id)
     page = await visitor.page("/bulk")
-    assert "Delete failed jobs with error no disk" in " ".join(page.text.split())
+    words = " ".join(page.text.split())
+    assert "Delete failed jobs with error no disk" in words
+    assert "at most 100 a second" in words
     assert "Done" in page.text
     assert "had ended already (done). It has changed 1 job." in await visitor.does("/queues/mail/bulk/stop", run=run_id)

@@ -122,6 +122,19 @@ async def test_a_page_updates_itself_and_keeps_what_is_open(browsed: BrowsedCons
         await expect(page.get_by_role("status")).to_have_text("images is resumed.")
 
 
+async def test_an_open_page_of_a_job_shows_that_it_fails_and_offers_other_commands(browsed: BrowsedConsole) -> None:
+    await browsed.client.create_queue("watched")
+    await browsed.client.enqueue("watched", [b"x"])
+    [job] = (await browsed.client.dequeue("watched", 1)).jobs
+    async with browsed.tab(f"/jobs/{job.descriptor}") as page:
+        await expect(page.get_by_text(f"pinlater cancel {job.descriptor}")).to_be_visible()
+        failed = Ack(job.descriptor, False, token=job.token, final=True, error_type="OSError", error_text="no disk")
+        await browsed.client.ack("watched", [failed])
+        await expect(page.locator("#error")).to_contain_text("no disk")
+        await expect(page.get_by_text(f"pinlater run-now {job.descriptor}")).to_be_visible()
+        await expect(page.get_by_text(f"pinlater cancel {job.descriptor}")).to_have_count(0)
+
+
 async def test_a_hidden_tab_asks_for_nothing(browsed: BrowsedConsole) -> None:
     async with browsed.tab("/") as page:
         await page.wait_for_load_state("networkidle")  # the icon comes late

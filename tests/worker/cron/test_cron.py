@@ -97,7 +97,8 @@ def test_a_skipped_time_fires_after_the_gap_and_a_repeated_one_fires_once() -> N
 @pytest.mark.parametrize(
     ("expression", "tz", "says"),
     [
-        ("* * *", "UTC", "not a cron expression"),
+        ("* * *", "UTC", "not a cron expression: .* it has 3 fields, not five, or six with the seconds first"),
+        ("@daily", "UTC", "it has 1 field, not five"),
         ("61 * * * *", "UTC", "'61"),
         ("* * * * *", "Berlin", "no such time zone"),
     ],
@@ -105,6 +106,11 @@ def test_a_skipped_time_fires_after_the_gap_and_a_repeated_one_fires_once() -> N
 def test_invalid_cron_entries_are_refused_at_registration(expression: str, tz: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         entry(expression, tz=tz)
+
+
+def test_a_cron_expression_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"must be a text such as .*, not 60"):
+        entry(60)  # type: ignore[arg-type]
 
 
 def test_a_task_that_needs_arguments_and_a_name_that_is_taken_are_refused() -> None:

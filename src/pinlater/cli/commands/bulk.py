@@ -12,6 +12,7 @@ from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
+from pinlater.client.errors import CallerError, WorldError
 from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
 from pinlater.domain.wording import counted
 
@@ -109,9 +110,10 @@ def list_runs(
     every_ms = interval_ms(watch, every)
 
     async def show(client: AsyncClient) -> None:
-        await show_answers(
-            lambda: client.bulk_runs(*(queues or [])), lambda runs: _print(runs, json, in_one_line=watch), every_ms
-        )
+        async def ask() -> tuple[Sequence[BulkRun], bool]:
+            return await client.bulk_runs(*(queues or [])), await _misses_a_shard(client)
+
+        await show_answers(ask, lambda found: _print_list(*found, json, in_one_line=watch), every_ms)
 
     options.ask(server, timeout, show)
 
@@ -156,6 +158,23 @@ def _print_fitting(found: tuple[Sequence[JobInfo], bool], as_json: bool) -> None
             (job.descriptor, output.task_of(job), output.age_of(job), output.error_of(job)) for job in jobs[:SAMPLES]
         ]
         output.print_blocks(["descriptor", "task", "age", "error"], rows)
+
+
+async def _misses_a_shard(client: AsyncClient) -> bool:
+    """Whether a shard is unreachable, which may keep more runs. The answer about the runs does not tell."""
+    try:
+        return any(not shard.in_reach for shard in (await client.cluster()).shards)
+    except (CallerError, WorldError):
+        return False
+
+
+def _print_list(runs: Sequence[BulkRun], incomplete: bool, as_json: bool, *, in_one_line: bool) -> None:
+    if as_json:
+        output.print_json({"runs": list(map(_as_json, runs)), "incomplete": incomplete}, in_one_line=in_one_line)
+        return
+    _print(runs, as_json, in_one_line=in_one_line)
+    if incomplete:
+        output.warn_incomplete("a shard is unreachable, and its runs are not shown")
 
 
 def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None:

@@ -9,7 +9,8 @@ from pinlater.cli import exits, options, output
 from pinlater.client import AsyncClient, JobExplanation, QueueFacts
 from pinlater.client.errors import PinLaterError, QueueNotFound
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.waiting import ASKED_LATELY_MS
+from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT
+from pinlater.domain.waiting import ASKS_NOW_MS
 
 
 def explain(
@@ -38,9 +39,20 @@ def explain(
     else:
         for number, answer in enumerate(found):
             output.print_lines([""] * bool(number))
-            output.print_text([answer.descriptor, *(f"- {reason.text}" for reason in answer.reasons())])
+            told = [reason.text for reason in answer.reasons()] + _after_a_failure(answer)
+            output.print_text([answer.descriptor, *(f"- {text}" for text in told)])
     if missing:
         exits.fail(f"no such job: {', '.join(missing)}", exits.REFUSED)
+
+
+def _after_a_failure(answer: JobExplanation) -> list[str]:
+    """The last error of a failed job, unless the reasons tell it, and what runs it again. An expired job never runs."""
+    code = answer.reasons()[0].code
+    if answer.job is None or code not in ("failed", "quarantined", "cancelled"):
+        return []
+    error = output.error_of(answer.job) if code == "failed" else None
+    told = [f"Its last error: {error}"] if error not in (None, CLAIM_TIMED_OUT_TEXT) else []
+    return [*told, f"`pinlater run-now {answer.descriptor}` runs it again."]
 
 
 def _as_json(answer: JobExplanation) -> dict[str, object]:
@@ -67,8 +79,8 @@ async def _explained(client: AsyncClient, descriptor: str, timeout_s: float) -> 
 
 def _workers_ask(answer: JobExplanation) -> bool:
     asked_at_ms = answer.queue.last_dequeue_at_ms
-    lately = asked_at_ms is not None and answer.now_ms - asked_at_ms <= ASKED_LATELY_MS
-    return lately or bool(answer.queue.waiting_dequeues)
+    asks_now = asked_at_ms is not None and answer.now_ms - asked_at_ms < ASKS_NOW_MS
+    return asks_now or bool(answer.queue.waiting_dequeues)
 
 
 async def _queue_at(address: str, queue: str, descriptor: str, timeout_s: float) -> QueueFacts | None:

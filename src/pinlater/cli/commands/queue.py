@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from pinlater.cli import exits, notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
 from pinlater.client import AsyncClient, QueueConfig, QueueInfo, QueueStats, SettingsInForce
-from pinlater.client.errors import CallerError, PasswordInvalid, UnknownMethod, WorldError
+from pinlater.client.errors import AccessDenied, CallerError, PasswordInvalid, UnknownMethod, WorldError
 from pinlater.domain.calls import DELETES_QUEUES
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import check_queue_name
@@ -72,7 +73,9 @@ def create(
     """
 
     async def make(client: AsyncClient, name: str) -> str:
-        exists = name in await client.queue_names()
+        exists = False
+        with contextlib.suppress(AccessDenied):  # a token may create queues that it may not list
+            exists = name in await client.queue_names()
         await client.create_queue(name)
         return "exists" if exists else "created"
 

@@ -80,6 +80,8 @@ def status(
 
     Example: pinlater shards status --shards shards.json --http 127.0.0.1:9999 --json
     """
+    if http is not None and "," in http:
+        raise typer.BadParameter("the HTTP port of one server is wanted, not of several", param_hint="--http")
     loaded = load_settings(config, None, {"store": store_of(store, shards)})
     settings = loaded.settings
     seen = asyncio.run(look_at(places_of(settings), settings))

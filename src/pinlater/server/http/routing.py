@@ -33,7 +33,8 @@ class Router:
         """The handler, or the answer that says there is none."""
         route = self._routes.get(request.path)
         if route is None:
-            return text_response("Not found\n", 404)
+            paths = ", ".join(sorted(self._routes))
+            return text_response(f"Not found. Here are {paths}; the dashboard and its API have another port\n", 404)
         if request.method not in route.methods:
             return text_response("Method not allowed\n", 405, {"Allow": ", ".join(sorted(route.methods))})
         return route.handler

@@ -116,8 +116,8 @@ class UniquePlaces:
         because_of = frozenset(unknown) if len(shards) > 1 and not self.settled else frozenset()
         if because_of and not self._refused_because_of:
             logger.warning(
-                "all jobs with a unique key are refused: a shard has been unreachable since the start or the change of the map, "
-                "and may hold any of the keys",
+                "all jobs with a unique key are refused: a shard is unreachable whose keys this server does not know, and may hold "
+                "any of them; a server learns them at its start, or a minute after the first start on new shards or a change of the map",
                 extra={"shards": ", ".join(sorted(because_of))},
             )
         elif self._refused_because_of and not because_of:

@@ -12,8 +12,9 @@ import logging
 import random
 from typing import Protocol
 
-from pinlater.client.errors import PinLaterError, QueueNotFound
+from pinlater.client.errors import PinLaterError, QueueNotFound, TokenRequired
 from pinlater.client.values import Dequeued
+from pinlater.worker._enqueueing.server_access import WHERE_FROM
 from pinlater.worker.settings import WorkerSettings, backoff_ms
 
 _log = logging.getLogger("pinlater.worker")
@@ -83,17 +84,22 @@ class PollingPace:
         self._failures += 1
         self._missing = isinstance(error, QueueNotFound)
         if self._failures == 1:
-            hint = (
-                f"; create it: `pinlater queue create {self._queue}`, or start the worker with --create-queues"
-                " (in Python: worker.create_queues(), or the setting `create_queues`)"
-                if self._missing
-                else ""
-            )
-            _log.warning("queue %s: can't claim, retrying: %s%s", self._queue, error, hint)
+            _log.warning("queue %s: can't claim, retrying: %s%s", self._queue, error, self._hint(error))
         delay_s = max(self._backoff_s(self._failures), (error.retry_after_ms or 0) / 1000)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self._stop.wait()
+
+    def _hint(self, error: PinLaterError) -> str:
+        """What can be done about it; '' if the error's text says enough."""
+        if isinstance(error, TokenRequired):
+            return f". {WHERE_FROM}"
+        if not isinstance(error, QueueNotFound):
+            return ""
+        return (
+            f"; create it: `pinlater queue create {self._queue}`, or start the worker with --create-queues"
+            " (in Python: worker.create_queues(), or the setting `create_queues`)"
+        )
 
     def _backoff_s(self, failures: int) -> float:
         return backoff_ms(self._settings, failures, random.random()) / 1000  # noqa: S311 - spreads load, guards nothing

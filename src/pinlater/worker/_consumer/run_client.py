@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 
 from pinlater.client._servers import servers_by_default
-from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
+from pinlater.worker._enqueueing.server_access import ServerAccess
 
 Servers = AsyncClient | str | PathLike[str] | Sequence[str] | None
 NewClient = Callable[[], AsyncClient]
 
 
 async def opened(
-    stack: contextlib.AsyncExitStack, given: Servers | NewClient, source: str | None, tls: Tls | bool | None
+    stack: contextlib.AsyncExitStack, given: Servers | NewClient, source: str | None, access: ServerAccess
 ) -> AsyncClient:
     """An open client, which calls itself `source`. The stack closes one that is opened here.
 
@@ -23,7 +23,9 @@ async def opened(
     """
     if isinstance(given, AsyncClient):
         return given.sharing(wait_for_servers=False)  # the worker tries again itself, and says so
-    made = given() if callable(given) else AsyncClient(given, source=source, wait_for_servers=False, tls=tls)
+    if callable(given):
+        return await stack.enter_async_context(given())
+    made = AsyncClient(given, source=source, wait_for_servers=False, tls=access.tls, token=access.token)
     return await stack.enter_async_context(made)
 
 

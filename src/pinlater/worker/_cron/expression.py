@@ -19,18 +19,25 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from pinlater.domain.wording import counted
+
 _SECOND, _STEP = timedelta(seconds=1), timedelta(hours=12)
 _HOURS = 24
 
 
 class Expression:
-    """A cron expression of five fields, or six with seconds first. Raises ValueError."""
+    """A cron expression of five fields, or six with seconds first. Raises ValueError, and TypeError for what is no text."""
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - not all callers have a type checker
+            raise TypeError(f"a cron expression must be a text such as '*/5 * * * *', not {text!r}")
         try:
             parsed = CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - cronsim computes without zones
         except CronSimError as error:
-            raise ValueError(f"not a cron expression: {text!r}: {error}") from error
+            number = len(text.split())
+            wanted = "not five, or six with the seconds first"
+            why = str(error) if number in (5, 6) else f"it has {counted(number, 'field')}, {wanted}"
+            raise ValueError(f"not a cron expression: {text!r}: {why}") from error
         self.text = text
         self.fires_every_hour = len(parsed.hours) == _HOURS
 

@@ -15,16 +15,16 @@ from typing import TypeVar, cast
 from pinlater.client import _calls
 from pinlater.client._bodies import body_of
 from pinlater.client._client_call import ClientCall, on_queue
-from pinlater.client._tls import Tls
 from pinlater.client._tracebacks import short
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.batching import Placed
-from pinlater.client.errors import PinLaterError, PriorityNotSupported, QueueNotFound, UnknownMethod
+from pinlater.client.errors import PinLaterError, PriorityNotSupported, QueueNotFound, TokenRequired, UnknownMethod
 from pinlater.client.sync_client import Client
 from pinlater.client.values import Enqueued, Job
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import adding
 from pinlater.worker import envelope
+from pinlater.worker._enqueueing.server_access import WHERE_FROM, ServerAccess
 from pinlater.worker._enqueueing.waiting_enqueue import OutageLog, WaitingEnqueue
 from pinlater.worker.context import current_job_or_none
 
@@ -33,6 +33,7 @@ Servers = str | PathLike[str] | Sequence[str] | None
 _JOBS_A_REQUEST = 500
 _BYTES_A_REQUEST = 4 * 1024 * 1024
 _OWN = "own"
+_BY_DEFAULT = ServerAccess()
 _WOULD_BLOCK = "this would block the event loop: await the form that ends in _async"
 
 
@@ -40,9 +41,13 @@ class Enqueuer:
     """Uses the client that the worker was given, or else opens one when first needed."""
 
     def __init__(
-        self, servers: Servers | AsyncClient | Client, source: str | None, clock: Clock, tls: Tls | bool | None = None
+        self,
+        servers: Servers | AsyncClient | Client,
+        source: str | None,
+        clock: Clock,
+        access: ServerAccess = _BY_DEFAULT,
     ) -> None:
-        self._tls = tls
+        self._access = access
         self._servers = servers
         self._source = source
         self._clock = clock
@@ -186,19 +191,22 @@ class Enqueuer:
             return self._servers
         own = self._own.get(_OWN)
         if own is None:  # two threads may come here at once: one client is kept, the other never connected
-            own = self._own.setdefault(
-                _OWN, Client(self._servers, source=self._source, tls=self._tls, clock=self._clock)
-            )
+            tls, token = self._access
+            made = Client(self._servers, source=self._source, tls=tls, token=token, clock=self._clock)
+            own = self._own.setdefault(_OWN, made)
         return own
 
 
 @contextlib.contextmanager
 def _explained(queue: str, requests: _Requests) -> Iterator[None]:
-    """Says what to do about a missing queue, and which task has the priority that the server lacks: how many there are only it knows."""
+    """Says what to do about a missing queue or token, and which task has the priority that the server lacks: only it knows them."""
     try:
         yield
     except PriorityNotSupported as error:
         raise adding(error, _job_with_priority(queue, requests.sent, error)) from None
+    except TokenRequired as error:
+        error.add_note(WHERE_FROM)
+        raise
     except QueueNotFound as error:
         error.add_note(
             f"Create it with `pinlater queue create {queue}`, or all of the worker's queues with worker.create_queues()."

@@ -27,19 +27,19 @@ function prepare(within) {
 function isInUse(region) {
   const active = document.activeElement;
   const selected = getSelection();
-  return (region.contains(active) && active.matches("input, select, textarea, details[open] *"))
+  return (region.contains(active) && active.matches("input, select, textarea, [data-copy], details[open] *"))
     || (!selected.isCollapsed && region.contains(selected.anchorNode));
 }
 
 // Replaces a part of the page, and keeps what was opened and where the focus was.
 function replace(region, fresh) {
+  prepare(fresh);
   if (region.isEqualNode(fresh) || isInUse(region)) return;
   for (const one of region.querySelectorAll("details[data-keep][open]")) {
     const same = [...fresh.querySelectorAll("details[data-keep]")].find((each) => each.dataset.keep === one.dataset.keep);
     if (same) same.open = true;
   }
   const active = region.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  prepare(fresh);
   region.replaceWith(fresh);
   if (active !== null) [...fresh.querySelectorAll("a[href]")].find((one) => one.getAttribute("href") === active)?.focus();
 }
