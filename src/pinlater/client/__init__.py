@@ -51,6 +51,7 @@ from pinlater.client.values import (
     Scanned,
     ServerFacts,
     ServerInfo,
+    ServerWorkers,
     SettingsInForce,
     ShardDetails,
     ShardDrain,
@@ -62,6 +63,10 @@ from pinlater.client.values import (
     UniqueKey,
     UniqueScope,
     WaitingDequeues,
+    WorkerInfo,
+    WorkerQueue,
+    WorkerStatus,
+    WorkingProcess,
 )
 
 __all__ = [
@@ -115,6 +120,7 @@ __all__ = [
     "Scanned",
     "ServerFacts",
     "ServerInfo",
+    "ServerWorkers",
     "SettingsInForce",
     "ShardDetails",
     "ShardDrain",
@@ -127,4 +133,8 @@ __all__ = [
     "UniqueKey",
     "UniqueScope",
     "WaitingDequeues",
+    "WorkerInfo",
+    "WorkerQueue",
+    "WorkerStatus",
+    "WorkingProcess",
 ]

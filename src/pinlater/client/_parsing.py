@@ -193,6 +193,54 @@ def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.Wait
     return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]
 
 
+def server_workers(found: types.Workers) -> values.ServerWorkers:
+    """What a server knows of workers."""
+    return values.ServerWorkers(
+        [_worker_status(each) for each in found.workers],
+        waiting_dequeues(found.waiting),
+        found.serverId,
+        found.servers,
+        found.nowMillis,
+        found.upMillis,
+        found.forgotten,
+    )
+
+
+def _worker_status(status: types.WorkerStatus) -> values.WorkerStatus:
+    return values.WorkerStatus(
+        status.source,
+        status.process or 0,
+        status.heardMillisAgo,
+        [
+            values.WorkerQueue(
+                each.queueName,
+                each.askedMillisAgo,
+                each.handedOut,
+                each.timedOut,
+                each.late,
+                each.timedOutLately,
+                each.lateLately,
+            )
+            for each in status.queues
+        ],
+        status.claimMillis,
+        None if status.info is None else _worker_info(status.info),
+        status.saidMillisAgo,
+    )
+
+
+def _worker_info(info: types.WorkerInfo) -> values.WorkerInfo:
+    return values.WorkerInfo(
+        info.library or "",
+        info.version or "",
+        info.host or "",
+        info.pid or 0,
+        info.concurrency or 0,
+        info.running or 0,
+        info.startedAtMillis or 0,
+    )
+
+
 def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
     """Servers and shards, with the addresses of owners."""
     addresses = [server.address for server in status.servers]
@@ -392,6 +440,7 @@ def server_info(info: types.ServerInfo) -> values.ServerInfo:
         max_descriptors_per_request=info.maxDescriptorsPerRequest,
         max_wait_ms=info.maxWaitMillis,
         access=info.access or "",
+        server_id=info.serverId or "",
         caller=None if info.caller is None else _rights(info.caller),
     )
 

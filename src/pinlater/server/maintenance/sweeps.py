@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 from pinlater.domain.audit import first_id_at
 from pinlater.domain.clock import Clock
@@ -35,7 +35,8 @@ Sweep = Callable[[Maintenance, int], Awaitable[int]]
 
 
 class Sweeps:
-    """The bounded pieces of work that `MaintenanceRunner` runs."""
+    """The bounded pieces of work that `MaintenanceRunner` runs. `lost_claims` is told of claims that timed out: a queue, and their number
+    by source."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Sweeps:
         settings: MaintenanceSettings,
         audit_ttl_ms: int,
         quarantine_after: int,
+        lost_claims: Callable[[str, Mapping[str, int]], None],
     ) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
@@ -56,6 +58,7 @@ class Sweeps:
         self._settings = settings
         self._audit_ttl_ms = audit_ttl_ms
         self._quarantine_after = quarantine_after
+        self._lost_claims = lost_claims
         self._batch = settings.sweep_batch
         self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
         self.swept_by_others: Callable[[], Set[str]] = frozenset
@@ -82,6 +85,8 @@ class Sweeps:
         metrics.timeout_done += row.failed
         metrics.timeout_evict += row.lost
         logger.info("claims timed out", extra={"queue": row.queue, "retried": row.retried, "failed": row.failed})
+        if row.sources:
+            self._lost_claims(row.queue, row.sources)
         if row.retried:
             self._dispatcher.wakeups.jobs_ready(row.queue, row.retried, past_owner=True)
 

@@ -15,6 +15,7 @@ from pinlater.domain.calls import (
 )
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
+from pinlater.domain.workers import ServerWorkers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.operations.audit_trail import AuditTrail
@@ -31,6 +32,7 @@ from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queue_history import HistoryQueries
@@ -38,10 +40,12 @@ from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.settings_in_force import QueueSettings
 from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
+from pinlater.server.operations.worker_registry import WorkerRegistry
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.version import __version__
 
+_WORKERS_A_TURN = 250
 FEATURES = (
     "long-poll",
     "claim-tokens",
@@ -69,6 +73,7 @@ FEATURES = (
     "history",
     "failures",
     "bulk-runs",
+    "workers",
 )
 
 
@@ -111,8 +116,11 @@ class Service:
         self.failures = FailureQueries(shards, queue_cache, metrics, clock)
         self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
-        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
-        self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
+        self.workers = workers = WorkerRegistry(clock.monotonic)
+        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit, workers)
+        self.dequeuing = Dequeue(
+            shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings, workers
+        )
         self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
         self.explaining = Explain(
             shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: len(self.cluster_status().servers)
@@ -147,6 +155,19 @@ class Service:
         """The dequeues that wait for jobs on this server, by queue and source."""
         waiting = sorted(self.dispatcher.waiting_by_source().items())
         return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
+
+    async def known_workers(self) -> ServerWorkers:
+        """The workers that this server heard lately, and what became of their claims here."""
+        now_ms = self._clock.now_ms()
+        return ServerWorkers(
+            await in_turns(self.workers.known(), self.workers.shown, _WORKERS_A_TURN),
+            await self.waiting_dequeues(),
+            self.identity.life,
+            len(self.cluster_status().servers),
+            now_ms,
+            max(0, now_ms - self.identity.started_at_ms),
+            self.workers.forgotten,
+        )
 
     async def cluster(self) -> ClusterStatus:
         """Which servers share the shards, and which of them owns what, as this server knows it."""

@@ -109,6 +109,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "countJobs": _queue_of_request,
     "getSettingsInForce": _queue,
     "getWaitingDequeues": _no_queue,
+    "getWorkers": _no_queue,
     "getCluster": _no_queue,
     "explainJob": _queue,
     "getQueueHistory": _queues_of_request,
@@ -137,6 +138,14 @@ def _allowed_runs(grant: Grant, answer: Iterable[Any]) -> Any:
     return [run for run in answer if grant.has_queue(run.order.queueName)]
 
 
+def _allowed_workers(grant: Grant, answer: Any) -> Any:
+    for worker in answer.workers:
+        worker.queues = _allowed_rows(grant, worker.queues)
+    answer.workers = [worker for worker in answer.workers if worker.queues]
+    answer.waiting = _allowed_rows(grant, answer.waiting)
+    return answer
+
+
 def _allowed_entries(grant: Grant, page: Any) -> Any:
     page.entries = [entry for entry in page.entries if entry.queueName and grant.has_queue(entry.queueName)]
     return page
@@ -146,6 +155,7 @@ _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
     "getQueueNames": _allowed_names,
     "getQueueStats": _allowed_rows,
     "getWaitingDequeues": _allowed_rows,
+    "getWorkers": _allowed_workers,
     "getAudit": _allowed_entries,
     "getBulkRuns": _allowed_runs,
 }

@@ -63,4 +63,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "ShardJobs": ('countedAtMillis', 'due', 'scheduled', 'inProgress', 'succeeded', 'failed'),
     "ShardLane": ('kind', 'waiting', 'running', 'calls', 'requests'),
     "WaitingDequeues": ('queueName', 'source', 'number'),
+    "WorkerQueue": ('queueName', 'handedOut', 'timedOut', 'late', 'timedOutLately', 'lateLately'),
+    "WorkerStatus": ('source', 'queues'),
+    "Workers": ('workers', 'waiting', 'serverId', 'servers', 'nowMillis', 'upMillis', 'forgotten'),
 }

@@ -1,0 +1,61 @@
+"""The page of workers, without a browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinlater.client import AsyncClient, Job, WorkerInfo, WorkingProcess
+from pinlater.console.pages import workers
+from pinlater.domain.clock import ManualClock
+from pinlater.server.main.core import Core
+from tests.console.pages.conftest import stored
+from tests.console.pages.visitor import PageVisitor
+
+PROCESS = WorkingProcess(7, WorkerInfo("python", "1.0", "host-7", 17, 16, 3, 1))
+
+
+async def test_workers_are_shown_with_what_they_hold(visitor: PageVisitor, client: AsyncClient) -> None:
+    assert "No worker" in (await visitor.page("/workers")).text
+    name = await stored(client)
+    await client.dequeue("mail", 1, process=PROCESS)
+    page = await visitor.page("/workers")
+    for words in ("console", "host-7, 17", "python 1.0", "ran 3 of 16"):
+        assert words in page.text
+    assert {"/queues/mail?tab=running", f"/jobs/{name}"} <= set(page.links)
+    assert "Incomplete" not in page.text
+
+
+async def test_a_client_that_says_nothing_has_no_known_version(visitor: PageVisitor, client: AsyncClient) -> None:
+    await client.dequeue("mail", 1)
+    assert "version unknown" in (await visitor.page("/workers")).text
+
+
+async def test_a_stuck_worker_says_why(
+    visitor: PageVisitor, client: AsyncClient, clock: ManualClock, core: Core
+) -> None:
+    await client.enqueue("mail", [Job(b"x", claim_timeout_ms=5_000)])
+    await client.dequeue("mail", 1, process=PROCESS)
+    clock.advance(seconds=6)
+    await core.sweeps.time_out_claims()
+    text = (await visitor.page("/workers")).text
+    assert "Stuck" in text
+    assert "1 claim timed out in the last 10 minutes." in text
+
+
+async def test_processes_that_share_a_name_are_told(
+    visitor: PageVisitor, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "PROCESSES", 2)
+    for number in range(1, 5):
+        await client.dequeue("mail", 1, process=PROCESS._replace(number=number))
+    text = (await visitor.page("/workers")).text
+    assert "Several processes share this name" in text
+    assert "and 2 more" in text
+
+
+async def test_what_is_not_known_is_said(visitor: PageVisitor, core: Core) -> None:
+    registry = core.service.workers
+    registry._forgotten.add(48_000, registry._monotonic())
+    text = (await visitor.page("/workers")).text
+    assert "Incomplete." in text
+    assert "48,000 were forgotten in the last hour." in text
