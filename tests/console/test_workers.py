@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pinlater.client import AsyncClient, Claim, Job, WorkerInfo, WorkingProcess
+from pinlater.client import Ack, AsyncClient, Claim, Job, WorkerInfo, WorkingProcess
 from pinlater.client.errors import UnknownMethod
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
@@ -34,6 +34,7 @@ async def test_a_worker_is_told_with_its_jobs_and_what_it_says(
     clock.advance(seconds=2)
     answer = await caller.ok("GET", "/v1/workers")
     [worker] = answer.pop("workers")
+    assert answer.pop("counted_ms") < 3_600_000  # the server has just started
     assert answer == {"total": 1, "running": 1, "looked_at": 1, "gaps": [], "incomplete": False}
     job = {"descriptor": descriptor, "queue": "mail", "for_ms": 2_000, "left_ms": 598_000}
     assert worker == {
@@ -49,6 +50,7 @@ async def test_a_worker_is_told_with_its_jobs_and_what_it_says(
         "handed_out": 1,
         "timed_out": 0,
         "late": 0,
+        "lost": [],
         "processes": [
             {
                 "process": 7,
@@ -72,7 +74,7 @@ async def test_a_worker_is_told_with_its_jobs_and_what_it_says(
 async def test_lost_claims_make_a_worker_stuck(
     caller: Caller, client: AsyncClient, clock: ManualClock, core: Core
 ) -> None:
-    await client.enqueue("mail", [Job(b"x", claim_timeout_ms=5_000)])
+    [descriptor] = (await client.enqueue("mail", [Job(b"x", claim_timeout_ms=5_000)])).descriptors
     await client.dequeue("mail", 1, process=PROCESS)
     clock.advance(seconds=11)
     [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]
@@ -85,10 +87,26 @@ async def test_lost_claims_make_a_worker_stuck(
     [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]
     assert (worker["timed_out"], worker["holds"]) == (1, {})
     assert worker["reasons"] == ["1 claim timed out in the last 10 minutes"]
+    assert worker["lost"] == [{"queue": "mail", "descriptor": descriptor, "ended_ms": 0}]
+    clock.advance(seconds=60)
+    [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]
+    assert worker["reasons"][1] == (
+        f"Process 17 on host was last heard 1m 11s ago, before its claims timed out; this job may have killed it: {descriptor}"
+    )
+
+
+async def test_a_worker_that_repeats_an_answer_is_in_no_trouble(caller: Caller, client: AsyncClient) -> None:
+    """The first one was carried out, and its own answer was lost."""
+    await client.enqueue("mail", [Job(b"x", attempts_allowed=2)])
+    [job] = (await client.dequeue("mail", 1, process=PROCESS)).jobs
+    for _ in range(2):
+        await client.ack("mail", [Ack(job.descriptor, succeeded=False, token=job.token)])
+    [worker] = (await caller.ok("GET", "/v1/workers"))["workers"]
+    assert (worker["late"], worker["timed_out"], worker["trouble"]) == (1, 0, "none")
 
 
 async def test_a_server_that_knows_no_workers_is_a_gap(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refused(_client: AsyncClient) -> None:
+    async def refused(_client: AsyncClient, *, everywhere: bool) -> None:
         raise UnknownMethod("The server doesn't know getWorkers")
 
     monkeypatch.setattr(AsyncClient, "workers", refused)
@@ -213,4 +231,4 @@ async def test_50_000_sources_leave_a_bounded_answer_that_says_what_it_lacks(
     answer = await three.answer()
     assert (len(answer["workers"]), answer["total"]) == (workers.WORKERS_MAX, 2_000)
     [gap] = answer["gaps"]
-    assert "48,000 were forgotten" in gap
+    assert "gave up workers 48,000 times" in gap

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from pinlater.domain.calls import WaitingDequeues
-from pinlater.domain.history import HistoryPoint, QueueHistory, SpanPercentiles
+from pinlater.domain.history import HOUR_MS, HistoryPoint, QueueHistory, SpanPercentiles
 from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.workers import (
     JobInHand,
     KnownWorker,
+    LostClaim,
     ServerReply,
     ServerWorkers,
     Trouble,
@@ -20,7 +21,9 @@ from pinlater.domain.workers import (
     WorkerQueue,
     WorkersFound,
     WorkerStatus,
+    cut_to,
     in_hand_of,
+    misses_servers,
     usual_run_ms,
     workers_of,
 )
@@ -35,9 +38,14 @@ def status(source: str = "w", process: int = 7, heard_ms: int | None = 100, **mo
 
 
 def reply(
-    *workers: WorkerStatus, server: str = "a", waiting: Any = (), servers: int = 1, forgotten: int = 0
+    *workers: WorkerStatus,
+    server: str = "a",
+    waiting: Any = (),
+    servers: int = 1,
+    forgotten: int = 0,
+    up_ms: int = 10 * HOUR_MS,
 ) -> ServerReply:
-    return ServerReply(f"{server}:9010", ServerWorkers(workers, waiting, server, servers, 1_000, 1_000, forgotten))
+    return ServerReply(f"{server}:9010", [ServerWorkers(workers, waiting, server, servers, 1_000, up_ms, forgotten)])
 
 
 def job(
@@ -127,17 +135,39 @@ def test_only_the_named_queues_are_shown() -> None:
 
 
 def test_a_server_that_does_not_answer_is_a_gap() -> None:
-    assert found(reply(), ServerReply("b:9010", None, "no route")).gaps == ["b:9010 does not answer: no route"]
+    assert found(reply(), ServerReply("b:9010", (), "no route")).gaps == ["b:9010 does not answer: no route"]
 
 
 def test_servers_of_the_shards_that_were_not_asked_are_a_gap() -> None:
     [gap] = found(reply(servers=3), reply(server="b", servers=2)).gaps
-    assert gap.startswith("2 of 3 servers were asked")
+    assert gap.startswith("2 of 3 servers answered")
+
+
+def test_a_server_that_others_tell_of_is_no_gap() -> None:
+    here, other = reply(servers=2), reply(server="b", servers=2)
+    assert misses_servers([here])
+    told = here._replace(found=[*here.found, *other.found])
+    assert not misses_servers([told])
+    assert found(told).gaps == []
+
+
+def test_numbers_go_back_to_the_start_of_the_server_that_started_last() -> None:
+    assert found(reply(), reply(server="b")).counted_ms == HOUR_MS
+    assert found(reply(), reply(server="b", up_ms=5 * MINUTE_MS)).counted_ms == 5 * MINUTE_MS
 
 
 def test_forgotten_workers_are_a_gap() -> None:
     [gap] = found(reply(forgotten=48_000)).gaps
-    assert "48,000 were forgotten" in gap
+    assert "gave up workers 48,000 times" in gap
+
+
+def test_an_answer_is_cut_to_what_fits_and_says_what_it_lacks() -> None:
+    long = "ü" * 100
+    [answer] = reply(*[status(f"w{number}", info=INFO._replace(host=long)) for number in range(100)]).found
+    cut = cut_to(answer, 50 * 500)
+    assert 20 < len(cut.workers) < 50
+    assert (cut.workers, cut.forgotten) == (answer.workers[: len(cut.workers)], 100 - len(cut.workers))
+    assert cut_to(answer, 1_000_000) == answer
 
 
 # --- trouble ------------------------------------------------------------------------------------------------------------
@@ -153,11 +183,6 @@ def test_forgotten_workers_are_a_gap() -> None:
             "Last heard 5m ago, longer than its claims last (30s), and it holds 2 jobs",
         ),
         ({"queues": [WorkerQueue("q", 1, 5, 4, 0, 4)]}, [], "4 claims timed out in the last 10 minutes"),
-        (
-            {"queues": [WorkerQueue("q", 1, 5, 0, 1, 0, 1)]},
-            [],
-            "1 answer came after the claim had ended, in the last 10 minutes",
-        ),
         (
             {},
             [job(60 * MINUTE_MS)],
@@ -178,6 +203,10 @@ def test_a_stuck_worker_is_told_with_its_reason(more: Any, jobs: Any, reason: st
         ({"heard_ms": 20_000, "claim_ms": 30_000}, [job()]),
         ({"heard_ms": 5 * MINUTE_MS}, [job()]),  # it is not known how long its claims last
         ({"queues": [WorkerQueue("q", 1, 5, 4, 3)]}, []),  # lost long ago
+        (
+            {"queues": [WorkerQueue("q", 1, 5, 0, 3, 0, 3)]},
+            [],
+        ),  # answers that were sent twice
         ({}, [job(59_000)]),  # short in any case
         ({}, [job(60 * MINUTE_MS, queue="unusual")]),  # nothing to compare with
     ],
@@ -190,7 +219,62 @@ def test_what_is_usual_is_no_trouble(more: Any, jobs: Any) -> None:
 def test_a_worker_is_not_called_silent_while_a_server_is_unreachable() -> None:
     """That server may hear it."""
     silent = status(heard_ms=5 * MINUTE_MS, claim_ms=30_000)
-    assert only(reply(silent), ServerReply("b:9010", None, "gone"), jobs=[job()]).trouble is Trouble.NONE
+    assert only(reply(silent), ServerReply("b:9010", (), "gone"), jobs=[job()]).trouble is Trouble.NONE
+
+
+# --- the job that killed its worker ---------------------------------------------------------------------------------------
+
+
+def lost(*ended_ms: int) -> list[LostClaim]:
+    return [LostClaim("q", f"q:s1:p1:{each}", each) for each in ended_ms]
+
+
+def dead(heard_ms: int = 100_000, process: int = 7, claim_ms: int | None = 30_000) -> WorkerStatus:
+    return status(process=process, heard_ms=heard_ms, claim_ms=claim_ms, info=INFO)
+
+
+def source_lost(*ended_ms: int) -> WorkerStatus:
+    return status(process=0, heard_ms=None, queues=[WorkerQueue("q")], lost=lost(*ended_ms))
+
+
+def test_the_job_whose_claim_timed_out_after_its_worker_was_heard_last_may_have_killed_it() -> None:
+    worker = only(reply(dead(), source_lost(70_000)))
+    assert worker.reasons == [
+        "Process 17 on host was last heard 1m 40s ago, before its claims timed out; this job may have killed it: q:s1:p1:70000"
+    ]
+    assert (worker.trouble, worker.lost) == (Trouble.STUCK, lost(70_000))
+
+
+def test_a_worker_that_had_several_jobs_may_have_been_killed_by_any_of_them() -> None:
+    [reason] = only(reply(dead(), source_lost(60_000, 70_000))).reasons
+    assert reason.endswith("; one of these jobs may have killed it: q:s1:p1:60000, q:s1:p1:70000")
+
+
+def test_a_process_that_was_started_in_its_place_does_not_hide_the_death() -> None:
+    [reason] = only(reply(dead(), status(process=8, heard_ms=10, claim_ms=30_000), source_lost(70_000))).reasons
+    assert reason.startswith("Process 17 on host was last heard 1m 40s ago")
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        dead(heard_ms=50_000),  # it may be heard again: the last request is not long ago
+        dead(heard_ms=65_000),  # it was heard after its claim had ended
+        dead(heard_ms=700_000),  # it had no claim that ends so late
+        dead(claim_ms=None),  # it got no job
+    ],
+)
+def test_a_claim_that_ended_at_another_time_killed_no_process(process: WorkerStatus) -> None:
+    assert only(reply(process, source_lost(70_000))).trouble is Trouble.NONE
+
+
+def test_no_process_is_called_killed_while_a_server_is_unreachable() -> None:
+    assert only(reply(dead(), source_lost(70_000)), ServerReply("b:9010", (), "gone")).trouble is Trouble.NONE
+
+
+def test_the_claims_that_several_servers_ended_are_told_together_in_bounds() -> None:
+    one, two = reply(source_lost(*range(1, 6))), reply(source_lost(*range(3, 9)), server="b")
+    assert only(one, two).lost == lost(1, 2, 3, 4, 5)
 
 
 def test_a_job_that_runs_some_times_longer_than_usual_makes_its_worker_slow() -> None:

@@ -12,7 +12,8 @@ INFO = ttypes.WorkerInfo("go", "0.3", "host-7", 17, 16, 3, 1_767_225_600_000)
 
 async def workers(wire: Wire) -> dict[tuple[str, int | None], Any]:
     """By source and process."""
-    return {(each.source, each.process): each for each in (await wire.call("getWorkers")).workers}
+    [answer] = await wire.call("getWorkers", everywhere=True)
+    return {(each.source, each.process): each for each in answer.workers}
 
 
 async def test_a_client_that_says_nothing_is_told_by_its_source(here: Wire, running: RunningServer) -> None:
@@ -62,6 +63,8 @@ async def test_lost_claims_and_late_answers_are_told_by_the_source_of_the_claim(
     assert found["w", None].heardMillisAgo is None
     [queue] = found["w", None].queues
     assert (queue.timedOut, queue.timedOutLately, queue.late) == (2, 2, 0)
+    lost = {(each.queueName, each.jobDescriptor, each.endedMillisAgo) for each in found["w", None].lost}
+    assert lost == {("q", descriptor, 0) for descriptor, _ in held}
     for descriptor, token in held:
         request = ttypes.PinLaterJobAckRequest("q", [ttypes.PinLaterJobAckInfo(descriptor, claimToken=token)])
         await here.call("ackJobs", source="w", request=request)

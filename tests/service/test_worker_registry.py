@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pinlater.domain.calls import Ack, AckBatch, Claim
-from pinlater.domain.workers import WorkerInfo, WorkerQueue, WorkerStatus
+from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.operations.values import Caller, DequeueCommand
 from pinlater.server.operations.worker_registry import (
     KEPT_S,
@@ -18,6 +18,10 @@ from pinlater.server.operations.worker_registry import (
     HourCount,
     WorkerRegistry,
 )
+from pinlater.server.thrift import answers
+from pinlater.wire.codec import encode_reply
+from pinlater.wire.limits import FRAME_BYTES_MAX
+from pinlater.wire.methods import METHODS_BY_NAME
 from tests.service.conftest import ServiceUnderTest
 
 INFO = WorkerInfo("python", "1.0", "host", 17, 16, 3, 1)
@@ -109,15 +113,25 @@ def test_what_a_caller_says_without_a_number_is_not_kept(turned: Turned) -> None
 
 
 def test_lost_claims_are_counted_for_the_source_and_make_no_process(turned: Turned) -> None:
-    turned.registry.timed_out("q", {"w": 2, "x": 1})
+    turned.registry.timed_out("q", {"q:s1:p1:1": "w", "q:s1:p1:2": "x"})
+    turned.now_s += 1
+    turned.registry.timed_out("q", {"q:s1:p1:3": "w"})
     turned.registry.late(NEW, "q", 4)
     counted = {status.source: status for status in turned.known}
-    assert counted["w"] == WorkerStatus("w", 0, None, [WorkerQueue("q", None, 0, 2, 4, 2, 4)])
-    assert counted["x"] == WorkerStatus("x", 0, None, [WorkerQueue("q", None, 0, 1, 0, 1, 0)])
+    lost = [LostClaim("q", "q:s1:p1:3", 0), LostClaim("q", "q:s1:p1:1", 1_000)]
+    assert counted["w"] == WorkerStatus("w", 0, None, [WorkerQueue("q", None, 0, 2, 4, 2, 4)], lost=lost)
+    lost = [LostClaim("q", "q:s1:p1:2", 1_000)]
+    assert counted["x"] == WorkerStatus("x", 0, None, [WorkerQueue("q", None, 0, 1, 0, 1, 0)], lost=lost)
+
+
+def test_the_newest_lost_claims_of_a_source_are_kept_and_all_are_counted(turned: Turned) -> None:
+    turned.registry.timed_out("q", {f"q:s1:p1:{number}": "w" for number in range(1_000)})
+    assert turned.only.queues[0].timed_out == 1_000
+    assert [claim.descriptor for claim in turned.only.lost] == [f"q:s1:p1:{number}" for number in range(999, 994, -1)]
 
 
 def test_a_lost_claim_is_recent_for_ten_minutes(turned: Turned) -> None:
-    turned.registry.timed_out("q", {"w": 2})
+    turned.registry.timed_out("q", {"q:s1:p1:1": "w", "q:s1:p1:2": "w"})
     turned.now_s += 600
     [queue] = turned.only.queues
     assert (queue.timed_out, queue.timed_out_lately) == (2, 0)
@@ -177,11 +191,19 @@ def test_long_texts_are_cut(turned: Turned) -> None:
     assert {len(info.library), len(info.version), len(info.host)} == {TEXT_CHARS_MAX}
 
 
+@pytest.mark.parametrize("number", [-1, -(2**63), 2**63 - 1])
+def test_a_number_that_means_nothing_counts_as_not_said(turned: Turned, number: int) -> None:
+    """No calendar has such a time."""
+    said = INFO._replace(pid=number, concurrency=number, running=number, started_at_ms=number)
+    turned.registry.asked(NEW._replace(worker=said), "q")
+    assert turned.only.info == WorkerInfo("python", "1.0", "host")
+
+
 # --- operations tell it ---------------------------------------------------------------------------------------------------
 
 
 async def known(world: ServiceUnderTest) -> dict[int, WorkerStatus]:
-    return {status.process: status for status in (await world.service.known_workers()).workers}
+    return {status.process: status for status in (await world.service.workers_here(100)).workers}
 
 
 async def test_a_dequeue_is_heard_and_its_jobs_are_counted(world: ServiceUnderTest) -> None:
@@ -221,9 +243,43 @@ async def test_what_the_server_says_of_itself_and_who_waits(world: ServiceUnderT
     async with asyncio.timeout(30):
         while not world.dispatcher.waiting():
             await asyncio.sleep(0)
-    found = await world.service.known_workers()
+    [found] = await world.service.known_workers(everywhere=True)
     assert [(each.queue, each.source, each.number) for each in found.waiting] == [("q", "w", 1)]
     assert (found.server_id, found.servers, found.forgotten) == (world.service.identity.life, 1, 0)
     assert (found.up_ms, found.now_ms) == (5_000, world.clock.now_ms())
     world.dispatcher.drain()
     await poll
+
+
+async def test_an_answer_has_the_workers_that_were_heard_last_and_says_how_many_it_lacks(
+    world: ServiceUnderTest,
+) -> None:
+    for number in range(5):
+        world.service.workers.asked(Caller(f"w{number}"), "q")
+    found = await world.service.workers_here(2)
+    assert ([status.source for status in found.workers], found.forgotten) == (["w4", "w3"], 3)
+
+
+async def test_what_other_servers_know_comes_after_what_this_one_knows(world: ServiceUnderTest) -> None:
+    async def elsewhere() -> Sequence[ServerWorkers]:
+        return [ServerWorkers([WorkerStatus("there")], (), "other", 2, 0, 0)]
+
+    world.service.workers_elsewhere = elsewhere
+    world.service.workers.asked(NEW, "q")
+    assert len(await world.service.known_workers(everywhere=False)) == 1
+    found = await world.service.known_workers(everywhere=True)
+    assert [[status.source for status in each.workers] for each in found] == [["w"], ["there"]]
+
+
+async def test_an_answer_about_hostile_workers_of_many_servers_fits_a_frame(world: ServiceUnderTest) -> None:
+    long = "x" * 200
+    queues = [WorkerQueue(f"{number}{long}") for number in range(QUEUES_MAX)]
+    hostile = WorkerStatus(long, 1, 0, queues, info=WorkerInfo(long, long, long))
+
+    async def elsewhere() -> Sequence[ServerWorkers]:
+        return [ServerWorkers([hostile] * 2_000, (), f"other {number}", 6, 0, 0) for number in range(5)]
+
+    world.service.workers_elsewhere = elsewhere
+    found = await world.service.known_workers(everywhere=True)
+    assert sum(len(each.workers) + each.forgotten for each in found) == 10_000
+    assert len(encode_reply(METHODS_BY_NAME["getWorkers"], 1, await answers.workers(found))) < FRAME_BYTES_MAX

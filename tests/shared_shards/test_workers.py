@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pinlater.client import Claim, Client, Job, WorkerInfo, WorkingProcess, _calls
+from pinlater.client import Claim, Client, Job, WorkerInfo, WorkingProcess
 from pinlater.testing.real_server import RealServer
 from tests.shared_shards.serving import place_of, wait_until
 
@@ -34,8 +34,7 @@ def three(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Servers]:
 
 def knows_all(server: RealServer) -> bool:
     with Client(server.address) as client:
-        owners = client.carry_out(_calls.queue_owners())
-        return client.workers().servers == 3 and len(owners.servers) == 3
+        return len({answer.server_id for answer in client.workers(everywhere=True)}) == 3
 
 
 def listed(*servers: RealServer) -> Any:

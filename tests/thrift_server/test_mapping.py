@@ -76,7 +76,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getSettingsInForce": ("in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
-    "getWorkers": ("known_workers", (), {}),
+    "getWorkers": ("known_workers", (True,), {}),
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (["emails"], 1, 2, 60), {}),
     "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
@@ -419,52 +419,56 @@ ANSWERED: dict[str, Any] = {
         "jobsAhead": {"jobs": 2**40, "atLeast": True, "incomplete": True},
     },
     "getWaitingDequeues": [{"queueName": "emails", "source": "w-1", "number": 2}],
-    "getWorkers": {
-        "workers": [
-            {
-                "source": "w-1",
-                "process": 7,
-                "heardMillisAgo": 250,
-                "queues": [
-                    {
-                        "queueName": "emails",
-                        "askedMillisAgo": 1,
-                        "handedOut": 2**40,
-                        "timedOut": 2**41,
-                        "late": 2**42,
-                        "timedOutLately": 5,
-                        "lateLately": 6,
-                    }
-                ],
-                "claimMillis": 30_000,
-                "info": {
-                    "library": "python",
-                    "version": "1.2",
-                    "host": "höst",
-                    "pid": 2**40,
-                    "concurrency": 16,
-                    "running": 3,
-                    "startedAtMillis": 2**41,
+    "getWorkers": [
+        {
+            "workers": [
+                {
+                    "source": "w-1",
+                    "process": 7,
+                    "heardMillisAgo": 250,
+                    "queues": [
+                        {
+                            "queueName": "emails",
+                            "askedMillisAgo": 1,
+                            "handedOut": 2**40,
+                            "timedOut": 2**41,
+                            "late": 2**42,
+                            "timedOutLately": 5,
+                            "lateLately": 6,
+                        }
+                    ],
+                    "claimMillis": 30_000,
+                    "info": {
+                        "library": "python",
+                        "version": "1.2",
+                        "host": "höst",
+                        "pid": 2**40,
+                        "concurrency": 16,
+                        "running": 3,
+                        "startedAtMillis": 2**41,
+                    },
+                    "saidMillisAgo": 1_000,
+                    "lost": [{"queueName": "emails", "jobDescriptor": DESCRIPTOR, "endedMillisAgo": 2**40}],
                 },
-                "saidMillisAgo": 1_000,
-            },
-            {
-                "source": "w-2",
-                "process": None,
-                "heardMillisAgo": None,
-                "queues": [],
-                "claimMillis": None,
-                "info": None,
-                "saidMillisAgo": None,
-            },
-        ],
-        "waiting": [{"queueName": "emails", "source": "w-1", "number": 2}],
-        "serverId": "1-2-3",
-        "servers": 3,
-        "nowMillis": 2**42,
-        "upMillis": 2**43,
-        "forgotten": 2**44,
-    },
+                {
+                    "source": "w-2",
+                    "process": None,
+                    "heardMillisAgo": None,
+                    "queues": [],
+                    "claimMillis": None,
+                    "info": None,
+                    "saidMillisAgo": None,
+                    "lost": [],
+                },
+            ],
+            "waiting": [{"queueName": "emails", "source": "w-1", "number": 2}],
+            "serverId": "1-2-3",
+            "servers": 3,
+            "nowMillis": 2**42,
+            "upMillis": 2**43,
+            "forgotten": 2**44,
+        }
+    ],
     "getCluster": {
         "address": "a:1",
         "servers": [

@@ -97,7 +97,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
         "getSettingsInForce": {"queueName": "emails"},
         "getWaitingDequeues": {},
-        "getWorkers": {},
+        "getWorkers": {"everywhere": True},
         "getCluster": {},
         "getQueueHistory": {"request": types.QueueHistoryRequest(["emails"], 1, 2, 60)},
         "getFailures": {"request": types.FailuresRequest(["emails", "Ü"])},

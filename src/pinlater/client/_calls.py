@@ -383,8 +383,8 @@ def waiting_dequeues() -> ClientCall[list[values.WaitingDequeues]]:
     return ClientCall("getWaitingDequeues", (), _parsing.waiting_dequeues, Resend.SAFE)
 
 
-def workers() -> ClientCall[values.ServerWorkers]:
-    return ClientCall("getWorkers", (), _parsing.server_workers, Resend.SAFE)
+def workers(*, everywhere: bool) -> ClientCall[list[values.ServerWorkers]]:
+    return ClientCall("getWorkers", (everywhere,), _parsing.server_workers, Resend.SAFE)
 
 
 def explain_job(queue: str, descriptor: str) -> ClientCall[values.JobExplanation]:

@@ -193,17 +193,20 @@ def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.Wait
     return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]
 
 
-def server_workers(found: types.Workers) -> values.ServerWorkers:
-    """What a server knows of workers."""
-    return values.ServerWorkers(
-        [_worker_status(each) for each in found.workers],
-        waiting_dequeues(found.waiting),
-        found.serverId,
-        found.servers,
-        found.nowMillis,
-        found.upMillis,
-        found.forgotten,
-    )
+def server_workers(found: Sequence[types.ServerWorkers]) -> list[values.ServerWorkers]:
+    """What servers know of workers."""
+    return [
+        values.ServerWorkers(
+            [_worker_status(status) for status in each.workers],
+            waiting_dequeues(each.waiting),
+            each.serverId,
+            each.servers,
+            each.nowMillis,
+            each.upMillis,
+            each.forgotten,
+        )
+        for each in found
+    ]
 
 
 def _worker_status(status: types.WorkerStatus) -> values.WorkerStatus:
@@ -226,6 +229,7 @@ def _worker_status(status: types.WorkerStatus) -> values.WorkerStatus:
         status.claimMillis,
         None if status.info is None else _worker_info(status.info),
         status.saidMillisAgo,
+        [values.LostClaim(each.queueName, each.jobDescriptor, each.endedMillisAgo) for each in status.lost],
     )
 
 
@@ -440,7 +444,6 @@ def server_info(info: types.ServerInfo) -> values.ServerInfo:
         max_descriptors_per_request=info.maxDescriptorsPerRequest,
         max_wait_ms=info.maxWaitMillis,
         access=info.access or "",
-        server_id=info.serverId or "",
         caller=None if info.caller is None else _rights(info.caller),
     )
 

@@ -69,9 +69,10 @@ class Client(SyncClientBase):
         """The dequeues that wait for jobs on the server that answers, by queue and source."""
         return self._run(_calls.waiting_dequeues())
 
-    def workers(self) -> values.ServerWorkers:
-        """The workers that the server which answers heard in the last 15 minutes, and what became of their claims there."""
-        return self._run(_calls.workers())
+    def workers(self, *, everywhere: bool = False) -> list[values.ServerWorkers]:
+        """The workers that the server which answers heard in the last 15 minutes, and what became of their claims there. With `everywhere`,
+        it asks the other servers of its shards, too: one item for each that answered."""
+        return self._run(_calls.workers(everywhere=everywhere))
 
     def explain_job(self, queue: str, descriptor: str) -> values.JobExplanation:
         """Why a job waits, as the server that answers knows it: `reasons()` of the answer tells it."""

@@ -63,6 +63,7 @@ from pinlater.domain.waiting import JobsAhead as JobsAhead
 from pinlater.domain.waiting import QueueFacts as QueueFacts
 from pinlater.domain.waiting import Reason as Reason
 from pinlater.domain.waiting import ShardFacts as ShardFacts
+from pinlater.domain.workers import LostClaim as LostClaim
 from pinlater.domain.workers import ServerWorkers as ServerWorkers
 from pinlater.domain.workers import WorkerInfo as WorkerInfo
 from pinlater.domain.workers import WorkerQueue as WorkerQueue

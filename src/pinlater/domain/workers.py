@@ -12,13 +12,19 @@ from enum import Enum
 from typing import NamedTuple
 
 from pinlater.domain.calls import WaitingDequeues
-from pinlater.domain.history import QueueHistory
+from pinlater.domain.history import HOUR_MS, QueueHistory
 from pinlater.domain.job import JobInfo, source_of_claim
 from pinlater.domain.wording import counted, span
 
 SILENT_MS = 60_000
 """A worker asks or renews more often than that, unless it is gone."""
+LOST_MAX = 5
+"""Claims that timed out, of one worker: the newest."""
+_FIELDS_BYTES = 80  # of numbers and headers beside each text
+TOLD_MAX = 10_000
+"""Workers that a server asks the others for at most, all together."""
 _OVERDUE_MS = 5_000  # so long servers may take to end a claim after its deadline
+_SWEPT_LATE_MS = 60_000  # and so long if they are restarted meanwhile
 _SLOW_TIMES, SLOW_MS = 3, 60_000
 _STUCK_TIMES, _STUCK_MS = 10, 600_000
 _LATELY = "in the last 10 minutes"
@@ -48,7 +54,7 @@ class WorkerQueue(NamedTuple):
     """What became of a worker's claims in a queue in the last hour, and `lately`: in its last ten minutes.
 
     `asked_ms`: how long ago it asked for jobs; None if only the end of its claims is known. `timed_out`: claims that ended at their
-    deadline. `late`: answers that came after their claim had ended.
+    deadline. `late`: answers that came after their claim had ended, also repeated ones.
     """
 
     queue: str
@@ -72,11 +78,19 @@ class WorkerQueue(NamedTuple):
         )
 
 
+class LostClaim(NamedTuple):
+    """A claim that ended at its deadline. `ended_ms`: how long ago."""
+
+    queue: str
+    descriptor: str
+    ended_ms: int
+
+
 class WorkerStatus(NamedTuple):
     """A process of a worker. `process`: 0 for callers that name none, which may be several; lost claims of the source are counted there.
 
     `heard_ms`: how long ago it sent a request; None if only the end of claims is known. `claim_ms`: the longest claim among those that it
-    got last. `info`: as it said `said_ms` ago.
+    got last. `info`: as it said `said_ms` ago. `lost`: the newest first, at most `LOST_MAX`.
     """
 
     source: str
@@ -86,6 +100,7 @@ class WorkerStatus(NamedTuple):
     claim_ms: int | None = None
     info: WorkerInfo | None = None
     said_ms: int | None = None
+    lost: Sequence[LostClaim] = ()
 
     @property
     def handed_out(self) -> int:
@@ -94,8 +109,8 @@ class WorkerStatus(NamedTuple):
 
 
 class ServerWorkers(NamedTuple):
-    """What one server knows. `server_id` names one start of its process. `servers`: that share the shards. `forgotten`: workers that it
-    gave up for others in the last hour."""
+    """What one server knows. `server_id` names one start of its process. `servers`: that share the shards. `forgotten`: how often it
+    gave up a worker for another one in the last hour, and workers that it left out of this answer."""
 
     workers: Sequence[WorkerStatus]
     waiting: Sequence[WaitingDequeues]
@@ -128,7 +143,7 @@ class KnownWorker(NamedTuple):
     """All that is known of a source. `processes`: the last heard first. `reasons`: sentences that say why it needs attention.
 
     `holds`, `waits`: jobs and long polls by queue. `longest`: the job that it has held longest; `next_end`: the one whose claim ends first.
-    Numbers are of the last hour, of the servers that answered.
+    `lost`: claims that timed out, the newest first, at most `LOST_MAX`. Numbers are of the last hour, of the servers that answered.
     """
 
     source: str
@@ -144,6 +159,7 @@ class KnownWorker(NamedTuple):
     handed_out: int
     timed_out: int
     late: int
+    lost: Sequence[LostClaim] = ()
 
     @property
     def held(self) -> int:
@@ -163,23 +179,57 @@ class KnownWorker(NamedTuple):
 
 
 class WorkersFound(NamedTuple):
-    """Workers with those in trouble first, and `gaps`: sentences that say what is not known."""
+    """Workers with those in trouble first, and `gaps`: sentences that say what is not known. `counted_ms`: how far the numbers go back: an
+    hour, or to the start of the server that started last."""
 
     workers: Sequence[KnownWorker]
     gaps: Sequence[str] = ()
+    counted_ms: int = HOUR_MS
 
 
 class ServerReply(NamedTuple):
-    """What the server at an address answered, or why it did not."""
+    """What the server at an address answered, for itself and perhaps for others of its shards; or why it did not."""
 
     address: str
-    found: ServerWorkers | None
+    found: Sequence[ServerWorkers]
     error: str = ""
+
+
+def cut_to(answer: ServerWorkers, bytes_max: int) -> ServerWorkers:
+    """The first of its workers that take about that many bytes at most. Those that are left out count as forgotten."""
+    left_bytes = bytes_max - sum(
+        _bytes_of(poll.queue) + _bytes_of(poll.source) + _FIELDS_BYTES for poll in answer.waiting
+    )
+    for place, status in enumerate(answer.workers):
+        left_bytes -= _status_bytes(status)
+        if left_bytes < 0:
+            left_out = len(answer.workers) - place
+            return answer._replace(workers=answer.workers[:place], forgotten=answer.forgotten + left_out)
+    return answer
+
+
+def _status_bytes(status: WorkerStatus) -> int:
+    texts = [status.source, *(each.queue for each in status.queues)]
+    for claim in status.lost:
+        texts += claim.queue, claim.descriptor
+    if status.info is not None:
+        texts += status.info[:3]
+    return sum([_bytes_of(text) + _FIELDS_BYTES for text in texts])
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 def now_of(replies: Iterable[ServerReply]) -> int | None:
     """The time by the clock of a server, which sets the deadlines of claims."""
-    return max((reply.found.now_ms for reply in replies if reply.found is not None), default=None)
+    return max((answer.now_ms for reply in replies for answer in reply.found), default=None)
+
+
+def misses_servers(replies: Iterable[ServerReply]) -> bool:
+    """Whether the shards have more servers than those whose lists came."""
+    answers = _distinct(replies)
+    return len(answers) < _servers_of(answers)
 
 
 def in_hand_of(queue: str, jobs: Iterable[JobInfo], now_ms: int) -> list[JobInHand]:
@@ -226,7 +276,8 @@ def workers_of(
     for job in in_hand:
         rows.add_job(job)
     found = [row.judged(usual_ms, complete=not gaps) for row in rows.by_source.values()]
-    return WorkersFound(sorted(found, key=_attention), gaps)
+    counted_ms = min([HOUR_MS, *(answer.up_ms for answer in answers)])
+    return WorkersFound(sorted(found, key=_attention), gaps, counted_ms)
 
 
 def _attention(worker: KnownWorker) -> tuple[int, int, bool, str]:
@@ -236,17 +287,23 @@ def _attention(worker: KnownWorker) -> tuple[int, int, bool, str]:
 
 def _distinct(replies: Iterable[ServerReply]) -> list[ServerWorkers]:
     """An answer of each server process: two addresses may be those of one."""
-    return list({reply.found.server_id: reply.found for reply in replies if reply.found is not None}.values())
+    return list({answer.server_id: answer for reply in replies for answer in reply.found}.values())
+
+
+def _servers_of(answers: Iterable[ServerWorkers]) -> int:
+    return max((answer.servers for answer in answers), default=0)
 
 
 def _gaps(replies: Iterable[ServerReply], answers: Sequence[ServerWorkers]) -> list[str]:
-    found = [f"{reply.address} does not answer: {reply.error}" for reply in replies if reply.found is None]
-    servers = max((answer.servers for answer in answers), default=0)
+    found = [f"{reply.address} does not answer: {reply.error}" for reply in replies if not reply.found]
+    servers = _servers_of(answers)
     if len(answers) < servers:
-        found.append(f"{len(answers)} of {servers} servers were asked; what the others know is missing")
+        found.append(f"{len(answers)} of {servers} servers answered; what the others know is missing")
     forgotten = sum(answer.forgotten for answer in answers)
     if forgotten:
-        found.append(f"more workers than servers keep: {forgotten:,} were forgotten in the last hour")
+        found.append(
+            f"There are more workers than servers keep: they gave up workers {forgotten:,} times in the last hour"
+        )
     return found
 
 
@@ -311,8 +368,11 @@ class _Row:
             handed_out=sum(each.handed_out for each in counts),
             timed_out=sum(each.timed_out for each in counts),
             late=sum(each.late for each in counts),
+            lost=_newest_lost(self._statuses.values()),
         )
         stuck = [*self._late_claims(), *self._silence(worker, complete=complete), *_lost(counts)]
+        if complete:
+            stuck += _killed(worker)
         slow: list[str] = []
         _judge_length(self.jobs, usual_ms, stuck, slow)
         trouble = Trouble.STUCK if stuck else Trouble.SLOW if slow else Trouble.NONE
@@ -334,13 +394,34 @@ class _Row:
 
 
 def _lost(counts: Iterable[WorkerQueue]) -> Iterable[str]:
-    counts = list(counts)
+    """Late answers are no trouble by themselves: a client repeats an answer if it does not know what became of it."""
     timed_out = sum(each.timed_out_lately for each in counts)
-    late = sum(each.late_lately for each in counts)
     if timed_out:
         yield f"{counted(timed_out, 'claim')} timed out {_LATELY}"
-    if late:
-        yield f"{counted(late, 'answer')} came after the claim had ended, {_LATELY}"
+
+
+def _newest_lost(statuses: Iterable[WorkerStatus]) -> Sequence[LostClaim]:
+    """Each once: two servers may have ended the claim of one attempt each."""
+    lost = sorted({claim for status in statuses for claim in status.lost}, key=lambda claim: claim.ended_ms)
+    return lost[:LOST_MAX]
+
+
+def _killed(worker: KnownWorker) -> Iterable[str]:
+    """Which jobs may have ended a process of the worker: their claims timed out when they would have if it sent nothing after it was last
+    heard. A process that stands still looks the same."""
+    for status in worker.processes:
+        heard_ms, claim_ms = status.heard_ms, status.claim_ms
+        if heard_ms is None or claim_ms is None or heard_ms < SILENT_MS:
+            continue
+        ends = range(heard_ms - claim_ms - _SWEPT_LATE_MS, heard_ms + 1)
+        jobs = list(dict.fromkeys(claim.descriptor for claim in worker.lost if claim.ended_ms in ends))
+        if jobs:
+            which = "this job" if len(jobs) == 1 else "one of these jobs"
+            name = "A process" if status.info is None else f"Process {status.info.pid} on {status.info.host}"
+            yield (
+                f"{name} was last heard {span(heard_ms)} ago, before its claims timed out; {which} may have killed it: {', '.join(jobs)}"
+            )
+            return
 
 
 def _judge_length(jobs: Sequence[JobInHand], usual_ms: Mapping[str, int], stuck: list[str], slow: list[str]) -> None:
@@ -375,6 +456,7 @@ def _joined(one: WorkerStatus, other: WorkerStatus) -> WorkerStatus:
         max(one.claim_ms or 0, other.claim_ms or 0) or None,
         newer.info,
         newer.said_ms,
+        _newest_lost([one, other]),
     )
 
 

@@ -626,6 +626,13 @@ struct WorkerQueue {
   7: required i64 lateLately
 }
 
+// A claim that ended at its deadline.
+struct LostClaim {
+  1: required string queueName
+  2: required string jobDescriptor
+  3: required i64 endedMillisAgo
+}
+
 // A process of a worker, or a caller that names none.
 struct WorkerStatus {
   1: required string source
@@ -640,19 +647,22 @@ struct WorkerStatus {
   // As it said last, and how long ago.
   6: optional WorkerInfo info
   7: optional i64 saidMillisAgo
+  // Of the source, the newest first, at most 5.
+  8: required list<LostClaim> lost
 }
 
-struct Workers {
+// What one server knows of workers.
+struct ServerWorkers {
   // Heard in the last 15 minutes, the last heard first, at most 2,000.
   1: required list<WorkerStatus> workers
   2: required list<WaitingDequeues> waiting
-  // Names one start of the server process that answers.
+  // Names one start of the server process.
   3: required string serverId
   // That share the shards.
   4: required i32 servers
   5: required i64 nowMillis
   6: required i64 upMillis
-  // Workers that it gave up for others in the last hour, since there were more than it keeps.
+  // How often it gave up a worker for another one in the last hour, since there were more than it keeps, and workers that are left out here.
   7: required i64 forgotten
 }
 
@@ -1056,8 +1066,9 @@ service PinLater {
   // The dequeues that wait for jobs on this server, by queue and source.
   list<WaitingDequeues> getWaitingDequeues(1: RequestContext context) throws (1: PinLaterException e)
 
-  // The workers that this server heard lately, and what became of their claims here. Reads no jobs.
-  Workers getWorkers(1: RequestContext context) throws (1: PinLaterException e)
+  // The workers that this server heard lately, and what became of their claims here; with `everywhere` then those of the other servers of its
+  // shards that answer it within a second, of all others together about 10,000. Reads no jobs.
+  list<ServerWorkers> getWorkers(1: RequestContext context, 2: bool everywhere) throws (1: PinLaterException e)
 
   // Which servers share the shards, and which of them owns what, as the server that answers knows it.
   ClusterStatus getCluster(1: RequestContext context) throws (1: PinLaterException e)

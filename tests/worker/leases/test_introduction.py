@@ -55,7 +55,7 @@ async def test_servers_know_a_worker_that_runs(client: AsyncClient) -> None:
     async with running(worker):
 
         async def known() -> WorkerStatus | None:
-            found = (await client.workers()).workers
+            found = (await client.workers())[0].workers
             return next((each for each in found if each.queues and each.queues[0].handed_out), None)
 
         status = await eventually(known)
@@ -77,7 +77,7 @@ async def test_a_worker_that_only_renews_its_claims_is_heard(client: AsyncClient
     async with running(worker):
 
         async def heard_after_the_claim() -> WorkerStatus | None:
-            for status in (await client.workers()).workers:
+            for status in (await client.workers())[0].workers:
                 asked_ms = status.queues[0].asked_ms
                 if status.heard_ms is not None and asked_ms is not None and asked_ms > status.heard_ms + 400:
                     return status

@@ -39,8 +39,8 @@ def workers(
     timeout: options.TimeoutSeconds = options.TIMEOUT_S,
     json: options.Json = False,
 ) -> None:
-    """Show workers: the stuck ones first, then the slow ones, with the reason. Asks each server of --server which workers it heard in the
-    last 15 minutes, what became of their claims in the last hour, and which wait in a long poll.
+    """Show workers: the stuck ones first, then the slow ones, with the reason. Asks the servers of --server, and by them the others of the
+    shards, which workers they heard in the last 15 minutes, what became of their claims in the last hour, and which wait in a long poll.
 
     --watch --json prints one line each time.
 
@@ -98,7 +98,12 @@ async def _usual_ms(client: AsyncClient, jobs: Sequence[JobInHand], now_ms: int)
 def _print(found: WorkersFound, as_json: bool, *, in_one_line: bool) -> None:
     if as_json:
         listed = [_as_json(worker) for worker in found.workers]
-        data = {"workers": listed, "incomplete": bool(found.gaps), "gaps": list(found.gaps)}
+        data = {
+            "workers": listed,
+            "incomplete": bool(found.gaps),
+            "gaps": list(found.gaps),
+            "counted_ms": found.counted_ms,
+        }
         output.print_json(data, in_one_line=in_one_line)
         return
     columns = ["worker", "state", "version", "queues", "holds", "waits", "heard", "lost", "why"]
@@ -136,6 +141,7 @@ def _as_json(worker: KnownWorker) -> dict[str, Any]:
         "handed_out": worker.handed_out,
         "timed_out": worker.timed_out,
         "late": worker.late,
+        "lost": [claim._asdict() for claim in worker.lost],
         "longest": None if worker.longest is None else worker.longest._asdict(),
         "next_end": None if worker.next_end is None else worker.next_end._asdict(),
         "processes": [

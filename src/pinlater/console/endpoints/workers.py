@@ -12,6 +12,7 @@ from pinlater.console.endpoints.forms import like
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.workers import (
     HeldJobItem,
+    LostClaimItem,
     WorkerItem,
     WorkerProcessItem,
     WorkersAnswer,
@@ -35,7 +36,7 @@ _SERVER_S = 3.0
 
 
 async def get_workers(call: ApiCall[WorkersQuery, Nothing]) -> WorkersAnswer:
-    """Returns who asks for jobs and who holds some, with versions, last requests and lost claims. Asks all servers that the console knows,
+    """Returns who asks for jobs and who holds some, with versions, last requests and lost claims. Asks all servers of the shards,
     and looks at 100 jobs in hand of each of the ten queues with the most."""
     client, queues = call.client, list(call.query.queue)
     replies = await worker_replies(client, _SERVER_S)
@@ -73,6 +74,7 @@ def _shown(found: WorkersFound, running: int, looked_at: int) -> WorkersAnswer:
         total=len(found.workers),
         running=running,
         looked_at=looked_at,
+        counted_ms=found.counted_ms,
         gaps=found.gaps,
         incomplete=bool(found.gaps),
     )
@@ -86,6 +88,7 @@ def _worker(worker: KnownWorker) -> WorkerItem:
         waiting=worker.waits,
         longest=_job(worker.longest),
         next_end=_job(worker.next_end),
+        lost=[like(LostClaimItem, claim) for claim in worker.lost],
         processes=[_process(status) for status in worker.processes],
     )
 

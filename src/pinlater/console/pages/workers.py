@@ -1,24 +1,36 @@
-"""Workers: who asks for jobs and who holds some, those in trouble first."""
+"""Workers: who asks for jobs and who holds some, those in trouble first; and the jobs that lose their workers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pinlater.client.errors import UnknownMethod
+from pinlater.console.endpoints.failures import get_failures
+from pinlater.console.endpoints.queues import get_stats
 from pinlater.console.endpoints.workers import get_workers
+from pinlater.console.pages.api import Api
+from pinlater.console.pages.failed import GroupRow, group_row
 from pinlater.console.pages.page import PageCall, PageView
+from pinlater.console.pages.queue_figures import figures_of
+from pinlater.console.shapes.failures import FailuresQuery
+from pinlater.console.shapes.queues import StatsQuery
 from pinlater.console.shapes.workers import WorkerItem, WorkerProcessItem, WorkersAnswer, WorkersQuery
+from pinlater.domain.failures import CLAIM_TIMED_OUT, PROCESS_DIED, QUEUES_MAX
 from pinlater.domain.workers import SILENT_MS
 
-ROWS, PROCESSES = 200, 5
+ROWS, PROCESSES, GROUPS = 200, 5, 10
+_LOSES_WORKERS = frozenset({CLAIM_TIMED_OUT, PROCESS_DIED})
+"""Types of the errors of attempts whose worker, or whose process of a worker, was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersView(PageView):
-    """`workers`: the first of `answer`."""
+    """`workers`: the first of `answer`. `suspects`: groups of failures of the last 24 hours whose jobs may kill their workers."""
 
     workers: Sequence[WorkerRow]
     answer: WorkersAnswer
+    suspects: Sequence[GroupRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +43,38 @@ class WorkerRow:
     more: int
     shared: bool
 
-    @property
-    def held(self) -> int:
-        """Jobs in its hands."""
-        return sum(self.worker.holds.values())
-
-    @property
-    def lost(self) -> int:
-        """Claims that timed out."""
-        return self.worker.timed_out
-
 
 async def show(call: PageCall) -> WorkersView:
-    """One call to each server, and one for each queue with running jobs, up to ten."""
-    answer = await call.api.ask(get_workers, query=WorkersQuery())
-    return WorkersView(title="Workers", workers=[_row(worker) for worker in answer.workers[:ROWS]], answer=answer)
+    """One call to each server, one for each queue with running jobs, up to ten, and two for the groups of failures."""
+    answer, suspects = await call.api.shared(_read)
+    return WorkersView(
+        title="Workers",
+        workers=[_row(worker) for worker in answer.workers[:ROWS]],
+        answer=answer,
+        suspects=suspects,
+    )
+
+
+async def _read(api: Api) -> tuple[WorkersAnswer, Sequence[GroupRow]]:
+    return await api.ask(get_workers, query=WorkersQuery()), await _suspects(api)
 
 
 def _row(worker: WorkerItem) -> WorkerRow:
     present = [each for each in worker.processes if each.heard_ms is not None and each.heard_ms < SILENT_MS]
     shown = worker.processes[:PROCESSES]
     return WorkerRow(worker, shown, len(worker.processes) - len(shown), len(present) > 1)
+
+
+async def _suspects(api: Api) -> Sequence[GroupRow]:
+    """Those with the most failures first; none from servers that do not count them."""
+    queues = [figures_of(queue) for queue in (await api.ask(get_stats, query=StatsQuery())).queues]
+    queues.sort(key=lambda queue: (-queue.failed - queue.running, queue.name))
+    if not queues:
+        return ()
+    try:
+        found = await api.ask(get_failures, query=FailuresQuery(queue=[one.name for one in queues[:QUEUES_MAX]]))
+    except UnknownMethod:
+        return ()
+    rows = [group_row(group) for group in found.groups if group.error_type in _LOSES_WORKERS]
+    rows.sort(key=lambda row: (-row.today, -row.group.last_ms))
+    return [row for row in rows[:GROUPS] if row.today]

@@ -41,6 +41,14 @@ class HeldJobItem(AnswerShape, frozen=True, kw_only=True):
     left_ms: Annotated[int | None, Meta(description="Until its claim ends; below 0 after the deadline.")]
 
 
+class LostClaimItem(AnswerShape, frozen=True, kw_only=True):
+    """A claim that ended at its deadline."""
+
+    queue: str
+    descriptor: str
+    ended_ms: Annotated[int, Meta(description="How long ago.")]
+
+
 class WorkerItem(AnswerShape, frozen=True, kw_only=True):
     """The workers with one source. Numbers are of the last hour, of the servers that answered."""
 
@@ -55,7 +63,11 @@ class WorkerItem(AnswerShape, frozen=True, kw_only=True):
     next_end: Annotated[HeldJobItem | None, Meta(description="The job whose claim ends first.")]
     handed_out: int
     timed_out: Annotated[int, Meta(description="Claims that ended at their deadline.")]
-    late: Annotated[int, Meta(description="Answers that came after their claim had ended.")]
+    late: Annotated[
+        int,
+        Meta(description="Answers that came after their claim had ended, also repeated ones."),
+    ]
+    lost: Annotated[Sequence[LostClaimItem], Meta(description="The last claims that timed out, the newest first.")]
     processes: Annotated[Sequence[WorkerProcessItem], Meta(description="The last heard first.")]
 
 
@@ -66,5 +78,8 @@ class WorkersAnswer(AnswerShape, frozen=True, kw_only=True):
     total: Annotated[int, Meta(description="Workers that were found; the answer has the first of them.")]
     running: Annotated[int, Meta(description="Jobs in hand in all queues.")]
     looked_at: Annotated[int, Meta(description="Jobs in hand that were looked at.")]
+    counted_ms: Annotated[
+        int, Meta(description="How far the numbers go back: an hour, or to the start of the server that started last.")
+    ]
     gaps: Annotated[Sequence[str], Meta(description="Sentences that say what is not known.")]
     incomplete: Incomplete

@@ -9,10 +9,10 @@ Weakness: a caller that invents many sources pushes other workers out; `ServerWo
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 
-from pinlater.domain.workers import WorkerInfo, WorkerQueue, WorkerStatus
+from pinlater.domain.workers import LOST_MAX, LostClaim, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.operations.identity import kept_source
 from pinlater.server.operations.values import Caller
 
@@ -22,6 +22,8 @@ QUEUES_MAX = 8
 """Of one entry: those that it asked for last."""
 TEXT_CHARS_MAX = 100
 """Of each text that a process says of itself."""
+NUMBER_MAX = 253_402_300_799_999
+"""Of each number that it says: as a time, the end of the year 9999. Another number counts as not said."""
 
 _SPAN_S = 300
 _SPANS, _SPANS_LATELY = 12, 2
@@ -75,7 +77,7 @@ class _QueueEntry:
 class _Entry:
     """A process of a source. `event_s`: when something was last noted. All times are monotonic."""
 
-    __slots__ = ("claim_ms", "event_s", "heard_s", "info", "queues", "said_s")
+    __slots__ = ("claim_ms", "event_s", "heard_s", "info", "lost", "queues", "said_s")
 
     def __init__(self) -> None:
         self.event_s = 0.0
@@ -84,6 +86,7 @@ class _Entry:
         self.claim_ms: int | None = None
         self.info: WorkerInfo | None = None
         self.said_s: float | None = None
+        self.lost: deque[tuple[str, str, float]] | None = None  # the newest: queue, descriptor, when
 
     def of(self, queue: str) -> _QueueEntry:
         """The entry of the queue, which is now the newest."""
@@ -105,6 +108,9 @@ class _Entry:
             self.claim_ms,
             self.info,
             _ago_ms(self.said_s, now_s),
+            [LostClaim(queue, name, _span_ms(at_s, now_s)) for queue, name, at_s in reversed(self.lost)]
+            if self.lost
+            else (),
         )
 
 
@@ -154,18 +160,23 @@ class WorkerRegistry:
 
     def late(self, caller: Caller, queue: str, number: int) -> None:
         """That number of its answers came after their claims had ended."""
-        seen, now_s = self._of_claims(kept_source(caller.source), queue)
+        entry, now_s = self._entry(kept_source(caller.source), 0)
+        seen = entry.of(queue)
         if seen.late is None:
             seen.late = HourCount()
         seen.late.add(number, now_s)
 
-    def timed_out(self, queue: str, sources: Mapping[str, int]) -> None:
-        """Claims ended at their deadline: their number by source."""
-        for source, number in sources.items():
-            seen, now_s = self._of_claims(source, queue)
+    def timed_out(self, queue: str, sources: Mapping[str, str]) -> None:
+        """Claims ended at their deadline: their sources by the descriptor of the job."""
+        for descriptor, source in sources.items():
+            entry, now_s = self._entry(source, 0)
+            seen = entry.of(queue)
             if seen.timed_out is None:
                 seen.timed_out = HourCount()
-            seen.timed_out.add(number, now_s)
+            seen.timed_out.add(1, now_s)
+            if entry.lost is None:
+                entry.lost = deque(maxlen=LOST_MAX)
+            entry.lost.append((queue, descriptor, now_s))
 
     # --- what is known ----------------------------------------------------------------------------------------------------
     def known(self) -> list[Known]:
@@ -188,12 +199,8 @@ class WorkerRegistry:
         entry, now_s = self._entry(source, caller.process)
         entry.heard_s = now_s
         if caller.worker is not None and caller.process:
-            entry.info, entry.said_s = _cut(caller.worker), now_s
+            entry.info, entry.said_s = _bounded(caller.worker), now_s
         return entry, now_s
-
-    def _of_claims(self, source: str, queue: str) -> tuple[_QueueEntry, float]:
-        entry, now_s = self._entry(source, 0)
-        return entry.of(queue), now_s
 
     def _entry(self, source: str, process: int) -> tuple[_Entry, float]:
         now_s = self._monotonic()
@@ -223,14 +230,29 @@ class WorkerRegistry:
             del self._entries[key]
 
 
-def _cut(info: WorkerInfo) -> WorkerInfo:
-    return info._replace(
-        library=info.library[:TEXT_CHARS_MAX], version=info.version[:TEXT_CHARS_MAX], host=info.host[:TEXT_CHARS_MAX]
+def _bounded(info: WorkerInfo) -> WorkerInfo:
+    """What a process says is not checked when it comes, so that no claim fails for it."""
+    return WorkerInfo(
+        info.library[:TEXT_CHARS_MAX],
+        info.version[:TEXT_CHARS_MAX],
+        info.host[:TEXT_CHARS_MAX],
+        _number(info.pid),
+        _number(info.concurrency),
+        _number(info.running),
+        _number(info.started_at_ms),
     )
 
 
+def _number(said: int) -> int:
+    return said if 0 <= said <= NUMBER_MAX else 0
+
+
 def _ago_ms(at_s: float | None, now_s: float) -> int | None:
-    return None if at_s is None else max(0, round((now_s - at_s) * 1000))
+    return None if at_s is None else _span_ms(at_s, now_s)
+
+
+def _span_ms(at_s: float, now_s: float) -> int:
+    return max(0, round((now_s - at_s) * 1000))
 
 
 def _total(count: HourCount | None, now_s: float, spans: int = _SPANS) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from pinlater.domain.job import JobState
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.values import Swept
@@ -14,12 +12,12 @@ class SweepCounts:
 
     def __init__(self) -> None:
         self._swept: dict[tuple[str, int], Swept] = {}
-        self._sources: dict[tuple[str, int], Counter[str]] = {}
+        self._ended: dict[tuple[str, int], dict[int, str]] = {}
 
     def timed_out(self, queue: str, before: JobRecord, after: JobRecord) -> None:
         """A job whose claim ended at its deadline."""
         self.failure(queue, after)
-        self._sources.setdefault((queue, after.priority), Counter())[before.source or ""] += 1
+        self._ended.setdefault((queue, after.priority), {})[before.id] = before.source or ""
 
     def failure(self, queue: str, job: JobRecord) -> None:
         """A job that the sweep put back or failed."""
@@ -51,7 +49,7 @@ class SweepCounts:
             self._swept["", 0] = so_far._replace(freed=so_far.freed + count)
 
     def result(self) -> list[Swept]:
-        return [self._swept[key]._replace(sources=self._sources.get(key, {})) for key in sorted(self._swept)]
+        return [self._swept[key]._replace(ended=self._ended.get(key, {})) for key in sorted(self._swept)]
 
     def _of(self, queue: str, priority: int) -> Swept:
         return self._swept.get((queue, priority), Swept(queue, priority))

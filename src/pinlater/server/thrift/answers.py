@@ -187,17 +187,20 @@ def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequ
     return [types.WaitingDequeues(*each) for each in found]
 
 
-async def workers(found: ServerWorkers) -> types.Workers:
-    """What the server knows of workers."""
-    return types.Workers(
-        await in_turns(found.workers, _worker_statuses, _WORKERS_A_TURN),
-        await in_turns(found.waiting, waiting_dequeues),
-        found.server_id,
-        number(found.servers),
-        found.now_ms,
-        found.up_ms,
-        found.forgotten,
-    )
+async def workers(found: Sequence[ServerWorkers]) -> list[types.ServerWorkers]:
+    """What servers know of workers."""
+    return [
+        types.ServerWorkers(
+            await in_turns(each.workers, _worker_statuses, _WORKERS_A_TURN),
+            await in_turns(each.waiting, waiting_dequeues),
+            each.server_id,
+            number(each.servers),
+            each.now_ms,
+            each.up_ms,
+            each.forgotten,
+        )
+        for each in found
+    ]
 
 
 def _worker_statuses(found: Sequence[WorkerStatus]) -> list[types.WorkerStatus]:
@@ -210,6 +213,7 @@ def _worker_statuses(found: Sequence[WorkerStatus]) -> list[types.WorkerStatus]:
             status.claim_ms,
             None if status.info is None else types.WorkerInfo(*status.info),
             status.said_ms,
+            [types.LostClaim(*claim) for claim in status.lost],
         )
         for status in found
     ]

@@ -138,11 +138,17 @@ def _allowed_runs(grant: Grant, answer: Iterable[Any]) -> Any:
     return [run for run in answer if grant.has_queue(run.order.queueName)]
 
 
-def _allowed_workers(grant: Grant, answer: Any) -> Any:
-    for worker in answer.workers:
-        worker.queues = _allowed_rows(grant, worker.queues)
-    answer.workers = [worker for worker in answer.workers if worker.queues]
-    answer.waiting = _allowed_rows(grant, answer.waiting)
+def _allowed_workers(grant: Grant, answer: Collection[Any]) -> Any:
+    """Looks at each name of a queue once: there may be ten thousand workers."""
+    workers = [worker for server in answer for worker in server.workers]
+    names = {row.queueName for worker in workers for row in (*worker.queues, *worker.lost)}
+    allowed = {name for name in names if grant.has_queue(name)}
+    for worker in workers:
+        worker.queues = [row for row in worker.queues if row.queueName in allowed]
+        worker.lost = [row for row in worker.lost if row.queueName in allowed]
+    for server in answer:
+        server.workers = [worker for worker in server.workers if worker.queues]
+        server.waiting = _allowed_rows(grant, server.waiting)
     return answer
 
 

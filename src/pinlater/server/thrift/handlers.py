@@ -188,8 +188,7 @@ async def get_waiting_dequeues(service: Service, call: received.getWaitingDequeu
 
 
 async def get_workers(service: Service, call: received.getWorkers_args) -> Any:
-    del call
-    return await answers.workers(await service.known_workers())
+    return await answers.workers(await service.known_workers(bool(call.everywhere)))
 
 
 async def get_cluster(service: Service, call: received.getCluster_args) -> Any:

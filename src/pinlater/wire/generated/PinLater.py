@@ -1328,20 +1328,24 @@ class getWorkers_args(TBase):
     """
     Attributes:
      - context
+     - everywhere
 
     """
 
     __slots__ = (
         'context',
+        'everywhere',
     )
 
 
-    def __init__(self, context=None,):
+    def __init__(self, context=None, everywhere=None,):
         self.context = context
+        self.everywhere = everywhere
 all_structs.append(getWorkers_args)
 getWorkers_args.thrift_spec = (
     None,  # 0
     (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.BOOL, 'everywhere', None, None, ),  # 2
 )
 
 
@@ -1364,7 +1368,7 @@ class getWorkers_result(TBase):
         self.e = e
 all_structs.append(getWorkers_result)
 getWorkers_result.thrift_spec = (
-    (0, TType.STRUCT, 'success', [Workers, None], None, ),  # 0
+    (0, TType.LIST, 'success', (TType.STRUCT, [ServerWorkers, None], False), None, ),  # 0
     (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
 )
 

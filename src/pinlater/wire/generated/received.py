@@ -425,6 +425,12 @@ class WorkerQueue:
     lateLately: int = _NOT_SENT
 
 
+class LostClaim:
+    queueName: str = _NOT_SENT
+    jobDescriptor: str = _NOT_SENT
+    endedMillisAgo: int = _NOT_SENT
+
+
 class WorkerStatus:
     source: str = _NOT_SENT
     process: int | None = None
@@ -433,9 +439,10 @@ class WorkerStatus:
     claimMillis: int | None = None
     info: WorkerInfo | None = None
     saidMillisAgo: int | None = None
+    lost: list[LostClaim] = _NOT_SENT
 
 
-class Workers:
+class ServerWorkers:
     workers: list[WorkerStatus] = _NOT_SENT
     waiting: list[WaitingDequeues] = _NOT_SENT
     serverId: str = _NOT_SENT
@@ -923,10 +930,11 @@ class getWaitingDequeues_result:
 
 class getWorkers_args:
     context: RequestContext = _NOT_SENT
+    everywhere: bool = _NOT_SENT
 
 
 class getWorkers_result:
-    success: Workers | None = None
+    success: list[ServerWorkers] | None = None
     e: PinLaterException | None = None
 
 

@@ -1606,6 +1606,28 @@ class WorkerQueue(TBase):
         self.lateLately = lateLately
 
 
+class LostClaim(TBase):
+    """
+    Attributes:
+     - queueName
+     - jobDescriptor
+     - endedMillisAgo
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'jobDescriptor',
+        'endedMillisAgo',
+    )
+
+
+    def __init__(self, queueName=None, jobDescriptor=None, endedMillisAgo=None,):
+        self.queueName = queueName
+        self.jobDescriptor = jobDescriptor
+        self.endedMillisAgo = endedMillisAgo
+
+
 class WorkerStatus(TBase):
     """
     Attributes:
@@ -1616,6 +1638,7 @@ class WorkerStatus(TBase):
      - claimMillis
      - info
      - saidMillisAgo
+     - lost
 
     """
 
@@ -1627,10 +1650,11 @@ class WorkerStatus(TBase):
         'claimMillis',
         'info',
         'saidMillisAgo',
+        'lost',
     )
 
 
-    def __init__(self, source=None, process=None, heardMillisAgo=None, queues=None, claimMillis=None, info=None, saidMillisAgo=None,):
+    def __init__(self, source=None, process=None, heardMillisAgo=None, queues=None, claimMillis=None, info=None, saidMillisAgo=None, lost=None,):
         self.source = source
         self.process = process
         self.heardMillisAgo = heardMillisAgo
@@ -1638,9 +1662,10 @@ class WorkerStatus(TBase):
         self.claimMillis = claimMillis
         self.info = info
         self.saidMillisAgo = saidMillisAgo
+        self.lost = lost
 
 
-class Workers(TBase):
+class ServerWorkers(TBase):
     """
     Attributes:
      - workers
@@ -4425,6 +4450,13 @@ WorkerQueue.thrift_spec = (
     (6, TType.I64, 'timedOutLately', None, None, ),  # 6
     (7, TType.I64, 'lateLately', None, None, ),  # 7
 )
+all_structs.append(LostClaim)
+LostClaim.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'jobDescriptor', 'UTF8', None, ),  # 2
+    (3, TType.I64, 'endedMillisAgo', None, None, ),  # 3
+)
 all_structs.append(WorkerStatus)
 WorkerStatus.thrift_spec = (
     None,  # 0
@@ -4435,9 +4467,10 @@ WorkerStatus.thrift_spec = (
     (5, TType.I64, 'claimMillis', None, None, ),  # 5
     (6, TType.STRUCT, 'info', [WorkerInfo, None], None, ),  # 6
     (7, TType.I64, 'saidMillisAgo', None, None, ),  # 7
+    (8, TType.LIST, 'lost', (TType.STRUCT, [LostClaim, None], False), None, ),  # 8
 )
-all_structs.append(Workers)
-Workers.thrift_spec = (
+all_structs.append(ServerWorkers)
+ServerWorkers.thrift_spec = (
     None,  # 0
     (1, TType.LIST, 'workers', (TType.STRUCT, [WorkerStatus, None], False), None, ),  # 1
     (2, TType.LIST, 'waiting', (TType.STRUCT, [WaitingDequeues, None], False), None, ),  # 2

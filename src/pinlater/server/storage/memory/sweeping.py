@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from heapq import merge
 from itertools import islice
@@ -21,11 +20,11 @@ class MemorySweepCounts:
 
     def __init__(self) -> None:
         self._swept: dict[tuple[str, int], Swept] = {}
-        self._sources: dict[tuple[str, int], Counter[str]] = {}
+        self._ended: dict[tuple[str, int], dict[int, str]] = {}
 
     def timed_out(self, job: MemoryJob, source: str) -> None:
         """A claim of that source has ended."""
-        self._sources.setdefault((job.queue, job.priority), Counter())[source] += 1
+        self._ended.setdefault((job.queue, job.priority), {})[job.id] = source
 
     def retried(self, job: MemoryJob) -> None:
         so_far = self._of(job)
@@ -49,7 +48,7 @@ class MemorySweepCounts:
             self._put(Swept("", 0, freed=count))
 
     def result(self) -> list[Swept]:
-        return [self._swept[key]._replace(sources=self._sources.get(key, {})) for key in sorted(self._swept)]
+        return [self._swept[key]._replace(ended=self._ended.get(key, {})) for key in sorted(self._swept)]
 
     def _of(self, job: MemoryJob) -> Swept:
         return self._swept.get((job.queue, job.priority), Swept(job.queue, job.priority))
