@@ -52,6 +52,7 @@ QUERIES = {
     "get_history": "?queue={queue}",
     "get_failures": "?queue={queue}",
     "get_bulk_runs": "?queue={queue}",
+    "get_workers": "?queue={queue}",
     "search_jobs": "?text=x&queue={queue}",
 }
 _PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()}

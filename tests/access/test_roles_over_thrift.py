@@ -60,6 +60,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "getCluster": {},
         "getQueueOwners": {},
         "getWaitingDequeues": {},
+        "getWorkers": {"everywhere": True},
         "cancelJobs": of_jobs,
         "deleteJobsByDescriptor": of_jobs,
         "configureQueue": {**of_queue, "config": types.QueueConfig()},

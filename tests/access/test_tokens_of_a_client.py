@@ -15,6 +15,7 @@ from pinlater.client._token import token_source
 from pinlater.client.errors import AccessDenied, PasswordInvalid, TokenInvalid, TokenRequired
 from pinlater.domain.access import Role
 from pinlater.domain.refusals import ADDRESSES_MAX, DELAY_S_MAX, Refusals
+from pinlater.server.operations.values import Caller as WorkerCaller
 from pinlater.wire.codec import DecodedCall
 from pinlater.wire.generated import ttypes as types
 from pinlater.wire.methods import METHODS_BY_NAME
@@ -48,6 +49,29 @@ async def test_waiting_dequeues_of_other_queues_are_not_shown(guarded: GuardedSe
     call = DecodedCall(METHODS_BY_NAME["getWaitingDequeues"], 1, False, SimpleNamespace(context=arguments_of))
     shown = await guard.admit(call, handle)(guarded.core.service, call.arguments)
     assert [row.queueName for row in shown] == ["mail_new"]
+
+
+async def test_workers_and_lost_claims_of_other_queues_are_not_shown(guarded: GuardedServer) -> None:
+    registry = guarded.core.service.workers
+    one, other = WorkerCaller("one", process=1), WorkerCaller("other", process=2)
+    registry.asked(one, "mail_new")
+    registry.asked(one, "other")
+    registry.asked(other, "other")
+    registry.timed_out("mail_new", {"mail_new:s1:p1:1": "one"})
+    registry.timed_out("other", {"other:s1:p1:1": "one", "other:s1:p1:2": "other"})
+    token = guarded.token(Role.READ, queues=["mail*"])
+    async with AsyncClient(guarded.address, token=token) as client:
+        [answer] = await client.workers(everywhere=True)
+    shown = [(each.source, each.process, [queue.queue for queue in each.queues]) for each in answer.workers]
+    assert sorted(shown) == [("one", 0, ["mail_new"]), ("one", 1, ["mail_new"])]
+    assert [claim.descriptor for each in answer.workers for claim in each.lost] == ["mail_new:s1:p1:1"]
+
+
+@pytest.mark.parametrize("role", [Role.PRODUCE, Role.WORK])
+async def test_producers_and_workers_do_not_see_the_workers(guarded: GuardedServer, role: Role) -> None:
+    async with AsyncClient(guarded.address, token=guarded.token(role)) as client:
+        with pytest.raises(AccessDenied):
+            await client.workers()
 
 
 async def test_refusals_name_the_role_and_the_token_and_never_the_secret(guarded: GuardedServer) -> None:

@@ -75,6 +75,7 @@ from pinlater.domain.job import Attempt, Outcome
 from pinlater.domain.queue import QueueConfig, QueueCounts, Rates
 from pinlater.domain.slices import SLICES
 from pinlater.domain.waiting import JobsAhead, QueueFacts, ShardFacts
+from pinlater.domain.workers import JobInHand, KnownWorker, Trouble, WorkerInfo, WorkersFound, WorkerStatus
 from pinlater.import_original.copy import CopyCounts
 from pinlater.server.access.tokens import Token, change_tokens
 from pinlater.server.config.configured_shard import ConfiguredShard
@@ -157,6 +158,41 @@ BULK_RUN = BulkRun(
     AT_MS,
     AT_MS,
     TEXT,
+)
+IN_HAND = JobInHand(DESCRIPTOR, QUEUE, WORKER, 725_000, -75_000)
+WORKERS = WorkersFound(
+    [
+        KnownWorker(
+            WORKER,
+            Trouble.STUCK,
+            ["The claim of 1 job should have ended 1m 15s ago", "4 claims timed out in the last 10 minutes"],
+            [WorkerStatus(WORKER, 7, 75_000, info=WorkerInfo("python", "1.0.0", HOST, 1431, 16, 3, AT_MS))],
+            75_000,
+            [QUEUE, "emails"],
+            {},
+            {QUEUE: 3},
+            IN_HAND,
+            IN_HAND,
+            40_021_000,
+            700,
+            12,
+        ),
+        KnownWorker(
+            "web-1",
+            Trouble.NONE,
+            (),
+            [WorkerStatus("web-1", 0, 850)],
+            850,
+            ["emails"],
+            {"emails": 1},
+            {},
+            None,
+            None,
+            0,
+            0,
+            0,
+        ),
+    ]
 )
 RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
@@ -322,7 +358,7 @@ SAMPLES: Mapping[str, Print] = {
     "version": answered(INFO, version.version),
     "workers": printed(
         lambda: workers._print(
-            workers.WorkersFound(Counter({(WORKER, QUEUE): 3}), Counter({("web-1", "emails"): 1}), False),
+            WORKERS,
             False,
             in_one_line=False,
         )

@@ -181,15 +181,31 @@ def test_workers_shows_workers_that_hold_jobs_and_workers_that_wait(pinlater: Pi
     try:
         while True:
             rows = pinlater.ok("workers", queue, "--json").json["workers"]
-            if len(rows) == 2:
+            if sum(sum(row["waits"].values()) for row in rows) == 1:
                 break
     finally:
         waiting.send_signal(signal.SIGTERM)
         waiting.wait(30)
-    assert {"worker": "holder", "queue": queue, "holds": 2, "waits": 0} in rows
+    [holder] = [row for row in rows if row["worker"] == "holder"]
+    assert (holder["holds"], holder["waits"], holder["handed_out"], holder["trouble"]) == ({queue: 2}, {}, 2, "none")
+    assert [each["process"] for each in holder["processes"]] == [0]
     [poll] = [row for row in rows if row["worker"] != "holder"]
-    assert (poll["holds"], poll["waits"]) == (0, 1)
-    assert pinlater.ok("workers", queue).out.splitlines()[0] == "worker\tqueue\tholds\twaits"
+    assert (poll["holds"], poll["waits"]) == ({}, {queue: 1})
+    [names, *_] = pinlater.ok("workers", queue).out.splitlines()
+    assert names == "worker\tstate\tversion\tqueues\tholds\twaits\theard\tlost\twhy"
+
+
+def test_workers_names_a_server_that_does_not_answer(pinlater: Pinlater, queue: str) -> None:
+    """The second address stands for another server."""
+    with Client(pinlater.address, source="holder") as client:
+        client.dequeue(queue, 1)
+    servers = f"{pinlater.address},127.0.0.1:1"
+    found = pinlater.ok("workers", queue, "--json", "--server", servers).json
+    assert [row["worker"] for row in found["workers"]] == ["holder"]
+    assert found["incomplete"]
+    assert found["gaps"][0].startswith("127.0.0.1:1 does not answer: ")
+    shown = pinlater("workers", queue, "--server", servers)
+    assert (shown.code, "incomplete: 127.0.0.1:1 does not answer" in shown.err) == (0, True)
 
 
 def test_cron_shows_the_timetable_with_the_next_firings(

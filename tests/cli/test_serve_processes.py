@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -11,11 +12,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from pinlater.client import Ack, Client, Job
+from pinlater.client import Ack, Client, Job, WorkingProcess
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.slices import SLICES
 from tests.cli.conftest import COMMAND
@@ -91,6 +93,29 @@ def test_three_processes_share_one_port_and_count_as_one(server: ServeProcesses)
 
         wait_for(forwarded, "a call between processes")
         assert server.metric("pinlater_forwarded_items") == server.metric("pinlater_taken_items")
+
+
+def test_the_list_of_workers_is_of_all_processes(server: ServeProcesses) -> None:
+    """The process that is asked asks the others."""
+    server.start()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(client) for client in connections_to_all(server)]
+        clients[0].create_queue("emails")
+        clients[0].enqueue("emails", [b"x"] * len(clients))
+        for number, client in enumerate(clients):
+            client.dequeue("emails", 1, wait_ms=2_000, process=WorkingProcess(number + 1))
+
+        def complete() -> list[Any]:
+            command = [*COMMAND, "workers", "--json", "--server", server.address]
+            listed = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+            return [] if listed["gaps"] else [listed]
+
+        [listed] = wait_for(complete, "all processes to tell their workers")
+        numbers = [
+            each["process"] for worker in listed["workers"] for each in worker["processes"] if each["handed_out"]
+        ]
+        assert sorted(numbers) == list(range(1, len(clients) + 1))
+        assert sum(worker["handed_out"] for worker in listed["workers"]) == len(clients)
 
 
 def test_a_dequeue_that_waits_at_one_process_is_woken_by_an_enqueue_at_another(server: ServeProcesses) -> None:

@@ -335,7 +335,7 @@ def test_a_table_without_rows_is_a_word_on_a_terminal_and_its_columns_elsewhere(
         (("scan",), "no pending jobs that are due (--future and --state show others)"),
         (("scan", "--future"), "no pending jobs that are due later"),
         (("scan", "--state", "failed"), "no failed jobs"),
-        (("workers",), "no worker holds a job or waits for one"),
+        (("workers",), "no worker holds a job, waits for one, or was heard lately"),
     ],
 )
 def test_an_empty_answer_says_what_there_is_none_of(

@@ -298,6 +298,31 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             t.QueueConfig(claimTimeoutMillis=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
         ),
         "getWaitingDequeues": [t.WaitingDequeues("q", "w", 2)],
+        "getWorkers": [
+            t.ServerWorkers(
+                [
+                    t.WorkerStatus(
+                        "w",
+                        7,
+                        250,
+                        [t.WorkerQueue("q", 1, 2, 3, 4, 5, 6)],
+                        30_000,
+                        t.WorkerInfo("python", "1.2", "h", 8, 16, 3, 9),
+                        1_000,
+                        [t.LostClaim("q", "d", 3)],
+                    ),
+                    t.WorkerStatus(
+                        "old", queues=[t.WorkerQueue("q", None, 0, 1, 0, 1, 0)], info=t.WorkerInfo(), lost=[]
+                    ),
+                ],
+                [t.WaitingDequeues("q", "w", 2)],
+                "1-2-3",
+                3,
+                10,
+                11,
+                12,
+            )
+        ],
         "explainJob": t.JobExplanation(
             "d",
             info,
@@ -388,6 +413,37 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
             {"claim_timeout_ms": "jobs.claim_timeout_ms"},
         )
         assert await client.waiting_dequeues() == [values.WaitingDequeues("q", "w", 2)]
+        assert await client.workers(everywhere=True) == [
+            values.ServerWorkers(
+                [
+                    values.WorkerStatus(
+                        "w",
+                        7,
+                        250,
+                        [values.WorkerQueue("q", 1, 2, 3, 4, 5, 6)],
+                        30_000,
+                        values.WorkerInfo("python", "1.2", "h", 8, 16, 3, 9),
+                        1_000,
+                        [values.LostClaim("q", "d", 3)],
+                    ),
+                    values.WorkerStatus(
+                        "old",
+                        0,
+                        None,
+                        [values.WorkerQueue("q", None, 0, 1, 0, 1, 0)],
+                        None,
+                        values.WorkerInfo(),
+                        lost=[],
+                    ),
+                ],
+                [values.WaitingDequeues("q", "w", 2)],
+                "1-2-3",
+                3,
+                10,
+                11,
+                12,
+            )
+        ]
         explained = await client.explain_job("q", "d")
         assert (explained.queue, explained.ahead, explained.missing) == (
             values.QueueFacts(True, 1, "", 2.5, 3, 4.5, 5, 6, 7, 8, 10),

@@ -17,7 +17,7 @@ async def test_a_claim_past_its_deadline_goes_back_with_one_attempt_fewer(desk: 
 
     swept = await desk.shard.time_out_claims(desk.now, ALL)
 
-    assert list(swept) == [Swept(QUEUE, 1, retried=1, due_at_ms=run_after_ms)]
+    assert list(swept) == [Swept(QUEUE, 1, retried=1, due_at_ms=run_after_ms, ended={held.key.id: held.holder.source})]
     job = await desk.look(held.key)
     assert (job.state, job.attempts_remaining, job.attempts_allowed) == (JobState.PENDING, 2, 3)
     assert (job.run_after_ms, job.claim_descriptor, job.claim_deadline_ms) == (run_after_ms, None, None)
@@ -45,7 +45,8 @@ async def test_a_claim_that_was_the_last_fails_the_job_and_stays_to_be_seen(desk
     held = await desk.put_and_take(attempts=1)
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
-    assert list(await desk.shard.time_out_claims(desk.now, ALL)) == [Swept(QUEUE, 1, failed=1)]
+    swept = await desk.shard.time_out_claims(desk.now, ALL)
+    assert list(swept) == [Swept(QUEUE, 1, failed=1, ended={held.key.id: held.holder.source})]
 
     job = await desk.look(held.key)
     assert (job.state, job.attempts_remaining, job.finished_at_ms) == (JobState.FAILED, 0, desk.now)
@@ -143,23 +144,33 @@ async def test_a_sweep_is_bounded_and_takes_the_longest_overdue_first(desk: Desk
 
 
 @pytest.mark.differs("SKIP LOCKED")
-async def test_a_sweep_says_what_it_did_by_queue_and_priority(desk: Desk) -> None:
+async def test_a_sweep_says_what_it_did_by_queue_and_priority_and_whose_claims_ended(desk: Desk) -> None:
     await desk.shard.create_queues(["other"], desk.now)
-    await desk.put_and_take(priority=1, delay_ms=-7)
-    await desk.put_and_take(priority=1, delay_ms=-9)
-    await desk.put_and_take(priority=1, attempts=1)
-    await desk.put_and_take(priority=2, attempts=1)
-    await desk.put(queue="other", priority=3)
+    held = [
+        await desk.put_and_take(priority=1, delay_ms=-7),
+        await desk.put_and_take(priority=1, delay_ms=-9),
+        await desk.put_and_take(priority=1, attempts=1, source="other worker"),
+        await desk.put_and_take(priority=2, attempts=1),
+    ]
+    other = await desk.put(queue="other", priority=3)
     await desk.take(queue="other")
+    one, two, three, four = [each.key.id for each in held]
     claimed_at = desk.now
     desk.clock.advance(ms=TIMEOUT_MS + 1)
 
     swept = await desk.shard.time_out_claims(desk.now, ALL)
 
     assert sorted(swept, key=lambda one: one[:2]) == [
-        Swept(QUEUE, 1, retried=2, failed=1, due_at_ms=claimed_at - 9),
-        Swept(QUEUE, 2, failed=1),
-        Swept("other", 3, retried=1, due_at_ms=claimed_at),
+        Swept(
+            QUEUE,
+            1,
+            retried=2,
+            failed=1,
+            due_at_ms=claimed_at - 9,
+            ended={one: "worker", two: "worker", three: "other worker"},
+        ),
+        Swept(QUEUE, 2, failed=1, ended={four: "worker"}),
+        Swept("other", 3, retried=1, due_at_ms=claimed_at, ended={other.id: "worker"}),
     ]
 
 

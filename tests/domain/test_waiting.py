@@ -234,7 +234,7 @@ CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[
             (
                 "quarantined",
                 "It is quarantined, and does not run again by itself. The claims of 3 attempts in a row timed out: the job may kill "
-                "its workers.",
+                "its workers. Its last workers: w.",
             )
         ],
     ),

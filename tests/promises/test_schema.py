@@ -43,7 +43,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "uniqueScope": 1,
     },
     "PinLaterJobAckInfo": {"appendCustomStatus": "", "retryDelayMillis": 0},
-    "PinLaterDequeueRequest": {"dryRun": False, "coverage": 1.0, "jobAckRequest": None, "waitMillis": None},
+    "PinLaterDequeueRequest": {
+        "dryRun": False,
+        "coverage": 1.0,
+        "jobAckRequest": None,
+        "waitMillis": None,
+    },
     "PinLaterCheckpointJobRequest": {"moveToPending": False, "newBody": None, "numOfAttemptsAllowed": None},
     "PinLaterLookupJobRequest": {"includeBody": False},
     "PinLaterGetJobCountRequest": {"countFutureJobs": False, "priority": None, "bodyRegexToMatch": None},
@@ -87,7 +92,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
     },
     "PinLaterEnqueueRequest": {100: "string requestKey", 101: "bool repeat"},
     "PinLaterEnqueueResponse": {100: "list<i32> existing"},
-    "PinLaterDequeueRequest": {100: "i32 waitMillis"},
+    "PinLaterDequeueRequest": {100: "i32 waitMillis", 140: "i32 process", 141: "WorkerInfo worker"},
     "PinLaterDequeueResponse": {100: "list<AckOutcome> ackOutcomes", 101: "list<string> jobOrder"},
     "PinLaterDequeueMetadata": {
         100: "string claimToken",
@@ -131,7 +136,7 @@ NEW_METHODS = {
     "getQueueConfig", "pauseQueue", "resumeQueue", "getQueueStats", "deleteJobsByDescriptor",
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
     "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
-    "startBulkRun", "stopBulkRun", "getBulkRuns",
+    "startBulkRun", "stopBulkRun", "getBulkRuns", "getWorkers",
 }  # fmt: skip
 
 

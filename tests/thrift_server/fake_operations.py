@@ -40,6 +40,7 @@ from pinlater.domain.job import Attempt, HandedOutJob, JobInfo, JobState, Outcom
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.domain.queue import PriorityCounts, Queue, QueueConfig, Rates
 from pinlater.domain.waiting import JobExplanation, JobsAhead, QueueFacts, ShardFacts
+from pinlater.domain.workers import LostClaim, ServerWorkers, WorkerInfo, WorkerQueue, WorkerStatus
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.values import DequeueResult
 
@@ -125,6 +126,29 @@ ANSWERS: dict[str, Any] = {
     "queue_config": Queue("emails", QueueConfig(2.5, 1, 2, 3, 4, 5, 6), True),
     "in_force": SettingsInForce(QueueConfig(2.5, 1, 2, 3, 4, 5, 6), {"claim_timeout_ms": "queue"}),
     "waiting_dequeues": [WaitingDequeues("emails", "w-1", 2)],
+    "known_workers": [
+        ServerWorkers(
+            [
+                WorkerStatus(
+                    "w-1",
+                    7,
+                    250,
+                    [WorkerQueue("emails", 1, 2**40, 2**41, 2**42, 5, 6)],
+                    30_000,
+                    WorkerInfo("python", "1.2", "höst", 2**40, 16, 3, 2**41),
+                    1_000,
+                    [LostClaim("emails", DESCRIPTOR, 2**40)],
+                ),
+                WorkerStatus("w-2"),
+            ],
+            [WaitingDequeues("emails", "w-1", 2)],
+            "1-2-3",
+            3,
+            2**42,
+            2**43,
+            2**44,
+        )
+    ],
     "explain": JobExplanation(
         DESCRIPTOR,
         9,

@@ -26,7 +26,7 @@ HOSTILE = 'q"\n2026-01-01T00:00:00.000Z INFO    administrative call outcome=ok \
 NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
-    "countJobs", "getSettingsInForce", "getWaitingDequeues", "getCluster", "explainJob", "getQueueOwners", "getAudit",
+    "countJobs", "getSettingsInForce", "getWaitingDequeues", "getWorkers", "getCluster", "explainJob", "getQueueOwners", "getAudit",
     "getQueueHistory", "getFailures", "getBulkRuns",
 }  # fmt: skip
 

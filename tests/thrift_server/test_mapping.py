@@ -13,6 +13,7 @@ from pinlater.domain.audit import AuditFilter
 from pinlater.domain.calls import Ack, AckBatch, AckResult, Checkpoint, Claim, Enqueued, Job, Scanned
 from pinlater.domain.job import JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.domain.queue import QueueConfig
+from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
 from pinlater.server.operations.long_lists import ITEMS_A_TURN
 from pinlater.server.operations.service import Service
@@ -24,6 +25,7 @@ from tests.thrift_server.fake_operations import BULK_ORDER, CLAIM, CLAIMED, DESC
 from tests.wire.samples import full_arguments
 
 ME = Caller("worker-1", "request-1")
+WORKER = ME._replace(process=7, worker=WorkerInfo("python", "1.2", "höst", 2**40, 16, 3, 1_767_225_600_000))
 ACKS = AckBatch(
     "emails",
     [
@@ -50,7 +52,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "createQueue": ("create_queue", ("emails",), {}),
     "deleteQueue": ("delete_queue", ("emails", "secret"), {}),
     "enqueueJobs": ("enqueue", ("emails", [FULL_JOB]), {"request_key": "key", "repeat": True, "arrived_s": ANY}),
-    "dequeueJobs": ("dequeue", (ME, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
+    "dequeueJobs": ("dequeue", (WORKER, DequeueCommand("emails", 10, ACKS, True, 0.5, 250)), {}),
     "ackDequeuedJobs": ("acknowledge", (ME, ACKS._replace(per_item_errors=False)), {}),
     "checkpointJobs": ("checkpoint", (ME, "emails", CHECKPOINTS), {}),
     "lookupJobs": ("lookup", ([DESCRIPTOR, "x"],), {"bodies": True}),
@@ -62,8 +64,8 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "getServerInfo": ("server_info", (), {}),
     "ackJobs": ("acknowledge", (ME, ACKS), {}),
     "checkpointJobsFenced": ("checkpoint", (ME, "emails", CHECKPOINTS), {"per_item_errors": True}),
-    "heartbeatClaims": ("heartbeat", ("emails", CLAIMS), {"per_item_errors": True}),
-    "releaseJobs": ("release", ("emails", CLAIMS, 500), {"per_item_errors": True}),
+    "heartbeatClaims": ("heartbeat", ("emails", CLAIMS), {"caller": WORKER, "per_item_errors": True}),
+    "releaseJobs": ("release", ("emails", CLAIMS, 500), {"caller": ME, "per_item_errors": True}),
     "cancelJobs": ("cancel", ("emails", [DESCRIPTOR]), {}),
     "configureQueue": ("configure_queue", ("emails", QueueConfig(2.5, 30_000, 1, 2, 3, 4, 5)), {}),
     "getQueueConfig": ("queue_config", ("emails",), {}),
@@ -74,6 +76,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getSettingsInForce": ("in_force", ("emails",), {}),
     "getWaitingDequeues": ("waiting_dequeues", (), {}),
+    "getWorkers": ("known_workers", (True,), {}),
     "getCluster": ("cluster", (), {}),
     "getQueueHistory": ("queue_history", (["emails"], 1, 2, 60), {}),
     "getFailures": ("failure_groups", (["emails", "Ü"],), {}),
@@ -425,6 +428,56 @@ ANSWERED: dict[str, Any] = {
         "jobsAhead": {"jobs": 2**40, "atLeast": True, "incomplete": True},
     },
     "getWaitingDequeues": [{"queueName": "emails", "source": "w-1", "number": 2}],
+    "getWorkers": [
+        {
+            "workers": [
+                {
+                    "source": "w-1",
+                    "process": 7,
+                    "heardMillisAgo": 250,
+                    "queues": [
+                        {
+                            "queueName": "emails",
+                            "askedMillisAgo": 1,
+                            "handedOut": 2**40,
+                            "timedOut": 2**41,
+                            "late": 2**42,
+                            "timedOutLately": 5,
+                            "lateLately": 6,
+                        }
+                    ],
+                    "claimMillis": 30_000,
+                    "info": {
+                        "library": "python",
+                        "version": "1.2",
+                        "host": "höst",
+                        "pid": 2**40,
+                        "concurrency": 16,
+                        "running": 3,
+                        "startedAtMillis": 2**41,
+                    },
+                    "saidMillisAgo": 1_000,
+                    "lost": [{"queueName": "emails", "jobDescriptor": DESCRIPTOR, "endedMillisAgo": 2**40}],
+                },
+                {
+                    "source": "w-2",
+                    "process": None,
+                    "heardMillisAgo": None,
+                    "queues": [],
+                    "claimMillis": None,
+                    "info": None,
+                    "saidMillisAgo": None,
+                    "lost": [],
+                },
+            ],
+            "waiting": [{"queueName": "emails", "source": "w-1", "number": 2}],
+            "serverId": "1-2-3",
+            "servers": 3,
+            "nowMillis": 2**42,
+            "upMillis": 2**43,
+            "forgotten": 2**44,
+        }
+    ],
     "getCluster": {
         "address": "a:1",
         "servers": [

@@ -58,6 +58,10 @@ def _checkpoint() -> Any:
     )
 
 
+def _worker() -> Any:
+    return types.WorkerInfo("python", "1.2", "höst", 2**40, 16, 3, 1_767_225_600_000)
+
+
 def full_arguments() -> dict[str, dict[str, Any]]:
     """Arguments behind the context, for every method."""
     claims = [types.ClaimRef(DESCRIPTOR, "token")]
@@ -67,7 +71,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "createQueue": {"name": "emails"},
         "deleteQueue": {"name": "emails", "password": "secret"},
         "enqueueJobs": {"request": types.PinLaterEnqueueRequest("emails", [full_job()], "key", True)},
-        "dequeueJobs": {"request": types.PinLaterDequeueRequest("emails", 10, _acks(), True, 0.5, 250)},
+        "dequeueJobs": {"request": types.PinLaterDequeueRequest("emails", 10, _acks(), True, 0.5, 250, 7, _worker())},
         "ackDequeuedJobs": {"request": _acks()},
         "checkpointJobs": {"request": checkpoints},
         "lookupJobs": {"request": types.PinLaterLookupJobRequest([DESCRIPTOR, "x"], True)},
@@ -81,7 +85,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "getServerInfo": {},
         "ackJobs": {"request": _acks()},
         "checkpointJobsFenced": {"request": checkpoints},
-        "heartbeatClaims": {"request": types.ClaimsRequest("emails", claims, True)},
+        "heartbeatClaims": {"request": types.ClaimsRequest("emails", claims, True, 7, _worker())},
         "releaseJobs": {"request": types.ReleaseRequest("emails", claims, 500, True)},
         "cancelJobs": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},
         "configureQueue": {"queueName": "emails", "config": config},
@@ -93,6 +97,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
         "getSettingsInForce": {"queueName": "emails"},
         "getWaitingDequeues": {},
+        "getWorkers": {"everywhere": True},
         "getCluster": {},
         "getQueueHistory": {"request": types.QueueHistoryRequest(["emails"], 1, 2, 60)},
         "getFailures": {"request": types.FailuresRequest(["emails", "Ü"])},

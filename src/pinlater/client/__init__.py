@@ -39,6 +39,7 @@ from pinlater.client.values import (
     JobInfo,
     JobsAhead,
     JobState,
+    LostClaim,
     Outcome,
     PriorityCounts,
     QueueConfig,
@@ -51,6 +52,7 @@ from pinlater.client.values import (
     Scanned,
     ServerFacts,
     ServerInfo,
+    ServerWorkers,
     SettingsInForce,
     ShardDetails,
     ShardDrain,
@@ -62,6 +64,10 @@ from pinlater.client.values import (
     UniqueKey,
     UniqueScope,
     WaitingDequeues,
+    WorkerInfo,
+    WorkerQueue,
+    WorkerStatus,
+    WorkingProcess,
 )
 
 __all__ = [
@@ -102,6 +108,7 @@ __all__ = [
     "JobInfo",
     "JobState",
     "JobsAhead",
+    "LostClaim",
     "Outcome",
     "Placed",
     "PriorityCounts",
@@ -115,6 +122,7 @@ __all__ = [
     "Scanned",
     "ServerFacts",
     "ServerInfo",
+    "ServerWorkers",
     "SettingsInForce",
     "ShardDetails",
     "ShardDrain",
@@ -127,4 +135,8 @@ __all__ = [
     "UniqueKey",
     "UniqueScope",
     "WaitingDequeues",
+    "WorkerInfo",
+    "WorkerQueue",
+    "WorkerStatus",
+    "WorkingProcess",
 ]

@@ -127,7 +127,14 @@ def _descriptors(given: Sequence[str]) -> list[str]:
 
 
 def dequeue(
-    queue: str, limit: int, *, wait_ms: int, acks: values.AckBatch | None, dry_run: bool, coverage: float
+    queue: str,
+    limit: int,
+    *,
+    wait_ms: int,
+    acks: values.AckBatch | None,
+    dry_run: bool,
+    coverage: float,
+    process: values.WorkingProcess | None = None,
 ) -> ClientCall[values.Dequeued]:
     request = types.PinLaterDequeueRequest(
         queueName=queue,
@@ -137,6 +144,8 @@ def dequeue(
         coverage=coverage,
         waitMillis=wait_ms or None,
     )
+    if process is not None:
+        request.process, request.worker = process.number, _worker_info(process)
 
     def read(answer: types.PinLaterDequeueResponse) -> values.Dequeued:
         dequeued = _parsing.dequeued(queue, answer)
@@ -146,6 +155,10 @@ def dequeue(
 
     # Acks are carried out before jobs are claimed.
     return ClientCall("dequeueJobs", (request,), read, wait_ms=wait_ms, all_or_nothing=not (acks and acks.acks))
+
+
+def _worker_info(process: values.WorkingProcess) -> types.WorkerInfo | None:
+    return None if process.info is None else types.WorkerInfo(*process.info)
 
 
 def acknowledge(queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool) -> ClientCall[list[values.AckResult]]:
@@ -243,11 +256,17 @@ def _claim_refs(claims: Sequence[values.Claim]) -> list[types.ClaimRef]:
 
 
 def heartbeat(
-    queue: str, claims: Sequence[values.Claim], *, per_item_errors: bool
+    queue: str,
+    claims: Sequence[values.Claim],
+    *,
+    per_item_errors: bool,
+    process: values.WorkingProcess | None = None,
 ) -> ClientCall[list[values.AckResult]]:
     request = types.ClaimsRequest(
         queueName=queue, claims=_claim_refs(claims), perItemErrors=True if per_item_errors else None
     )
+    if process is not None:
+        request.process, request.worker = process.number, _worker_info(process)
     return ClientCall("heartbeatClaims", (request,), _parsing.ack_results, Resend.SAFE)
 
 
@@ -369,6 +388,10 @@ def settings_in_force(queue: str) -> ClientCall[values.SettingsInForce]:
 
 def waiting_dequeues() -> ClientCall[list[values.WaitingDequeues]]:
     return ClientCall("getWaitingDequeues", (), _parsing.waiting_dequeues, Resend.SAFE)
+
+
+def workers(*, everywhere: bool) -> ClientCall[list[values.ServerWorkers]]:
+    return ClientCall("getWorkers", (everywhere,), _parsing.server_workers, Resend.SAFE)
 
 
 def explain_job(queue: str, descriptor: str) -> ClientCall[values.JobExplanation]:

@@ -23,7 +23,7 @@ from pinlater.client._connection import Connect
 from pinlater.client._connection import connect as connect_over_tcp
 from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
-from pinlater.client._servers import ServerAddress, server_source, servers_by_default
+from pinlater.client._servers import FixedServers, ServerAddress, ServerSource, server_source, servers_by_default
 from pinlater.client._tls import Tls, tls_source
 from pinlater.client._token import TokenForUser, token_source
 from pinlater.client._tracebacks import short
@@ -76,7 +76,7 @@ class ClientBase:
         self._token = token_source("" if connect is not None and token is None else token, self._clock.monotonic)
         made_with_tls = tls_source(False if connect is not None else tls, self._clock.monotonic)
         given = servers or servers_by_default()
-        self._servers = server_source(given, self._clock.monotonic)
+        self._servers: ServerSource = server_source(given, self._clock.monotonic)
         self._source = source
         self._timeout_s = timeout_ms / 1000
         # How the sync client connects without a loop; where connections are made in a way of their own it has to use that.
@@ -234,6 +234,14 @@ class AsyncClientBase(ClientBase):
         """Another client with the same options, not open yet: for another thread's event loop."""
         other = copy(self)
         AsyncClientBase._prepare(other)
+        return other
+
+    def of_server(self, address: ServerAddress) -> Self:
+        """Another client with the same options for one of the servers alone, not open yet. It does not wait for a server that is away."""
+        other = self.unopened_copy()
+        other._servers = FixedServers((address,))  # noqa: SLF001 - its own class
+        other._wait_for_servers = False  # noqa: SLF001 - its own class
+        other._follow_owners = False  # noqa: SLF001 - its own class
         return other
 
     def submit(self, call: ClientCall[T]) -> Future[T]:

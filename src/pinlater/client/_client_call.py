@@ -42,6 +42,7 @@ _CLIENT_NAMES = {
     "getQueueConfig": "queue_config",
     "getSettingsInForce": "settings_in_force",
     "getWaitingDequeues": "waiting_dequeues",
+    "getWorkers": "workers",
     "getQueueStats": "queue_stats",
     "getServerInfo": "server_info",
 }

@@ -196,6 +196,58 @@ def waiting_dequeues(found: Sequence[types.WaitingDequeues]) -> list[values.Wait
     return [values.WaitingDequeues(each.queueName, each.source, each.number) for each in found]
 
 
+def server_workers(found: Sequence[types.ServerWorkers]) -> list[values.ServerWorkers]:
+    """What servers know of workers."""
+    return [
+        values.ServerWorkers(
+            [_worker_status(status) for status in each.workers],
+            waiting_dequeues(each.waiting),
+            each.serverId,
+            each.servers,
+            each.nowMillis,
+            each.upMillis,
+            each.forgotten,
+        )
+        for each in found
+    ]
+
+
+def _worker_status(status: types.WorkerStatus) -> values.WorkerStatus:
+    return values.WorkerStatus(
+        status.source,
+        status.process or 0,
+        status.heardMillisAgo,
+        [
+            values.WorkerQueue(
+                each.queueName,
+                each.askedMillisAgo,
+                each.handedOut,
+                each.timedOut,
+                each.late,
+                each.timedOutLately,
+                each.lateLately,
+            )
+            for each in status.queues
+        ],
+        status.claimMillis,
+        None if status.info is None else _worker_info(status.info),
+        status.saidMillisAgo,
+        [values.LostClaim(each.queueName, each.jobDescriptor, each.endedMillisAgo) for each in status.lost],
+    )
+
+
+def _worker_info(info: types.WorkerInfo) -> values.WorkerInfo:
+    return values.WorkerInfo(
+        info.library or "",
+        info.version or "",
+        info.host or "",
+        info.pid or 0,
+        info.concurrency or 0,
+        info.running or 0,
+        info.startedAtMillis or 0,
+    )
+
+
 def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
     """Servers and shards, with the addresses of owners."""
     addresses = [server.address for server in status.servers]

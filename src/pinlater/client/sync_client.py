@@ -69,6 +69,11 @@ class Client(SyncClientBase):
         """The dequeues that wait for jobs on the server that answers, by queue and source."""
         return self._run(_calls.waiting_dequeues())
 
+    def workers(self, *, everywhere: bool = False) -> list[values.ServerWorkers]:
+        """The workers that the server which answers heard in the last 15 minutes, and what became of their claims there. With `everywhere`,
+        it asks the other servers of its shards, too: one item for each that answered."""
+        return self._run(_calls.workers(everywhere=everywhere))
+
     def explain_job(self, queue: str, descriptor: str) -> values.JobExplanation:
         """Why a job waits, as the server that answers knows it: `reasons()` of the answer tells it."""
         return self._run(_calls.explain_job(queue, descriptor))
@@ -160,9 +165,14 @@ class Client(SyncClientBase):
         acks: values.AckBatch | None = None,
         dry_run: bool = False,
         coverage: float = 1.0,
+        process: values.WorkingProcess | None = None,
     ) -> values.Dequeued:
-        """Claims up to `limit` jobs, waiting up to `wait_ms` for one; `acks` are carried out first. `dry_run` only shows jobs."""
-        call = _calls.dequeue(queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage)
+        """Claims up to `limit` jobs, waiting up to `wait_ms` for one; `acks` are carried out first. `dry_run` only shows jobs. `process`:
+        for the list of workers that servers keep.
+        """
+        call = _calls.dequeue(
+            queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage, process=process
+        )
         return self._run(call)
 
     def ack(self, queue: str, acks: Sequence[values.Ack], *, per_item_errors: bool = False) -> list[values.AckResult]:
@@ -189,10 +199,15 @@ class Client(SyncClientBase):
         self._run(_calls.checkpoint_plain(queue, items))
 
     def heartbeat(
-        self, queue: str, claims: Sequence[values.Claim], *, per_item_errors: bool = False
+        self,
+        queue: str,
+        claims: Sequence[values.Claim],
+        *,
+        per_item_errors: bool = False,
+        process: values.WorkingProcess | None = None,
     ) -> list[values.AckResult]:
-        """Renews claims; `deadline_ms` of a result is the new deadline."""
-        return self._run(_calls.heartbeat(queue, claims, per_item_errors=per_item_errors))
+        """Renews claims; `deadline_ms` of a result is the new deadline. `process`: as for `dequeue`."""
+        return self._run(_calls.heartbeat(queue, claims, per_item_errors=per_item_errors, process=process))
 
     def release(
         self, queue: str, claims: Sequence[values.Claim], *, delay_ms: int = 0, per_item_errors: bool = False

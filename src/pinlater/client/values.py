@@ -63,6 +63,12 @@ from pinlater.domain.waiting import JobsAhead as JobsAhead
 from pinlater.domain.waiting import QueueFacts as QueueFacts
 from pinlater.domain.waiting import Reason as Reason
 from pinlater.domain.waiting import ShardFacts as ShardFacts
+from pinlater.domain.workers import LostClaim as LostClaim
+from pinlater.domain.workers import ServerWorkers as ServerWorkers
+from pinlater.domain.workers import WorkerInfo as WorkerInfo
+from pinlater.domain.workers import WorkerQueue as WorkerQueue
+from pinlater.domain.workers import WorkerStatus as WorkerStatus
+from pinlater.domain.workers import WorkingProcess as WorkingProcess
 
 
 class ClaimedJob(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 from pinlater.client._job_scan import PAGE_JOBS
 from pinlater.console.endpoint import ApiCall, Endpoint
 from pinlater.console.endpoints.jobs import SCAN_BOUNDS
+from pinlater.console.endpoints.workers import JOBS_MAX, QUEUES_MAX
 from pinlater.console.problems import no_memory
 from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.jobs import LookupRequest, ScanQuery
@@ -42,6 +43,11 @@ def scan(call: ApiCall[ScanQuery, Any]) -> int:
 def search(call: ApiCall[SearchQuery, Any]) -> int:
     """Estimates the jobs that a search has found, and a page of jobs to compare."""
     return _shown(call.query.limit + PAGE_JOBS, bodies=False)
+
+
+def workers(_: ApiCall[Any, Any]) -> int:
+    """Estimates the jobs in hand that are looked at. What servers know of workers is smaller."""
+    return _shown(QUEUES_MAX * JOBS_MAX, bodies=False)
 
 
 def preview(_: ApiCall[Any, Any]) -> int:

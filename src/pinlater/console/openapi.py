@@ -27,6 +27,7 @@ _GROUPS = {
     "queues": "Create, list, configure, pause and delete queues.",
     "servers": "The servers behind the API.",
     "failures": "Failed attempts in groups.",
+    "workers": "The workers that ask for jobs or hold some.",
     "bulk": "Changes of many jobs in the background.",
     "search": "Jobs with a text in them.",
     "audit": "Changes and their callers.",

@@ -9,7 +9,7 @@ from typing import Any
 
 from pinlater.console import costs
 from pinlater.console.endpoint import Content, Endpoint, HeaderParameter
-from pinlater.console.endpoints import audit, bulk, claims, failures, jobs, queues, search, servers
+from pinlater.console.endpoints import audit, bulk, claims, failures, jobs, queues, search, servers, workers
 from pinlater.console.shapes.audit import AuditAnswer, AuditQuery
 from pinlater.console.shapes.bulk import (
     BulkPreviewAnswer,
@@ -70,6 +70,7 @@ from pinlater.console.shapes.queues import (
 )
 from pinlater.console.shapes.search import SearchAnswer, SearchQuery
 from pinlater.console.shapes.servers import ClusterAnswer, ServerInfoAnswer, WaitingAnswer
+from pinlater.console.shapes.workers import WorkersAnswer, WorkersQuery
 
 IDEMPOTENCY_KEY = HeaderParameter(
     "Idempotency-Key",
@@ -126,6 +127,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),
     Endpoint("GET", "/v1/cluster", servers.get_cluster, Nothing, Nothing, ClusterAnswer, "cluster"),
     Endpoint("GET", "/v1/audit", audit.get_audit, AuditQuery, Nothing, AuditAnswer, "audit"),
+    Endpoint("GET", "/v1/workers", workers.get_workers, WorkersQuery, Nothing, WorkersAnswer, "workers, queue_stats, scan, queue_history", cost=costs.workers),
     Endpoint("GET", "/v1/waiting-dequeues", servers.get_waiting_dequeues, Nothing, Nothing, WaitingAnswer, "waiting_dequeues"),
 )
 # fmt: on

@@ -61,6 +61,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "countJobs": _READ,
     "scanJobs": _READ,
     "getWaitingDequeues": _READ,
+    "getWorkers": _READ,
     "getCluster": _READ,
     "explainJob": _READ,
     "getAudit": _OPERATE,  # its entries name people and addresses, which who only looks at jobs need not see

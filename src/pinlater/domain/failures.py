@@ -17,6 +17,8 @@ GROUPS_MAX = 200
 OTHERS = "0" * 16
 CLAIM_TIMED_OUT = "ClaimTimeout"
 """The type of a failure without an error: a claim that timed out."""
+PROCESS_DIED = "pinlater.worker.ProcessDied"
+"""The type of the error of a job whose process in the Python worker died."""
 QUEUES_MAX = 100
 """Of one request."""
 MUTED_MS_MAX = 30 * 24 * HOUR_MS

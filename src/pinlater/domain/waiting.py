@@ -7,6 +7,7 @@ itself, so `no_worker` counts on jobs that were claimed anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from pinlater.domain.job import QUARANTINED, TIMED_OUT, JobInfo, JobState, source_of_claim
@@ -19,6 +20,9 @@ ASKS_NOW_MS = 10_000
 """A worker that waits for jobs asks more often than this."""
 AT_ITS_LIMIT = 0.9
 """A queue of which this share of its rate limit was claimed waits for the limit."""
+
+_WORKERS_SHOWN = 3
+"""Workers whose claims of a quarantined job timed out."""
 
 Figure = bool | int | float | str
 
@@ -330,12 +334,20 @@ def _failed(job: JobInfo, now_ms: int) -> Reason:
         return Reason(cause, f"It {how}, {ago} ago, {rest}", cause, {"finished_at_ms": job.finished_at_ms})
     text = f"It has failed, {rest}"
     if job.error_type == QUARANTINED and latest is not None and latest.outcome == TIMED_OUT:
-        text = f"It is quarantined, {rest} {job.error_text[:1].upper()}{job.error_text[1:]}."
+        text = f"It is quarantined, {rest} {job.error_text[:1].upper()}{job.error_text[1:]}.{_lost_workers(job)}"
         return Reason("quarantined", text, "quarantined", {"ended_attempt": latest.number})
     if latest is None or latest.outcome != TIMED_OUT:
         return Reason("failed", text, "failed")
     text = f"{text} Attempt {latest.number}, its last, timed out: its worker neither ended it nor renewed the claim."
     return Reason("failed", text, "failed", {"ended_attempt": latest.number})
+
+
+def _lost_workers(job: JobInfo) -> str:
+    """A sentence with the workers of the attempts that timed out last."""
+    latest = takewhile(lambda attempt: attempt.outcome == TIMED_OUT, reversed(job.attempts))
+    workers = list(dict.fromkeys(source_of_claim(attempt.claimed_by) or attempt.claimed_by for attempt in latest))
+    shown = [worker for worker in workers if worker][:_WORKERS_SHOWN]
+    return f" Its last workers: {', '.join(reversed(shown))}." if shown else ""
 
 
 def _at(at_ms: int) -> str:

@@ -12,7 +12,7 @@ from pinlater.client import Ack, AsyncClient, Checkpoint, Claim, Job
 from pinlater.client._engine import Engine
 from pinlater.client._retries import is_unsent
 from pinlater.client.errors import PinLaterError, QueueNotFound
-from pinlater.client.values import AckBatch, AckResult, Dequeued, Enqueued
+from pinlater.client.values import AckBatch, AckResult, Dequeued, Enqueued, WorkingProcess
 from pinlater.simulation.cluster import STARTS_AT_S
 from pinlater.simulation.loop import Timeline, new_process
 from pinlater.simulation.network import Network
@@ -76,6 +76,7 @@ class RecordingClient(SimulatedClient):
         acks: AckBatch | None = None,
         dry_run: bool = False,
         coverage: float = 1.0,
+        process: WorkingProcess | None = None,
     ) -> Dequeued:
         self.trace.operations += 1
         riding = (
@@ -86,7 +87,7 @@ class RecordingClient(SimulatedClient):
         call = self.trace.call("claim", worker=self.name, queue=queue, timeout_ms=self.claim_timeout_ms)
         with self.trace.counting_errors("dequeue"):
             dequeued = await super().dequeue(
-                queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage
+                queue, limit, wait_ms=wait_ms, acks=acks, dry_run=dry_run, coverage=coverage, process=process
             )
         if riding is not None:
             self._ended(riding, dequeued.ack_results)
@@ -116,11 +117,18 @@ class RecordingClient(SimulatedClient):
             results = await super().checkpoint(queue, items, per_item_errors=per_item_errors)
         return self._ended(call, results)
 
-    async def heartbeat(self, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False) -> list[AckResult]:
+    async def heartbeat(
+        self,
+        queue: str,
+        claims: Sequence[Claim],
+        *,
+        per_item_errors: bool = False,
+        process: WorkingProcess | None = None,
+    ) -> list[AckResult]:
         self.trace.operations += 1
         calls = [self.trace.call("heartbeat", descriptor=one.descriptor, token=one.token) for one in claims]
         with self.trace.counting_errors("heartbeat"):
-            results = await super().heartbeat(queue, claims, per_item_errors=per_item_errors)
+            results = await super().heartbeat(queue, claims, per_item_errors=per_item_errors, process=process)
         for call, result in zip(calls, results, strict=True):
             if result.error is None:
                 self.trace.answer(call, outcome=int(result.outcome))

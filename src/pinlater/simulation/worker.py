@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from zlib import crc32
 
-from pinlater.client import ClaimedJob
+from pinlater.client import ClaimedJob, WorkerInfo
 from pinlater.simulation.client import ClientProcess, RecordingClient
 from pinlater.simulation.loop import ProcessLoop, new_process
 from pinlater.worker import Worker
@@ -60,7 +61,11 @@ class WorkerInProcess:
             worker.task(queue, name=queue)(handler)
         chosen = worker._registry.chosen(None)
         heartbeater = SimulatedHeartbeater(self.background, client, self._process)
-        run = self._run = worker._run_with(client, settings, heartbeater, chosen)
+        name = self._process.name
+        info = WorkerInfo("python", "", name, 1, settings.concurrency)  # the same in each run of a seed
+        run = self._run = worker._run_with(
+            client, settings, heartbeater, chosen, number=1 + crc32(name.encode()) // 2, info=info
+        )
         run.consumers.extend(Consumer(run, name, queue.tasks, queue.default()) for name, queue in chosen.items())
         heartbeater.start()
         if self._stops:

@@ -174,6 +174,20 @@ struct AckOutcome {
   9: optional i64 retryAfterMillis
 }
 
+// What a process of a worker says of itself, for operators.
+struct WorkerInfo {
+  // The kind of its client library, as `python`, and its version.
+  1: optional string library
+  2: optional string version
+  3: optional string host
+  4: optional i64 pid
+  // Jobs that it runs at once at most, and that it runs now.
+  5: optional i32 concurrency
+  6: optional i32 running
+  // By its own clock.
+  7: optional i64 startedAtMillis
+}
+
 struct PinLaterDequeueRequest {
   1: required string queueName
   // Cut at the server's bound, and by the bytes that fit a frame; fewer jobs than this is no error.
@@ -188,6 +202,10 @@ struct PinLaterDequeueRequest {
   // Long poll: wait so long for a job if none is due, at most getServerInfo.maxWaitMillis. A paused or limited queue waits too
   // instead of refusing. Later calls on the same connection wait behind it.
   100: optional i32 waitMillis
+  // A random number, not 0, that names the process among all that ever use the source of the context.
+  140: optional i32 process
+  // With the first request for a queue, and then about every 10 s.
+  141: optional WorkerInfo worker
 }
 
 struct PinLaterDequeueMetadata {
@@ -360,6 +378,9 @@ struct ClaimsRequest {
   2: required list<ClaimRef> claims
   // As in PinLaterJobAckRequest.
   3: optional bool perItemErrors
+  // As in PinLaterDequeueRequest.
+  4: optional i32 process
+  5: optional WorkerInfo worker
 }
 
 struct ReleaseRequest {
@@ -599,6 +620,60 @@ struct WaitingDequeues {
   1: required string queueName
   2: required string source
   3: required i32 number
+}
+
+// What became of the claims of a worker in one queue, as the server that answers counted it in the last hour.
+struct WorkerQueue {
+  1: required string queueName
+  // When it asked for jobs last; absent if only the end of its claims is known.
+  2: optional i64 askedMillisAgo
+  3: required i64 handedOut
+  // Claims that this server ended at their deadline, and answers of the worker that came after a claim had ended; each in the last hour, then
+  // in its last ten minutes.
+  4: required i64 timedOut
+  5: required i64 late
+  6: required i64 timedOutLately
+  7: required i64 lateLately
+}
+
+// A claim that ended at its deadline.
+struct LostClaim {
+  1: required string queueName
+  2: required string jobDescriptor
+  3: required i64 endedMillisAgo
+}
+
+// A process of a worker, or a caller that names none.
+struct WorkerStatus {
+  1: required string source
+  // Absent for callers that name none, which may be several. The lost claims of a source are counted there, too: claims name the source only.
+  2: optional i32 process
+  // Absent if only the end of claims is known.
+  3: optional i64 heardMillisAgo
+  // The last ones that it asked for.
+  4: required list<WorkerQueue> queues
+  // The longest claim among those that it got last.
+  5: optional i64 claimMillis
+  // As it said last, and how long ago.
+  6: optional WorkerInfo info
+  7: optional i64 saidMillisAgo
+  // Of the source, the newest first, at most 5.
+  8: required list<LostClaim> lost
+}
+
+// What one server knows of workers.
+struct ServerWorkers {
+  // Heard in the last 15 minutes, the last heard first, at most 2,000.
+  1: required list<WorkerStatus> workers
+  2: required list<WaitingDequeues> waiting
+  // Names one start of the server process.
+  3: required string serverId
+  // That share the shards.
+  4: required i32 servers
+  5: required i64 nowMillis
+  6: required i64 upMillis
+  // How often it gave up a worker for another one in the last hour, since there were more than it keeps, and workers that are left out here.
+  7: required i64 forgotten
 }
 
 // Which entries of the audit to read, the newest first. What is not set leaves nothing out.
@@ -1004,6 +1079,10 @@ service PinLater {
 
   // The dequeues that wait for jobs on this server, by queue and source.
   list<WaitingDequeues> getWaitingDequeues(1: RequestContext context) throws (1: PinLaterException e)
+
+  // The workers that this server heard lately, and what became of their claims here; with `everywhere` then those of the other servers of its
+  // shards that answer it within a second, of all others together about 10,000. Reads no jobs.
+  list<ServerWorkers> getWorkers(1: RequestContext context, 2: bool everywhere) throws (1: PinLaterException e)
 
   // Which servers share the shards, and which of them owns what, as the server that answers knows it.
   ClusterStatus getCluster(1: RequestContext context) throws (1: PinLaterException e)

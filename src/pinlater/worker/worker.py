@@ -28,6 +28,7 @@ from pinlater.client._tls import Tls
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import CallerError
 from pinlater.client.sync_client import Client
+from pinlater.client.values import WorkerInfo
 from pinlater.domain.clock import Clock, WallClock
 from pinlater.domain.setting_types import check_integer
 from pinlater.supervision.signals import STOP_SIGNALS, handled
@@ -414,6 +415,8 @@ class Worker:
         chosen: Mapping[str, QueueTasks],
         child_setup: ChildSetup | None = None,
         servers_of_children: str | PathLike[str] | Sequence[str] | None = None,
+        number: int | None = None,
+        info: WorkerInfo | None = None,
     ) -> WorkerRun:
         run = self._run = WorkerRun(
             client,
@@ -425,6 +428,8 @@ class Worker:
             counts=self.counts,
             child_setups=[setup for setup in (child_setup, self._child_setup) if setup is not None],
             servers_of_children=servers_of_children,
+            number=number,
+            info=info,
         )
         for name, queue in chosen.items():
             run.slots.add(name, queue.weight, queue.concurrency)

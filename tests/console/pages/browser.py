@@ -25,6 +25,7 @@ from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import AccessControl
 from pinlater.server.history.sample import QueueSample, pack
 from pinlater.server.main.app import thrift_server
+from pinlater.server.main.core import Core
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
 from tests.assembly import listen, open_core
@@ -44,7 +45,7 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 class BrowsedConsole:
     """A console with its browser. `client`: of a worker. `failed`, `hostile`: descriptors of jobs.
 
-    `guarded_url`: another console, whose server wants one of the `tokens`, over the same jobs.
+    `guarded_url`: another console, whose server wants one of the `tokens`, over the same jobs. `core`: of the first server.
     """
 
     url: str
@@ -54,6 +55,7 @@ class BrowsedConsole:
     hostile: str = ""
     guarded_url: str = ""
     tokens: Tokens | None = None
+    core: Core | None = None
 
     @property
     def paths(self) -> Sequence[str]:
@@ -130,7 +132,7 @@ async def browsed_console() -> AsyncIterator[BrowsedConsole]:
     ):
         browser = await playwright.chromium.launch(executable_path=PROGRAM, args=OPTIONS)
         failed, hostile = await filled(client)
-        yield BrowsedConsole(url, client, browser, failed, hostile, guarded_url, Tokens(control))
+        yield BrowsedConsole(url, client, browser, failed, hostile, guarded_url, Tokens(control), core)
         await browser.close()
     await server.drain(0)
     await guarded.drain(0)

@@ -41,7 +41,7 @@ from tests.console.pages.visitor import PageReader, PageVisitor
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> x=y`{{7*7}}{% raw %}</pre></title></textarea>--><!--&quot;"
 UNSEEN = "\u202e\u2066\u200b\x1b[31m\x7f\x85\u2028\U000e0041\ufff9\u3164"
 HARMLESS = "x"
-FIXED = {"state", "outcome"}
+FIXED = {"state", "outcome", "trouble"}
 """Fields whose words are fixed, which pages compare."""
 
 

@@ -1,4 +1,4 @@
-"""Failed jobs of all queues, workers, servers."""
+"""Failed jobs of all queues, servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pinlater.client import AsyncClient, ClusterStatus, FrontProcess
 from pinlater.server.main.core import Core
 from pinlater.version import __version__
-from tests.console.pages.conftest import failed_job, stored
+from tests.console.pages.conftest import failed_job
 from tests.console.pages.visitor import PageVisitor
 
 
@@ -24,15 +24,6 @@ async def test_failed_jobs_are_shown_with_their_errors_and_retried_from_there(
     assert {f"/jobs/{name}/run", *of_queue} == set(page.targets)
     answer = await visitor.submit(f"/jobs/{name}/run", {"back": "/failed?filter=ma"})
     assert answer.headers["location"].startswith("/failed?filter=ma&done=")
-
-
-async def test_workers_are_shown_with_what_they_hold(visitor: PageVisitor, client: AsyncClient) -> None:
-    assert "No worker" in (await visitor.page("/workers")).text
-    name = await stored(client)
-    await client.dequeue("mail", 1)
-    page = await visitor.page("/workers")
-    assert "console" in page.text
-    assert {"/queues/mail?tab=running", f"/jobs/{name}"} <= set(page.links)
 
 
 @pytest.mark.parametrize(("access", "warned"), [("insecure", True), ("loopback", False), ("", False)])

@@ -32,7 +32,7 @@ NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/jobs/{descriptor}": {BODIES, "explainJob"},
     "/jobs/{descriptor}/body": {BODIES},
     "/failed": {"getQueueStats", "getFailures", "scanJobs"},
-    "/workers": {"getWaitingDequeues", "getQueueStats", "scanJobs"},
+    "/workers": {"getWorkers", "getQueueStats", "scanJobs", "getFailures"},
     "/servers": {"getCluster"},
     "/search": {"getQueueStats", "scanJobs"},
     "/audit": {"getAudit"},

@@ -17,7 +17,7 @@ from pinlater.console.pages.listed_job import worker_of
 from pinlater.console.pages.page import PageCall, PageView, job_path
 from pinlater.console.shapes.fields import RequestShape
 from pinlater.console.shapes.jobs import BodiesQuery, JobItem, ReasonItem
-from pinlater.domain.job import TASK_HEADER
+from pinlater.domain.job import TASK_HEADER, TIMED_OUT
 from pinlater.domain.link_urls import JobLink, source_link, trace_link
 
 _WHOLE_CHARACTERS = 2_000_000
@@ -129,6 +129,8 @@ def moments(job: JobItem, characters: int) -> Iterator[JobMoment]:
         text = ": ".join(part for part in (attempt.error_type, attempt.error_text) if part)
         error = shown(text, characters) if text else None
         ended = f"Attempt {attempt.number} {attempt.outcome.replace('_', ' ')}"
+        if attempt.outcome == TIMED_OUT:
+            ended += f": {worker} neither ended it nor renewed the claim"
         yield JobMoment(attempt.ended_at_ms, "failed" if attempt.outcome != "succeeded" else "succeeded", ended, error)
     if job.state == "pending" and job.run_after_ms:
         yield JobMoment(job.run_after_ms, "scheduled", "Due")

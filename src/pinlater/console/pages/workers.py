@@ -1,78 +1,80 @@
-"""Workers: which ones wait for jobs, and which ones hold some."""
+"""Workers: who asks for jobs and who holds some, those in trouble first; and the jobs that lose their workers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from pinlater.console.endpoints.jobs import scan_jobs
+from pinlater.client.errors import UnknownMethod
+from pinlater.console.endpoints.failures import get_failures
 from pinlater.console.endpoints.queues import get_stats
-from pinlater.console.endpoints.servers import get_waiting_dequeues
-from pinlater.console.pages.listed_job import worker_of
+from pinlater.console.endpoints.workers import get_workers
+from pinlater.console.pages.api import Api
+from pinlater.console.pages.failed import GroupRow, group_row
 from pinlater.console.pages.page import PageCall, PageView
 from pinlater.console.pages.queue_figures import figures_of
-from pinlater.console.shapes.jobs import JobItem, ScanQuery
+from pinlater.console.shapes.failures import FailuresQuery
 from pinlater.console.shapes.queues import StatsQuery
+from pinlater.console.shapes.workers import WorkerItem, WorkerProcessItem, WorkersAnswer, WorkersQuery
+from pinlater.domain.failures import CLAIM_TIMED_OUT, PROCESS_DIED, QUEUES_MAX
+from pinlater.domain.workers import SILENT_MS
 
-QUEUES, JOBS = 10, 100  # that are searched for held jobs: the queues with the most, and jobs of each
-ROWS = 200
-_RUNNING = ScanQuery(state="in_progress", limit=JOBS)
-
-
-@dataclass(slots=True)
-class WorkerRow:
-    """A worker, by what it calls itself. `ends_first`: the job whose claim ends first."""
-
-    name: str
-    waits: dict[str, int] = field(default_factory=dict)
-    holds: dict[str, int] = field(default_factory=dict)
-    ends_first: JobItem | None = None
-
-    @property
-    def held(self) -> int:
-        """Jobs in its hands."""
-        return sum(self.holds.values())
+ROWS, PROCESSES, GROUPS = 200, 5, 10
+_LOSES_WORKERS = frozenset({CLAIM_TIMED_OUT, PROCESS_DIED})
+"""Types of the errors of attempts whose worker, or whose process of a worker, was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersView(PageView):
-    """`total`: workers that were found; the page shows the first. `running`: jobs of all queues; `seen`: those that were looked at."""
+    """`workers`: the first of `answer`. `suspects`: groups of failures of the last 24 hours whose jobs may kill their workers."""
 
     workers: Sequence[WorkerRow]
-    total: int
-    running: int
-    seen: int
+    answer: WorkersAnswer
+    suspects: Sequence[GroupRow]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker. `processes`: the last heard; `more`: how many others there are. `shared`: several processes
+    with its source were heard lately, so that a job in hand may be of any of them."""
+
+    worker: WorkerItem
+    processes: Sequence[WorkerProcessItem]
+    more: int
+    shared: bool
 
 
 async def show(call: PageCall) -> WorkersView:
-    """Two calls, and one for each queue with running jobs, up to ten."""
-    waiting = await call.api.ask(get_waiting_dequeues)
-    answer = await call.api.ask(get_stats, query=StatsQuery())
-    busy = sorted(
-        (queue for queue in map(figures_of, answer.queues) if queue.running), key=lambda queue: -queue.running
+    """One call to each server, one for each queue with running jobs, up to ten, and two for the groups of failures."""
+    answer, suspects = await call.api.shared(_read)
+    return WorkersView(
+        title="Workers",
+        workers=[_row(worker) for worker in answer.workers[:ROWS]],
+        answer=answer,
+        suspects=suspects,
     )
-    found: dict[str, WorkerRow] = {}
-    for one in waiting.waiting:
-        row = found.setdefault(one.source, WorkerRow(one.source))
-        row.waits[one.queue] = row.waits.get(one.queue, 0) + one.number
-    seen = 0
-    for queue in busy[:QUEUES]:
-        for job in (await call.api.ask(scan_jobs, queue=queue.name, query=_RUNNING)).jobs:
-            seen += 1
-            _count_job(found, queue.name, job)
-    rows = sorted(found.values(), key=lambda row: (_deadline(row.ends_first), row.name))
-    running = sum(queue.running for queue in busy)
-    return WorkersView(title="Workers", workers=rows[:ROWS], total=len(rows), running=running, seen=seen)
 
 
-def _count_job(found: dict[str, WorkerRow], queue: str, job: JobItem) -> None:
-    name = worker_of(job.claim_descriptor)
-    row = found.setdefault(name, WorkerRow(name))
-    row.holds[queue] = row.holds.get(queue, 0) + 1
-    if _deadline(job) < _deadline(row.ends_first):
-        row.ends_first = job
+async def _read(api: Api) -> tuple[WorkersAnswer, Sequence[GroupRow]]:
+    return await api.ask(get_workers, query=WorkersQuery()), await _suspects(api)
 
 
-def _deadline(job: JobItem | None) -> float:
-    deadline = None if job is None else job.claim_deadline_at_ms
-    return float("inf") if deadline is None else deadline
+def _row(worker: WorkerItem) -> WorkerRow:
+    present = [each for each in worker.processes if each.heard_ms is not None and each.heard_ms < SILENT_MS]
+    shown = worker.processes[:PROCESSES]
+    return WorkerRow(worker, shown, len(worker.processes) - len(shown), len(present) > 1)
+
+
+async def _suspects(api: Api) -> Sequence[GroupRow]:
+    """Those with the most failures first; none from servers that do not count them."""
+    queues = [figures_of(queue) for queue in (await api.ask(get_stats, query=StatsQuery())).queues]
+    queues.sort(key=lambda queue: (-queue.failed - queue.running, queue.name))
+    if not queues:
+        return ()
+    try:
+        found = await api.ask(get_failures, query=FailuresQuery(queue=[one.name for one in queues[:QUEUES_MAX]]))
+    except UnknownMethod:
+        return ()
+    rows = [group_row(group) for group in found.groups if group.error_type in _LOSES_WORKERS]
+    rows.sort(key=lambda row: (-row.today, -row.group.last_ms))
+    return [row for row in rows[:GROUPS] if row.today]

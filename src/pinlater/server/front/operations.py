@@ -104,7 +104,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ("failures", FailureQueries, ("failure_groups", "mute")),
     ("explaining", Explain, ("explain",)),
     ("audit", AuditTrail, ("keep", "read")),
-    ("", Service, ("waiting_dequeues", "cluster", "owners", "server_info")),
+    ("", Service, ("waiting_dequeues", "known_workers", "cluster", "owners", "server_info")),
 )
 _ONLY_LOOK = frozenset(
     {
@@ -122,6 +122,7 @@ _ONLY_LOOK = frozenset(
         "queue_history",
         "failure_groups",
         "waiting_dequeues",
+        "known_workers",
         "cluster",
         "owners",
         "server_info",

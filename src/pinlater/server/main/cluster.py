@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence, Set
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -22,6 +22,7 @@ from pinlater.server.cluster.forwarding.gauges import show_forwarding
 from pinlater.server.cluster.forwarding.messages import CallKind, Told
 from pinlater.server.cluster.forwarding.peer_connection import PeerConnection
 from pinlater.server.cluster.forwarding.peer_listener import PeerListener
+from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewhere
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.gauges import show_owners
 from pinlater.server.cluster.ownership.ownership import UNHEARD_S_MAX, Ownership
@@ -86,6 +87,7 @@ class Cluster:
             shards.settings.call_timeout_ms / 1000,
             certificate,
         )
+        self.workers_elsewhere = WorkersElsewhere(self._connections)
         self._tls = certificate is not None
         self._interest = Interest(self._dequeued, self._tell_waits)
         self.queues_changed: Callable[[], None] = lambda: None
@@ -304,8 +306,10 @@ class Cluster:
 
     def idle_for(self, queue: str) -> int:
         """How many other servers say that no dequeue there asks for jobs of this queue. Those that say nothing are not counted."""
-        links = () if self.forwarding is None else self.forwarding.connections.values()
-        return sum(link.waits is not None and not link.waits & bit_of(queue) for link in links)
+        return sum(link.waits is not None and not link.waits & bit_of(queue) for link in self._connections())
+
+    def _connections(self) -> Collection[PeerConnection]:
+        return () if self.forwarding is None else self.forwarding.connections.values()
 
     def _tell_waits(self) -> None:
         self.listener.tell_waits(self._interest.bits)
@@ -329,6 +333,7 @@ class Cluster:
         """Closes the sockets to other servers."""
         if self._looking is not None:
             self._looking.cancel()
+        self.workers_elsewhere.close()
         self.listener.close()
         if self.wakes is not None:
             self.wakes.close()

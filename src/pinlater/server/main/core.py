@@ -113,6 +113,7 @@ class Core:
             settings.maintenance,
             settings.audit.ttl_ms,
             settings.jobs.quarantine_after,
+            self.service.workers.timed_out,
         )
         self.history = HistoryKeeper(shards, metrics, lambda: self.rates.counts, clock, identity.life, settings.history)
         self._connect_shards()

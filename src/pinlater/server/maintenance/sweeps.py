@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 
 from pinlater.domain.audit import first_id_at
 from pinlater.domain.clock import Clock
@@ -21,8 +21,7 @@ from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.maintenance.settings import MaintenanceSettings
 from pinlater.server.sharding.shard_lanes import ShardLanes
 from pinlater.server.sharding.shards import Shards
-from pinlater.server.storage.interface import Maintenance
-from pinlater.server.storage.values import Swept, TimeToLive
+from pinlater.server.storage.values import JobKey, Swept, TimeToLive
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -31,11 +30,12 @@ _PAUSE_SECONDS_MIN = 0.005
 # So long a shard is left to another server before this one sweeps it, too.
 _LEFT_S_MAX = 30.0
 # Does a bounded part of one piece of work on a shard: at most that number of rows; 0 for what no other server can do for this one.
-Sweep = Callable[[Maintenance, int], Awaitable[int]]
+Sweep = Callable[[ShardLanes, int], Awaitable[int]]
 
 
 class Sweeps:
-    """The bounded pieces of work that `MaintenanceRunner` runs."""
+    """The bounded pieces of work that `MaintenanceRunner` runs. `lost_claims` is told of claims that timed out: a queue, and their sources
+    by the descriptor of the job."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Sweeps:
         settings: MaintenanceSettings,
         audit_ttl_ms: int,
         quarantine_after: int,
+        lost_claims: Callable[[str, Mapping[str, str]], None],
     ) -> None:
         self._shards = shards
         self._dispatcher = dispatcher
@@ -56,6 +57,7 @@ class Sweeps:
         self._settings = settings
         self._audit_ttl_ms = audit_ttl_ms
         self._quarantine_after = quarantine_after
+        self._lost_claims = lost_claims
         self._batch = settings.sweep_batch
         self._swept_s: dict[tuple[str, str], float] = {}  # by kind of work and shard
         self.swept_by_others: Callable[[], Set[str]] = frozenset
@@ -64,10 +66,10 @@ class Sweeps:
     async def time_out_claims(self) -> float | None:
         """Claims past their deadline go back, or fail."""
 
-        async def sweep(shard: Maintenance, limit: int) -> int:
-            swept = await shard.time_out_claims(self._clock.now_ms(), limit, self._quarantine_after)
+        async def sweep(shard: ShardLanes, limit: int) -> int:
+            swept = await shard.store.time_out_claims(self._clock.now_ms(), limit, self._quarantine_after)
             for row in swept:
-                self._count_timeouts(row)
+                self._count_timeouts(shard.name, row)
             return sum(row.retried + row.failed + row.lost for row in swept)
 
         if await self._most_on_a_shard("claim-timeouts", sweep, self._batch) < self._batch:
@@ -76,20 +78,23 @@ class Sweeps:
         self._batch = min(self._batch * 2, self._settings.batch_max)
         return self._settings.sweep_interval_ms / 10_000
 
-    def _count_timeouts(self, row: Swept) -> None:
+    def _count_timeouts(self, shard: str, row: Swept) -> None:
         metrics = self._metrics.queue(row.queue)
         metrics.timeout_retry += row.retried
         metrics.timeout_done += row.failed
         metrics.timeout_evict += row.lost
         logger.info("claims timed out", extra={"queue": row.queue, "retried": row.retried, "failed": row.failed})
+        if row.ended:
+            ended = {JobKey(row.queue, row.priority, id_).on(shard): source for id_, source in row.ended.items()}
+            self._lost_claims(row.queue, ended)
         if row.retried:
             self._dispatcher.wakeups.jobs_ready(row.queue, row.retried, past_owner=True)
 
     async def expire_jobs(self) -> float | None:
         """Waiting jobs past their expiry become FAILED `expired`."""
 
-        async def sweep(shard: Maintenance, limit: int) -> int:
-            swept = await shard.expire_jobs(self._clock.now_ms(), limit)
+        async def sweep(shard: ShardLanes, limit: int) -> int:
+            swept = await shard.store.expire_jobs(self._clock.now_ms(), limit)
             for row in swept:
                 self._metrics.queue(row.queue).expired += row.failed
             return sum(row.failed for row in swept)
@@ -99,8 +104,8 @@ class Sweeps:
     async def advance_due(self) -> float | None:
         """Jobs that became due are counted so."""
 
-        async def sweep(shard: Maintenance, limit: int) -> int:
-            return await shard.advance_due(self._clock.now_ms(), limit)
+        async def sweep(shard: ShardLanes, limit: int) -> int:
+            return await shard.store.advance_due(self._clock.now_ms(), limit)
 
         return await self._pause_after("due", sweep, self._settings.batch_max * 10)
 
@@ -109,8 +114,8 @@ class Sweeps:
         ttls = self._ttls()
         known = {ttl.queue for ttl in ttls}
 
-        async def sweep(shard: Maintenance, limit: int) -> int:
-            swept = await shard.collect_garbage(ttls, self._clock.now_ms(), limit)
+        async def sweep(shard: ShardLanes, limit: int) -> int:
+            swept = await shard.store.collect_garbage(ttls, self._clock.now_ms(), limit)
             for row in swept:
                 if row.queue in known:
                     metrics = self._metrics.queue(row.queue)
@@ -123,17 +128,17 @@ class Sweeps:
     async def prune_audit(self) -> float | None:
         """Deletes entries of the audit past their time to live."""
 
-        async def sweep(shard: Maintenance, limit: int) -> int:
-            return await shard.prune_audit(first_id_at(self._clock.now_ms() - self._audit_ttl_ms), limit)
+        async def sweep(shard: ShardLanes, limit: int) -> int:
+            return await shard.store.prune_audit(first_id_at(self._clock.now_ms() - self._audit_ttl_ms), limit)
 
         return await self._pause_after("audit", sweep, self._settings.batch_max)
 
     async def prune_failures(self) -> float | None:
         """Deletes groups of failures that are too old, and counts of hours that are shown no more."""
 
-        async def sweep(shard: Maintenance, limit: int) -> int:
+        async def sweep(shard: ShardLanes, limit: int) -> int:
             now_ms = self._clock.now_ms()
-            return await shard.prune_failures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
+            return await shard.store.prune_failures(now_ms - GROUP_KEPT_MS, now_ms // HOUR_MS - HOURS_KEPT, limit)
 
         return await self._pause_after("failures", sweep, self._settings.batch_max)
 
@@ -150,7 +155,7 @@ class Sweeps:
         left = self.swept_by_others()
         limits = [limit if self._is_swept_here(work, shard.name, left) else 0 for shard in shards]
         results = await asyncio.gather(
-            *(sweep(shard.store, most) for shard, most in zip(shards, limits, strict=True)), return_exceptions=True
+            *(sweep(shard, most) for shard, most in zip(shards, limits, strict=True)), return_exceptions=True
         )
         self._note_swept(work, shards, limits, results)
         for result in results:

@@ -32,6 +32,7 @@ from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns, pairs_
 from pinlater.server.operations.per_item import LaneOf, Orders, PerItem
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller
+from pinlater.server.operations.worker_registry import WorkerRegistry
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.storage.values import NOT_FOUND, Acked, ClaimRef, JobAck, JobCheckpoint, JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
@@ -62,7 +63,9 @@ class ClaimedJobs:
         clock: Clock,
         settings: JobSettings,
         body_limit: BodyLimit,
+        workers: WorkerRegistry,
     ) -> None:
+        self._workers = workers
         self._shards = shards
         self._queue_cache = queue_cache
         self._dispatcher = dispatcher
@@ -79,6 +82,7 @@ class ClaimedJobs:
         parts = await self.parse(batch)
         if self._queue_cache.get(batch.queue) is None:
             await self._queue_cache.require(batch.queue)
+        self._workers.reported(caller)
         return await self.carry_out(caller, batch, parts)
 
     async def parse(self, batch: AckBatch) -> Sequence[OnShard]:
@@ -115,6 +119,7 @@ class ClaimedJobs:
             stale = await pairs_in_turns(items, answers, lambda some, of: self._count_acks(batch.queue, some, of))
         if stale:
             self._metrics.queue(batch.queue).stale_claim += len(stale)
+            self._workers.late(caller, batch.queue, len(stale))
             _log_each("ack of a claim that is no longer the caller's", caller, batch.queue, stale)
         return await ack_results([item.descriptor for item in items], answers)
 
@@ -179,6 +184,7 @@ class ClaimedJobs:
         for item in items:
             self._check_checkpoint(item)
 
+        self._workers.reported(caller)
         source = kept_source(caller.source)
 
         def order(item: Checkpoint, key: JobKey) -> JobCheckpoint:
@@ -205,6 +211,7 @@ class ClaimedJobs:
         if not per_item_errors:
             answers = [raise_error(one) for one in answers]
         without_effect = await pairs_in_turns(items, answers, lambda some, of: self._count_checkpoints(queue, some, of))
+        self._note_late(caller, queue, answers)
         if without_effect:
             self._metrics.queue(queue).checkpoint_noop += len(without_effect)
             _log_each("checkpoint without effect", caller, queue, without_effect)
@@ -241,24 +248,36 @@ class ClaimedJobs:
     # --- heartbeats, releases, cancelling -----------------------------------------------------------------------------------
 
     async def heartbeat(
-        self, queue: str, claims: Sequence[Claim], *, per_item_errors: bool = False
+        self, queue: str, claims: Sequence[Claim], *, caller: Caller | None = None, per_item_errors: bool = False
     ) -> Sequence[AckResult]:
         """Renews claims: deadline = now + the job's claim timeout. Never revives one."""
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
+        if caller is not None:
+            self._workers.renewed(caller, queue)
         answers = await self._tell(
             parts, _EXTEND, lambda part: _claim_refs(claims, part), len(claims), per_item_errors=per_item_errors
         )
         self._metrics.queue(queue).heartbeat += len(claims)
+        if caller is not None:
+            self._note_late(caller, queue, answers)
         return await ack_results(descriptors, answers)
 
     async def release(
-        self, queue: str, claims: Sequence[Claim], delay_ms: int, *, per_item_errors: bool = False
+        self,
+        queue: str,
+        claims: Sequence[Claim],
+        delay_ms: int,
+        *,
+        caller: Caller | None = None,
+        per_item_errors: bool = False,
     ) -> Sequence[AckResult]:
         """Gives claims back unspent, due after `delay_ms`."""
         delay_ms = min(max(0, delay_ms), I64_MAX - self._clock.now_ms())
         descriptors = [claim.descriptor for claim in claims]
         parts = await self._in_hand(queue, descriptors)
+        if caller is not None:
+            self._workers.reported(caller)
         answers = await self._tell(
             parts,
             _RELEASE,
@@ -277,6 +296,11 @@ class ClaimedJobs:
                 metrics.released += 1
                 self._ready_again(queue, acked, now_ms)
         return ()
+
+    def _note_late(self, caller: Caller, queue: str, answers: Sequence[Acked | PinLaterError]) -> None:
+        late = sum([not isinstance(acked, PinLaterError) and acked.outcome is Outcome.STALE_CLAIM for acked in answers])
+        if late:
+            self._workers.late(caller, queue, late)
 
     async def cancel(
         self, queue: str, descriptors: Sequence[str], only_state: JobState | None = None

@@ -15,6 +15,7 @@ from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_settings import JobSettings, answer_bytes_max
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import Caller, DequeueCommand, DequeueResult
+from pinlater.server.operations.worker_registry import Asking, WorkerRegistry
 from pinlater.server.sharding.shards import ClaimRequest, Shards
 from pinlater.server.storage.values import ClaimCall, raise_error
 from pinlater.server.telemetry.metrics import Metrics, QueueMetrics
@@ -36,7 +37,9 @@ class Dequeue:
         metrics: Metrics,
         clock: Clock,
         settings: JobSettings,
+        workers: WorkerRegistry,
     ) -> None:
+        self._workers = workers
         self._shards = shards
         self._queue_cache = queue_cache
         self._dispatcher = dispatcher
@@ -70,6 +73,7 @@ class Dequeue:
             return DequeueResult(await self._peek(command, limit), results)
         if limit == 0:
             return DequeueResult((), results)
+        asking = self._workers.asked(caller, queue.name)
         settings = self._settings
         request = ClaimRequest(
             queue.name,
@@ -78,7 +82,17 @@ class Dequeue:
             command.coverage,
             wait_ms,
         )
-        return DequeueResult(await self._claim(request), results)
+        claimed = await self._claim(request)
+        if claimed:
+            self._note_jobs(asking, claimed)
+        return DequeueResult(claimed, results)
+
+    def _note_jobs(self, asking: Asking, claimed: Sequence[FromShard]) -> None:
+        number, deadline_ms = 0, 0
+        for _, jobs, _ in claimed:
+            number += len(jobs)
+            deadline_ms = max(deadline_ms, max([job.claim_deadline_ms for job in jobs]))
+        self._workers.handed_out(asking, number, max(0, deadline_ms - self._clock.now_ms()))
 
     async def _claim(self, request: ClaimRequest) -> list[FromShard]:
         metrics = self._metrics.queue(request.queue)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.domain.calls import (
     DELETES_QUEUES,
@@ -15,6 +16,7 @@ from pinlater.domain.calls import (
 )
 from pinlater.domain.clock import Clock
 from pinlater.domain.queue import Rates
+from pinlater.domain.workers import ServerWorkers, cut_to
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.operations.audit_settings import AuditSettings
 from pinlater.server.operations.audit_trail import AuditTrail
@@ -31,6 +33,7 @@ from pinlater.server.operations.failure_groups import FailureQueries
 from pinlater.server.operations.identity import Identity
 from pinlater.server.operations.job_queries import JobQueries
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.passwords import PasswordCheck
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.queue_history import HistoryQueries
@@ -38,10 +41,13 @@ from pinlater.server.operations.queues import Queues
 from pinlater.server.operations.settings_in_force import QueueSettings
 from pinlater.server.operations.shard_details import ShardReports
 from pinlater.server.operations.standstill import Standstill
+from pinlater.server.operations.worker_registry import WORKERS_MAX, WorkerRegistry
 from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 from pinlater.version import __version__
 
+_WORKERS_A_TURN = 250
+_WORKERS_BYTES_MAX = 8 * 1024 * 1024
 FEATURES = (
     "long-poll",
     "claim-tokens",
@@ -69,7 +75,12 @@ FEATURES = (
     "history",
     "failures",
     "bulk-runs",
+    "workers",
 )
+
+
+async def _no_other_server() -> Sequence[ServerWorkers]:
+    return ()
 
 
 class Service:
@@ -77,7 +88,7 @@ class Service:
 
     Every operation raises `PinLaterError` for an answer other than success. `cluster_status` says what `cluster` answers, `queue_owners`
     what `owners` answers, where servers share the shards; `front_processes` lists the front processes of this one, if it has any. `facts`
-    says what others are told of this server.
+    says what others are told of this server. `workers_elsewhere` asks the other servers for the workers that they know.
     """
 
     def __init__(
@@ -111,8 +122,11 @@ class Service:
         self.failures = FailureQueries(shards, queue_cache, metrics, clock)
         self.queue_settings = QueueSettings(queue_cache, dispatcher.limits, settings)
         self.enqueuing = Enqueue(shards, queue_cache, metrics, clock, settings, body_limit, standstill)
-        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit)
-        self.dequeuing = Dequeue(shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings)
+        self.workers = workers = WorkerRegistry(clock.monotonic)
+        self.claimed_jobs = ClaimedJobs(shards, queue_cache, dispatcher, metrics, clock, settings, body_limit, workers)
+        self.dequeuing = Dequeue(
+            shards, queue_cache, dispatcher, self.claimed_jobs, identity, metrics, clock, settings, workers
+        )
         self.job_queries = JobQueries(shards, queue_cache, metrics, clock, settings, self.searches)
         self.explaining = Explain(
             shards, queue_cache, dispatcher, identity, metrics, clock, rates, lambda: len(self.cluster_status().servers)
@@ -121,6 +135,7 @@ class Service:
         self.queue_owners: Callable[[], QueueOwners] = QueueOwners
         self.front_processes: Callable[[], Sequence[FrontProcess]] = tuple
         self.facts: Callable[[], ServerFacts] = lambda: ServerFacts(__version__, identity.started_at_ms)
+        self.workers_elsewhere: Callable[[], Awaitable[Sequence[ServerWorkers]]] = _no_other_server
         self.shard_reports = shard_reports
         self.audit = AuditTrail(shards, metrics, clock, audit, lambda: identity.address)
         self.bulk = Bulk(shards, queue_cache, self.job_queries, dispatcher, metrics, clock, settings)
@@ -147,6 +162,35 @@ class Service:
         """The dequeues that wait for jobs on this server, by queue and source."""
         waiting = sorted(self.dispatcher.waiting_by_source().items())
         return [WaitingDequeues(queue, source, number) for (queue, source), number in waiting]
+
+    async def known_workers(self, everywhere: bool) -> Sequence[ServerWorkers]:
+        """The workers that this server heard lately, and what became of their claims here; then the same of other servers that answer it.
+
+        An answer that would be too long has the first workers of each server.
+        """
+        found = [await self.workers_here(WORKERS_MAX)]
+        if everywhere:
+            found += await self.workers_elsewhere()
+        share_bytes = _WORKERS_BYTES_MAX // len(found)
+        cut = []
+        for each in found:
+            cut.append(cut_to(each, share_bytes))
+            await asyncio.sleep(0)
+        return cut
+
+    async def workers_here(self, workers_max: int) -> ServerWorkers:
+        """The workers that this server heard lately, the last heard first, at most that number of them."""
+        now_ms = self._clock.now_ms()
+        known = self.workers.known()
+        return ServerWorkers(
+            await in_turns(known[:workers_max], self.workers.shown, _WORKERS_A_TURN),
+            await self.waiting_dequeues(),
+            self.identity.life,
+            len(self.cluster_status().servers),
+            now_ms,
+            max(0, now_ms - self.identity.started_at_ms),
+            self.workers.forgotten + len(known[workers_max:]),
+        )
 
     async def cluster(self) -> ClusterStatus:
         """Which servers share the shards, and which of them owns what, as this server knows it."""

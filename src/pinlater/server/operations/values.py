@@ -11,14 +11,21 @@ from typing import NamedTuple
 
 from pinlater.domain.calls import AckBatch, AckResult
 from pinlater.domain.job import JobState
+from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
 
 
 class Caller(NamedTuple):
-    """The caller: the request context. `source` is what bare checkpoints compare, by equality."""
+    """The caller: the request context. `source` is what bare checkpoints compare, by equality.
+
+    `process` names a worker's process among all that ever use the source, 0 if the request does not say it; `worker` is what the process
+    says of itself now and then.
+    """
 
     source: str = ""
     request_id: str = ""
+    process: int = 0
+    worker: WorkerInfo | None = None
 
 
 class DequeueCommand(NamedTuple):

@@ -12,6 +12,12 @@ class SweepCounts:
 
     def __init__(self) -> None:
         self._swept: dict[tuple[str, int], Swept] = {}
+        self._ended: dict[tuple[str, int], dict[int, str]] = {}
+
+    def timed_out(self, queue: str, before: JobRecord, after: JobRecord) -> None:
+        """A job whose claim ended at its deadline."""
+        self.failure(queue, after)
+        self._ended.setdefault((queue, after.priority), {})[before.id] = before.source or ""
 
     def failure(self, queue: str, job: JobRecord) -> None:
         """A job that the sweep put back or failed."""
@@ -43,7 +49,7 @@ class SweepCounts:
             self._swept["", 0] = so_far._replace(freed=so_far.freed + count)
 
     def result(self) -> list[Swept]:
-        return [self._swept[key] for key in sorted(self._swept)]
+        return [self._swept[key]._replace(ended=self._ended.get(key, {})) for key in sorted(self._swept)]
 
     def _of(self, queue: str, priority: int) -> Swept:
         return self._swept.get((queue, priority), Swept(queue, priority))

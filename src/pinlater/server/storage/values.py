@@ -355,7 +355,8 @@ class Place(NamedTuple):
 class Swept(NamedTuple):
     """What one sweep did in one queue and priority: claim timeouts, expiries or garbage. `due_at_ms`: the earliest job it put back.
 
-    A row with the queue '' stands for what belongs to none: `freed` old keys and rows of deleted queues.
+    A row with the queue '' stands for what belongs to none: `freed` old keys and rows of deleted queues. `ended`: the sources of the
+    claims that timed out, by the id of the job.
     """
 
     queue: str
@@ -367,6 +368,7 @@ class Swept(NamedTuple):
     due_at_ms: int | None = None
     freed: int = 0
     lost: int = 0  # jobs whose data was gone
+    ended: Mapping[int, str] = {}
 
 
 class TimeToLive(NamedTuple):

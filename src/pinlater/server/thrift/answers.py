@@ -27,6 +27,7 @@ from pinlater.domain.history import Histories, HistoryPoint
 from pinlater.domain.job import Attempt, JobInfo, Outcome
 from pinlater.domain.queue import Queue
 from pinlater.domain.waiting import JobExplanation
+from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.operations.long_lists import JOBS_A_TURN, in_turns
 from pinlater.server.operations.values import DequeueResult
 from pinlater.server.thrift.failures import code_of
@@ -35,6 +36,7 @@ from pinlater.wire.queue_settings import WIRE_NAMES, fields_of
 
 I32_MAX = 2**31 - 1
 _QUEUES_A_TURN = 250
+_WORKERS_A_TURN = 250
 
 
 class DequeueAnswer(types.PinLaterDequeueResponse):
@@ -183,6 +185,38 @@ def audit_page(page: AuditPage) -> types.AuditPage:
 def waiting_dequeues(found: Sequence[WaitingDequeues]) -> list[types.WaitingDequeues]:
     """The dequeues that wait, by queue and source."""
     return [types.WaitingDequeues(*each) for each in found]
+
+
+async def workers(found: Sequence[ServerWorkers]) -> list[types.ServerWorkers]:
+    """What servers know of workers."""
+    return [
+        types.ServerWorkers(
+            await in_turns(each.workers, _worker_statuses, _WORKERS_A_TURN),
+            await in_turns(each.waiting, waiting_dequeues),
+            each.server_id,
+            number(each.servers),
+            each.now_ms,
+            each.up_ms,
+            each.forgotten,
+        )
+        for each in found
+    ]
+
+
+def _worker_statuses(found: Sequence[WorkerStatus]) -> list[types.WorkerStatus]:
+    return [
+        types.WorkerStatus(
+            status.source,
+            status.process or None,
+            status.heard_ms,
+            [types.WorkerQueue(*queue) for queue in status.queues],
+            status.claim_ms,
+            None if status.info is None else types.WorkerInfo(*status.info),
+            status.said_ms,
+            [types.LostClaim(*claim) for claim in status.lost],
+        )
+        for status in found
+    ]
 
 
 def job_explanation(explained: JobExplanation) -> types.JobExplanation:

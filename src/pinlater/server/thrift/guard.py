@@ -111,6 +111,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "countJobs": _queue_of_request,
     "getSettingsInForce": _queue,
     "getWaitingDequeues": _no_queue,
+    "getWorkers": _no_queue,
     "getCluster": _no_queue,
     "explainJob": _queue,
     "getQueueHistory": _queues_of_request,
@@ -139,6 +140,20 @@ def _allowed_runs(grant: Grant, answer: Iterable[Any]) -> Any:
     return [run for run in answer if grant.has_queue(run.order.queueName)]
 
 
+def _allowed_workers(grant: Grant, answer: Collection[Any]) -> Any:
+    """Looks at each name of a queue once: there may be ten thousand workers."""
+    workers = [worker for server in answer for worker in server.workers]
+    names = {row.queueName for worker in workers for row in (*worker.queues, *worker.lost)}
+    allowed = {name for name in names if grant.has_queue(name)}
+    for worker in workers:
+        worker.queues = [row for row in worker.queues if row.queueName in allowed]
+        worker.lost = [row for row in worker.lost if row.queueName in allowed]
+    for server in answer:
+        server.workers = [worker for worker in server.workers if worker.queues]
+        server.waiting = _allowed_rows(grant, server.waiting)
+    return answer
+
+
 def _allowed_entries(grant: Grant, page: Any) -> Any:
     page.entries = [entry for entry in page.entries if entry.queueName and grant.has_queue(entry.queueName)]
     return page
@@ -148,6 +163,7 @@ _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
     "getQueueNames": _allowed_names,
     "getQueueStats": _allowed_rows,
     "getWaitingDequeues": _allowed_rows,
+    "getWorkers": _allowed_workers,
     "getAudit": _allowed_entries,
     "getBulkRuns": _allowed_runs,
 }

@@ -13,7 +13,7 @@ from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, in_turns
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift import answers, requests
-from pinlater.server.thrift.requests import caller
+from pinlater.server.thrift.requests import caller, worker
 from pinlater.wire.bulk_runs import wire_run
 from pinlater.wire.generated import received
 from pinlater.wire.queue_settings import config_of
@@ -42,8 +42,9 @@ async def enqueue_jobs(service: Service, call: received.enqueueJobs_args) -> Any
 
 
 async def dequeue_jobs(service: Service, call: received.dequeueJobs_args) -> Any:
-    queue = call.request.queueName
-    dequeued = await service.dequeuing.dequeue(caller(call.context), await requests.dequeue_command(call.request))
+    request = call.request
+    queue = request.queueName
+    dequeued = await service.dequeuing.dequeue(worker(call.context, request), await requests.dequeue_command(request))
     if len(dequeued.ack_results) <= ITEMS_A_TURN:
         return answers.DequeueAnswer(queue, dequeued)
     try:
@@ -88,7 +89,10 @@ async def heartbeat_claims(service: Service, call: received.heartbeatClaims_args
     request = call.request
     claims = await requests.claims(request)
     results = await service.claimed_jobs.heartbeat(
-        request.queueName, claims, per_item_errors=bool(request.perItemErrors)
+        request.queueName,
+        claims,
+        caller=worker(call.context, request),
+        per_item_errors=bool(request.perItemErrors),
     )
     return await in_turns(results, answers.ack_outcomes)
 
@@ -100,6 +104,7 @@ async def release_jobs(service: Service, call: received.releaseJobs_args) -> Any
         request.queueName,
         claims,
         request.delayMillis,
+        caller=caller(call.context),
         per_item_errors=bool(request.perItemErrors),
     )
     return await in_turns(results, answers.ack_outcomes)
@@ -180,6 +185,10 @@ async def get_settings_in_force(service: Service, call: received.getSettingsInFo
 async def get_waiting_dequeues(service: Service, call: received.getWaitingDequeues_args) -> Any:
     del call
     return await in_turns(await service.waiting_dequeues(), answers.waiting_dequeues)
+
+
+async def get_workers(service: Service, call: received.getWorkers_args) -> Any:
+    return await answers.workers(await service.known_workers(bool(call.everywhere)))
 
 
 async def get_cluster(service: Service, call: received.getCluster_args) -> Any:
@@ -279,6 +288,7 @@ HANDLERS: dict[str, Handler] = {
     "countJobs": count_jobs,
     "getSettingsInForce": get_settings_in_force,
     "getWaitingDequeues": get_waiting_dequeues,
+    "getWorkers": get_workers,
     "getCluster": get_cluster,
     "explainJob": explain_job,
     "getQueueHistory": get_queue_history,

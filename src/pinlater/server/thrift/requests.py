@@ -9,6 +9,7 @@ from pinlater.domain.bulk_runs import BulkOrder
 from pinlater.domain.calls import Ack, AckBatch, Checkpoint, Claim, Job
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.workers import WorkerInfo
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, in_turns
 from pinlater.server.operations.values import Caller, DequeueCommand, JobFilter, ScanCommand
 from pinlater.wire.bulk_runs import order_of
@@ -20,7 +21,28 @@ _SCOPES = {int(scope): scope for scope in UniqueScope}
 
 def caller(context: received.RequestContext) -> Caller:
     """The caller."""
-    return tuple.__new__(Caller, (context.source, context.requestId))  # quicker than the class's own call
+    return tuple.__new__(Caller, (context.source, context.requestId, 0, None))  # quicker than the class's own call
+
+
+def worker(
+    context: received.RequestContext, request: received.PinLaterDequeueRequest | received.ClaimsRequest
+) -> Caller:
+    """The caller of a dequeue or a heartbeat, with what it says of its process."""
+    said = request.worker
+    info = None if said is None else _worker_info(said)
+    return tuple.__new__(Caller, (context.source, context.requestId, request.process or 0, info))
+
+
+def _worker_info(said: received.WorkerInfo) -> WorkerInfo:
+    return WorkerInfo(
+        said.library or "",
+        said.version or "",
+        said.host or "",
+        said.pid or 0,
+        said.concurrency or 0,
+        said.running or 0,
+        said.startedAtMillis or 0,
+    )
 
 
 def _state(number: int) -> JobState:

@@ -1324,6 +1324,55 @@ getWaitingDequeues_result.thrift_spec = (
 )
 
 
+class getWorkers_args(TBase):
+    """
+    Attributes:
+     - context
+     - everywhere
+
+    """
+
+    __slots__ = (
+        'context',
+        'everywhere',
+    )
+
+
+    def __init__(self, context=None, everywhere=None,):
+        self.context = context
+        self.everywhere = everywhere
+all_structs.append(getWorkers_args)
+getWorkers_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.BOOL, 'everywhere', None, None, ),  # 2
+)
+
+
+class getWorkers_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(getWorkers_result)
+getWorkers_result.thrift_spec = (
+    (0, TType.LIST, 'success', (TType.STRUCT, [ServerWorkers, None], False), None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class getCluster_args(TBase):
     """
     Attributes:

@@ -80,6 +80,16 @@ class AckOutcome:
     retryAfterMillis: int | None = None
 
 
+class WorkerInfo:
+    library: str | None = None
+    version: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    concurrency: int | None = None
+    running: int | None = None
+    startedAtMillis: int | None = None
+
+
 class PinLaterDequeueRequest:
     queueName: str = _NOT_SENT
     limit: int = _NOT_SENT
@@ -87,6 +97,8 @@ class PinLaterDequeueRequest:
     dryRun: bool = False
     coverage: float = 1.0
     waitMillis: int | None = None
+    process: int | None = None
+    worker: WorkerInfo | None = None
 
 
 class PinLaterDequeueMetadata:
@@ -221,6 +233,8 @@ class ClaimsRequest:
     queueName: str = _NOT_SENT
     claims: list[ClaimRef] = _NOT_SENT
     perItemErrors: bool | None = None
+    process: int | None = None
+    worker: WorkerInfo | None = None
 
 
 class ReleaseRequest:
@@ -403,6 +417,43 @@ class WaitingDequeues:
     queueName: str = _NOT_SENT
     source: str = _NOT_SENT
     number: int = _NOT_SENT
+
+
+class WorkerQueue:
+    queueName: str = _NOT_SENT
+    askedMillisAgo: int | None = None
+    handedOut: int = _NOT_SENT
+    timedOut: int = _NOT_SENT
+    late: int = _NOT_SENT
+    timedOutLately: int = _NOT_SENT
+    lateLately: int = _NOT_SENT
+
+
+class LostClaim:
+    queueName: str = _NOT_SENT
+    jobDescriptor: str = _NOT_SENT
+    endedMillisAgo: int = _NOT_SENT
+
+
+class WorkerStatus:
+    source: str = _NOT_SENT
+    process: int | None = None
+    heardMillisAgo: int | None = None
+    queues: list[WorkerQueue] = _NOT_SENT
+    claimMillis: int | None = None
+    info: WorkerInfo | None = None
+    saidMillisAgo: int | None = None
+    lost: list[LostClaim] = _NOT_SENT
+
+
+class ServerWorkers:
+    workers: list[WorkerStatus] = _NOT_SENT
+    waiting: list[WaitingDequeues] = _NOT_SENT
+    serverId: str = _NOT_SENT
+    servers: int = _NOT_SENT
+    nowMillis: int = _NOT_SENT
+    upMillis: int = _NOT_SENT
+    forgotten: int = _NOT_SENT
 
 
 class AuditRequest:
@@ -880,6 +931,16 @@ class getWaitingDequeues_args:
 
 class getWaitingDequeues_result:
     success: list[WaitingDequeues] | None = None
+    e: PinLaterException | None = None
+
+
+class getWorkers_args:
+    context: RequestContext = _NOT_SENT
+    everywhere: bool = _NOT_SENT
+
+
+class getWorkers_result:
+    success: list[ServerWorkers] | None = None
     e: PinLaterException | None = None
 
 

@@ -25,6 +25,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "JobCount": ('jobs',),
     "JobExplanation": ('jobDescriptor', 'nowMillis', 'shard', 'queue'),
     "JobsAhead": ('jobs', 'atLeast', 'incomplete'),
+    "LostClaim": ('queueName', 'jobDescriptor', 'endedMillisAgo'),
     "OwnedShard": ('name', 'takesEnqueues', 'owners'),
     "OwningServer": ('id',),
     "Percentiles": ('number', 'p50Millis', 'p90Millis', 'p99Millis'),
@@ -56,6 +57,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "RequestContext": ('source',),
     "RunJobsRequest": ('queueName', 'jobDescriptors'),
     "ServerInfo": ('version', 'features', 'storeKind', 'nowMillis', 'startedAtMillis', 'priorityLevels', 'maxBodyBytes', 'maxFrameBytes', 'maxJobsPerRequest', 'maxDescriptorsPerRequest', 'maxWaitMillis'),
+    "ServerWorkers": ('workers', 'waiting', 'serverId', 'servers', 'nowMillis', 'upMillis', 'forgotten'),
     "SettingsInForce": ('values', 'origins'),
     "ShardDetails": ('kind', 'takesEnqueues', 'sinceMillis', 'probing', 'stalled', 'size', 'lanes'),
     "ShardDrain": ('sinceMillis', 'leaving'),
@@ -63,4 +65,6 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "ShardJobs": ('countedAtMillis', 'due', 'scheduled', 'inProgress', 'succeeded', 'failed'),
     "ShardLane": ('kind', 'waiting', 'running', 'calls', 'requests'),
     "WaitingDequeues": ('queueName', 'source', 'number'),
+    "WorkerQueue": ('queueName', 'handedOut', 'timedOut', 'late', 'timedOutLately', 'lateLately'),
+    "WorkerStatus": ('source', 'queues', 'lost'),
 }

@@ -415,6 +415,40 @@ class AckOutcome(TBase):
         self.retryAfterMillis = retryAfterMillis
 
 
+class WorkerInfo(TBase):
+    """
+    Attributes:
+     - library
+     - version
+     - host
+     - pid
+     - concurrency
+     - running
+     - startedAtMillis
+
+    """
+
+    __slots__ = (
+        'library',
+        'version',
+        'host',
+        'pid',
+        'concurrency',
+        'running',
+        'startedAtMillis',
+    )
+
+
+    def __init__(self, library=None, version=None, host=None, pid=None, concurrency=None, running=None, startedAtMillis=None,):
+        self.library = library
+        self.version = version
+        self.host = host
+        self.pid = pid
+        self.concurrency = concurrency
+        self.running = running
+        self.startedAtMillis = startedAtMillis
+
+
 class PinLaterDequeueRequest(TBase):
     """
     Attributes:
@@ -424,6 +458,8 @@ class PinLaterDequeueRequest(TBase):
      - dryRun
      - coverage
      - waitMillis
+     - process
+     - worker
 
     """
 
@@ -434,16 +470,20 @@ class PinLaterDequeueRequest(TBase):
         'dryRun',
         'coverage',
         'waitMillis',
+        'process',
+        'worker',
     )
 
 
-    def __init__(self, queueName=None, limit=None, jobAckRequest=None, dryRun=False, coverage=1.0000000000000000, waitMillis=None,):
+    def __init__(self, queueName=None, limit=None, jobAckRequest=None, dryRun=False, coverage=1.0000000000000000, waitMillis=None, process=None, worker=None,):
         self.queueName = queueName
         self.limit = limit
         self.jobAckRequest = jobAckRequest
         self.dryRun = dryRun
         self.coverage = coverage
         self.waitMillis = waitMillis
+        self.process = process
+        self.worker = worker
 
 
 class PinLaterDequeueMetadata(TBase):
@@ -892,6 +932,8 @@ class ClaimsRequest(TBase):
      - queueName
      - claims
      - perItemErrors
+     - process
+     - worker
 
     """
 
@@ -899,13 +941,17 @@ class ClaimsRequest(TBase):
         'queueName',
         'claims',
         'perItemErrors',
+        'process',
+        'worker',
     )
 
 
-    def __init__(self, queueName=None, claims=None, perItemErrors=None,):
+    def __init__(self, queueName=None, claims=None, perItemErrors=None, process=None, worker=None,):
         self.queueName = queueName
         self.claims = claims
         self.perItemErrors = perItemErrors
+        self.process = process
+        self.worker = worker
 
 
 class ReleaseRequest(TBase):
@@ -1536,6 +1582,133 @@ class WaitingDequeues(TBase):
         self.queueName = queueName
         self.source = source
         self.number = number
+
+
+class WorkerQueue(TBase):
+    """
+    Attributes:
+     - queueName
+     - askedMillisAgo
+     - handedOut
+     - timedOut
+     - late
+     - timedOutLately
+     - lateLately
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'askedMillisAgo',
+        'handedOut',
+        'timedOut',
+        'late',
+        'timedOutLately',
+        'lateLately',
+    )
+
+
+    def __init__(self, queueName=None, askedMillisAgo=None, handedOut=None, timedOut=None, late=None, timedOutLately=None, lateLately=None,):
+        self.queueName = queueName
+        self.askedMillisAgo = askedMillisAgo
+        self.handedOut = handedOut
+        self.timedOut = timedOut
+        self.late = late
+        self.timedOutLately = timedOutLately
+        self.lateLately = lateLately
+
+
+class LostClaim(TBase):
+    """
+    Attributes:
+     - queueName
+     - jobDescriptor
+     - endedMillisAgo
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'jobDescriptor',
+        'endedMillisAgo',
+    )
+
+
+    def __init__(self, queueName=None, jobDescriptor=None, endedMillisAgo=None,):
+        self.queueName = queueName
+        self.jobDescriptor = jobDescriptor
+        self.endedMillisAgo = endedMillisAgo
+
+
+class WorkerStatus(TBase):
+    """
+    Attributes:
+     - source
+     - process
+     - heardMillisAgo
+     - queues
+     - claimMillis
+     - info
+     - saidMillisAgo
+     - lost
+
+    """
+
+    __slots__ = (
+        'source',
+        'process',
+        'heardMillisAgo',
+        'queues',
+        'claimMillis',
+        'info',
+        'saidMillisAgo',
+        'lost',
+    )
+
+
+    def __init__(self, source=None, process=None, heardMillisAgo=None, queues=None, claimMillis=None, info=None, saidMillisAgo=None, lost=None,):
+        self.source = source
+        self.process = process
+        self.heardMillisAgo = heardMillisAgo
+        self.queues = queues
+        self.claimMillis = claimMillis
+        self.info = info
+        self.saidMillisAgo = saidMillisAgo
+        self.lost = lost
+
+
+class ServerWorkers(TBase):
+    """
+    Attributes:
+     - workers
+     - waiting
+     - serverId
+     - servers
+     - nowMillis
+     - upMillis
+     - forgotten
+
+    """
+
+    __slots__ = (
+        'workers',
+        'waiting',
+        'serverId',
+        'servers',
+        'nowMillis',
+        'upMillis',
+        'forgotten',
+    )
+
+
+    def __init__(self, workers=None, waiting=None, serverId=None, servers=None, nowMillis=None, upMillis=None, forgotten=None,):
+        self.workers = workers
+        self.waiting = waiting
+        self.serverId = serverId
+        self.servers = servers
+        self.nowMillis = nowMillis
+        self.upMillis = upMillis
+        self.forgotten = forgotten
 
 
 class AuditRequest(TBase):
@@ -3051,6 +3224,17 @@ AckOutcome.thrift_spec = (
     (8, TType.BOOL, 'retryable', None, None, ),  # 8
     (9, TType.I64, 'retryAfterMillis', None, None, ),  # 9
 )
+all_structs.append(WorkerInfo)
+WorkerInfo.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'library', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'version', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'host', 'UTF8', None, ),  # 3
+    (4, TType.I64, 'pid', None, None, ),  # 4
+    (5, TType.I32, 'concurrency', None, None, ),  # 5
+    (6, TType.I32, 'running', None, None, ),  # 6
+    (7, TType.I64, 'startedAtMillis', None, None, ),  # 7
+)
 all_structs.append(PinLaterDequeueRequest)
 PinLaterDequeueRequest.thrift_spec = (
     None,  # 0
@@ -3154,6 +3338,47 @@ PinLaterDequeueRequest.thrift_spec = (
     None,  # 98
     None,  # 99
     (100, TType.I32, 'waitMillis', None, None, ),  # 100
+    None,  # 101
+    None,  # 102
+    None,  # 103
+    None,  # 104
+    None,  # 105
+    None,  # 106
+    None,  # 107
+    None,  # 108
+    None,  # 109
+    None,  # 110
+    None,  # 111
+    None,  # 112
+    None,  # 113
+    None,  # 114
+    None,  # 115
+    None,  # 116
+    None,  # 117
+    None,  # 118
+    None,  # 119
+    None,  # 120
+    None,  # 121
+    None,  # 122
+    None,  # 123
+    None,  # 124
+    None,  # 125
+    None,  # 126
+    None,  # 127
+    None,  # 128
+    None,  # 129
+    None,  # 130
+    None,  # 131
+    None,  # 132
+    None,  # 133
+    None,  # 134
+    None,  # 135
+    None,  # 136
+    None,  # 137
+    None,  # 138
+    None,  # 139
+    (140, TType.I32, 'process', None, None, ),  # 140
+    (141, TType.STRUCT, 'worker', [WorkerInfo, None], None, ),  # 141
 )
 all_structs.append(PinLaterDequeueMetadata)
 PinLaterDequeueMetadata.thrift_spec = (
@@ -4105,6 +4330,8 @@ ClaimsRequest.thrift_spec = (
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.LIST, 'claims', (TType.STRUCT, [ClaimRef, None], False), None, ),  # 2
     (3, TType.BOOL, 'perItemErrors', None, None, ),  # 3
+    (4, TType.I32, 'process', None, None, ),  # 4
+    (5, TType.STRUCT, 'worker', [WorkerInfo, None], None, ),  # 5
 )
 all_structs.append(ReleaseRequest)
 ReleaseRequest.thrift_spec = (
@@ -4308,6 +4535,47 @@ WaitingDequeues.thrift_spec = (
     (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'source', 'UTF8', None, ),  # 2
     (3, TType.I32, 'number', None, None, ),  # 3
+)
+all_structs.append(WorkerQueue)
+WorkerQueue.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.I64, 'askedMillisAgo', None, None, ),  # 2
+    (3, TType.I64, 'handedOut', None, None, ),  # 3
+    (4, TType.I64, 'timedOut', None, None, ),  # 4
+    (5, TType.I64, 'late', None, None, ),  # 5
+    (6, TType.I64, 'timedOutLately', None, None, ),  # 6
+    (7, TType.I64, 'lateLately', None, None, ),  # 7
+)
+all_structs.append(LostClaim)
+LostClaim.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'jobDescriptor', 'UTF8', None, ),  # 2
+    (3, TType.I64, 'endedMillisAgo', None, None, ),  # 3
+)
+all_structs.append(WorkerStatus)
+WorkerStatus.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'source', 'UTF8', None, ),  # 1
+    (2, TType.I32, 'process', None, None, ),  # 2
+    (3, TType.I64, 'heardMillisAgo', None, None, ),  # 3
+    (4, TType.LIST, 'queues', (TType.STRUCT, [WorkerQueue, None], False), None, ),  # 4
+    (5, TType.I64, 'claimMillis', None, None, ),  # 5
+    (6, TType.STRUCT, 'info', [WorkerInfo, None], None, ),  # 6
+    (7, TType.I64, 'saidMillisAgo', None, None, ),  # 7
+    (8, TType.LIST, 'lost', (TType.STRUCT, [LostClaim, None], False), None, ),  # 8
+)
+all_structs.append(ServerWorkers)
+ServerWorkers.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'workers', (TType.STRUCT, [WorkerStatus, None], False), None, ),  # 1
+    (2, TType.LIST, 'waiting', (TType.STRUCT, [WaitingDequeues, None], False), None, ),  # 2
+    (3, TType.STRING, 'serverId', 'UTF8', None, ),  # 3
+    (4, TType.I32, 'servers', None, None, ),  # 4
+    (5, TType.I64, 'nowMillis', None, None, ),  # 5
+    (6, TType.I64, 'upMillis', None, None, ),  # 6
+    (7, TType.I64, 'forgotten', None, None, ),  # 7
 )
 all_structs.append(AuditRequest)
 AuditRequest.thrift_spec = (

@@ -129,7 +129,13 @@ class Claimer:
         wait_ms = 0 if first and len(self._run.consumers) > 1 else self._settings.wait_ms
         if self._failed:  # soon an answer, so that the log says soon that the server answers again
             wait_ms = min(wait_ms, _WAIT_AFTER_FAILURE_MS)
-        return await self._client.dequeue(self._queue, limit, wait_ms=wait_ms, acks=self._reporter.riding(acks))
+        return await self._client.dequeue(
+            self._queue,
+            limit,
+            wait_ms=wait_ms,
+            acks=self._reporter.riding(acks),
+            process=self._run.introduction.about(self._queue),
+        )
 
     async def _ask_clock(self) -> None:
         try:

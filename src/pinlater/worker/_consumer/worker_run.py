@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.values import ClaimedJob
+from pinlater.client.values import ClaimedJob, WorkerInfo
 from pinlater.domain.clock import Clock
 from pinlater.worker._attempts.endings import Ending
 from pinlater.worker._children.child import ChildSetup
@@ -17,6 +17,7 @@ from pinlater.worker._consumer.held_jobs import HeldJob
 from pinlater.worker._consumer.recycling import Recycling
 from pinlater.worker._consumer.slots import Slots
 from pinlater.worker._leases.heartbeater import Heartbeater
+from pinlater.worker._leases.introduction import Introduction, new_number, own_info
 from pinlater.worker.counts import WorkerCounts
 from pinlater.worker.middleware import Middleware
 from pinlater.worker.retries import RetryPolicy
@@ -31,7 +32,10 @@ OnEnd = Callable[[ClaimedJob, Ending, BaseException | None], None]
 
 
 class WorkerRun:
-    """From its start until all consumers have ended. `stop` ends it in order; with `stop_now` running jobs get no grace time."""
+    """From its start until all consumers have ended. `stop` ends it in order; with `stop_now` running jobs get no grace time.
+
+    `number`, `info`: what the servers are told of it, if it is not what this process is.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,8 @@ class WorkerRun:
         counts: WorkerCounts,
         child_setups: Sequence[ChildSetup] = (),
         servers_of_children: str | PathLike[str] | Sequence[str] | None = None,
+        number: int | None = None,
+        info: WorkerInfo | None = None,
     ) -> None:
         self.client = client
         self.settings = settings
@@ -64,6 +70,13 @@ class WorkerRun:
         self.consumers: list[Consumer] = []
         self.on_end: OnEnd | None = None
         self.on_slot_freed: Callable[[], None] = self.offer_slots
+        self.introduction = Introduction(
+            number or new_number(),
+            info or own_info(clock, settings.concurrency),
+            lambda: sum([len(consumer.jobs.running) for consumer in self.consumers]),
+            clock.monotonic,
+        )
+        heartbeater.introduce(self.introduction)
 
     @property
     def abandoned_functions(self) -> int:

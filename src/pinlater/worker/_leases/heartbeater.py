@@ -15,6 +15,7 @@ from typing import Any
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.domain.clock import Clock
+from pinlater.worker._leases.introduction import Introduction
 from pinlater.worker._leases.leases import Lease, Leases
 from pinlater.worker._leases.loop_watchdog import LoopWatchdog
 from pinlater.worker._leases.renewals import Renewals
@@ -45,6 +46,10 @@ class Heartbeater:
     def failing(self) -> bool:
         """Whether the latest heartbeat of any claim in hand failed."""
         return self._renewals.failing
+
+    def introduce(self, introduction: Introduction) -> None:
+        """Heartbeats say what this process is. To be called before `start`."""
+        self._renewals.introduction = introduction
 
     def start(self) -> None:
         """Starts the thread, which watches the caller's event loop."""

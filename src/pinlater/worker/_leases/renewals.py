@@ -15,6 +15,7 @@ from pinlater.client.async_client import AsyncClient
 from pinlater.client.errors import PinLaterError, ServerUnreachable, UnknownMethod
 from pinlater.client.values import AckResult, Checkpoint, Claim, ClaimedJob
 from pinlater.domain.clock import Clock
+from pinlater.worker._leases.introduction import Introduction
 from pinlater.worker._leases.leases import Leases, Numbered, QueueShard
 
 _log = logging.getLogger("pinlater.worker")
@@ -30,6 +31,7 @@ class Renewals:
         self._clock = clock
         self._failing: set[QueueShard] = set()  # where the latest heartbeat failed
         self._knows_heartbeats = True
+        self.introduction: Introduction | None = None
         self.errors = 0
 
     @property
@@ -79,7 +81,8 @@ class Renewals:
         if self._knows_heartbeats:
             try:
                 claims = [Claim(job.descriptor, job.token) for job in jobs]
-                return await client.heartbeat(queue, claims, per_item_errors=True)
+                about = None if self.introduction is None else self.introduction.about(f"heartbeat {queue}")
+                return await client.heartbeat(queue, claims, per_item_errors=True, process=about)
             except UnknownMethod:
                 self._knows_heartbeats = False
         await client.checkpoint_plain(queue, [Checkpoint(job.descriptor, job.token) for job in jobs])

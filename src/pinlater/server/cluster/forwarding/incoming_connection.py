@@ -19,9 +19,12 @@ from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
     LOOK,
     RUNNING,
+    WORKERS,
     BadMessage,
     CallKind,
     PartAnswer,
+    WorkersPage,
+    WorkersQuestion,
 )
 from pinlater.server.cluster.forwarding.traffic import Traffic
 from pinlater.server.cluster.forwarding.unconfirmed_claims import AnsweredClaims, UnconfirmedClaims
@@ -37,6 +40,7 @@ UNANSWERED_BYTES_MAX = 64 * 1024 * 1024
 # Of answers that one server has not taken; and of one frame of answers, above which others go in the next one.
 UNTAKEN_BYTES_MAX = 16 * 1024 * 1024
 _FRAME_BYTES = 4 * 1024 * 1024
+_WORKERS_A_PAGE = 250
 
 
 class _Answered(NamedTuple):
@@ -79,6 +83,7 @@ class IncomingConnection(asyncio.Protocol):
         self._written_bytes = 0
         self._watch: asyncio.TimerHandle | None = None  # while it does not
         self._taken = Traffic()
+        self._telling: asyncio.Task[None] | None = None  # which workers are known here
         self.proven = False
         self.heard_s = listener.monotonic()
 
@@ -120,6 +125,9 @@ class IncomingConnection(asyncio.Protocol):
                 continue
             if part.number == LOOK:
                 self._listener.look(self.address)
+                continue
+            if part.number == WORKERS:
+                self._tell_workers(messages.workers_question_of(part))
                 continue
             items = messages.items_of(part)
             kind = CallKind(part.kind)
@@ -275,7 +283,7 @@ class IncomingConnection(asyncio.Protocol):
         del exc
         self._transport = None
         self._listener.discard(self)
-        for timer in (self._deadline, self._watch):
+        for timer in (self._deadline, self._watch, self._telling):
             if timer is not None:
                 timer.cancel()
         self._give_back_all()
@@ -291,6 +299,22 @@ class IncomingConnection(asyncio.Protocol):
         """Says that this server runs, and what it has changed."""
         if self.proven:
             self._write(messages.frame([messages.running(self._listener.told())]))
+
+    def _tell_workers(self, question: WorkersQuestion) -> None:
+        """A new question ends the answer to the one before. The other server gets none while it does not read."""
+        if self._telling is not None:
+            self._telling.cancel()
+        if self._may_write:
+            self._telling = self._loop.create_task(self._write_workers(question))
+
+    async def _write_workers(self, question: WorkersQuestion) -> None:
+        known = await self._listener.workers(question.workers_max)
+        for start in range(0, len(known.workers), _WORKERS_A_PAGE):
+            page = WorkersPage(question.number, known.workers[start : start + _WORKERS_A_PAGE])
+            self._write(messages.frame([messages.workers_page(page)]))
+            await asyncio.sleep(0)
+        last = WorkersPage(question.number, (), known._replace(workers=()))
+        self._write(messages.frame([messages.workers_page(last)]))
 
     def say_goodbye(self) -> None:
         """This server stops: the other one is to send no more."""

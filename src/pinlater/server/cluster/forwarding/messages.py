@@ -17,6 +17,7 @@ import msgspec
 from pinlater.domain import errors
 from pinlater.domain.calls import ServerFacts
 from pinlater.domain.errors import PinLaterError
+from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.sharding.joined_claims import ClaimRequest
 from pinlater.server.storage.values import (
     NO_END_MS,
@@ -29,7 +30,7 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 4
+VERSION = 5
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -64,11 +65,12 @@ class Part(NamedTuple):
 # Numbers of messages that are no calls. Asked whether it runs, a server says so at once, and what it has changed so far (`Told`), which it
 # also says unasked when it has changed queues; the question says how many answers have come. One that stops says goodbye: it takes no
 # calls from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked
-# says which queues its dequeues wait for.
+# says which queues its dequeues wait for. One that is asked for the workers that it knows tells them page by page.
 RUNNING = 0
 GOODBYE = -1
 LOOK = -2
 WAITS = -3
+WORKERS = -4
 
 
 class Told(NamedTuple):
@@ -83,6 +85,21 @@ class Told(NamedTuple):
     clients_at: str = ""
     busy: bool = False
     facts: ServerFacts = ServerFacts()
+
+
+class WorkersQuestion(NamedTuple):
+    """Which workers does the other side know? `number`: of this question on this connection. `workers_max`: to be told."""
+
+    number: int
+    workers_max: int
+
+
+class WorkersPage(NamedTuple):
+    """A part of the answer to the question with that number. `rest`: with the last page, all but the workers."""
+
+    number: int
+    workers: Sequence[WorkerStatus]
+    rest: ServerWorkers | None = None
 
 
 class Failure(NamedTuple):
@@ -109,6 +126,8 @@ _parts = msgspec.msgpack.Decoder(list[Part])
 _bytes = msgspec.msgpack.Decoder(bytes)
 _count = msgspec.msgpack.Decoder(int)
 _told = msgspec.msgpack.Decoder(Told)
+_workers_question = msgspec.msgpack.Decoder(WorkersQuestion)
+_workers_page = msgspec.msgpack.Decoder(WorkersPage)
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
     CallKind.INSERT: msgspec.msgpack.Decoder(list[InsertRequest]),
@@ -195,6 +214,26 @@ def running(told: Told) -> PartAnswer:
 def told_of(part: PartAnswer) -> Told:
     """What a server which runs says of itself. Raises `BadMessage`."""
     return _decoded(_told, part.answers)
+
+
+def which_workers(question: WorkersQuestion) -> Part:
+    """The question for the workers that the other side knows."""
+    return Part(WORKERS, WORKERS, "", msgspec.Raw(_encoder.encode(question)), NO_END_MS)
+
+
+def workers_question_of(part: Part) -> WorkersQuestion:
+    """What `which_workers` was told. Raises `BadMessage`."""
+    return _decoded(_workers_question, part.items)
+
+
+def workers_page(page: WorkersPage) -> PartAnswer:
+    """A page of the answer."""
+    return PartAnswer(WORKERS, msgspec.Raw(_encoder.encode(page)), {})
+
+
+def workers_page_of(part: PartAnswer) -> WorkersPage:
+    """What `workers_page` was told. Raises `BadMessage`."""
+    return _decoded(_workers_page, part.answers)
 
 
 def waits(bits: int) -> PartAnswer:

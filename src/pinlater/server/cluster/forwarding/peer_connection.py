@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import OutcomeUnknown
+from pinlater.domain.workers import ServerWorkers, WorkerStatus
 from pinlater.server.cluster.forwarding import handshake, messages
 from pinlater.server.cluster.forwarding.forward_lane import Call, NotSent
 from pinlater.server.cluster.forwarding.frames import Frames
@@ -24,10 +25,13 @@ from pinlater.server.cluster.forwarding.messages import (
     GOODBYE,
     RUNNING,
     WAITS,
+    WORKERS,
     BadMessage,
     Part,
     PartAnswer,
     Told,
+    WorkersPage,
+    WorkersQuestion,
 )
 from pinlater.server.cluster.forwarding.peer_tls import binding_of
 from pinlater.server.cluster.forwarding.traffic import Traffic
@@ -87,6 +91,9 @@ class PeerConnection(asyncio.Protocol):
         self.said_s = -math.inf  # when the server said that it runs
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
+        self._workers: list[WorkerStatus] = []  # of the answer that comes in
+        self._workers_question = WorkersQuestion(0, 0)
+        self._workers_answer: asyncio.Future[ServerWorkers] | None = None
         self._closing = False
         self._stopping = False  # the other server, as it said
         self.frames = 0
@@ -214,6 +221,9 @@ class PeerConnection(asyncio.Protocol):
                 self.waits = messages.waits_of(part)
                 self._waits_changed(self)
                 continue
+            if part.number == WORKERS:
+                self._take_workers(messages.workers_page_of(part))
+                continue
             if part.number == GOODBYE:
                 self._stopping, self.usable = True, False
                 self._changed(self)
@@ -276,6 +286,34 @@ class PeerConnection(asyncio.Protocol):
             self._asked_s = now_s
             self._write(messages.frame([messages.are_you_running(self._taken)]))
 
+    async def ask_workers(self, workers_max: int) -> ServerWorkers:
+        """What the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the connection
+        is lost, and for a question that was ended. Cancel it to give up."""
+        if self._transport is None:
+            raise ConnectionResetError("closed by the other server")
+        self._end_workers_question()
+        self._workers = []
+        self._workers_question = question = WorkersQuestion(self._workers_question.number + 1, workers_max)
+        answer: asyncio.Future[ServerWorkers] = self._loop.create_future()
+        self._workers_answer = answer
+        self._write(messages.frame([messages.which_workers(question)]))
+        return await answer
+
+    def _take_workers(self, page: WorkersPage) -> None:
+        question, answer = self._workers_question, self._workers_answer
+        if page.number != question.number or answer is None or answer.done():
+            return  # nothing waits for it any more
+        self._workers += page.workers
+        if len(self._workers) > question.workers_max:
+            raise BadMessage(f"more workers than the {question.workers_max} that were asked for")
+        if page.rest is not None:
+            workers, self._workers = self._workers, []
+            answer.set_result(page.rest._replace(workers=workers))
+
+    def _end_workers_question(self) -> None:
+        if self._workers_answer is not None and not self._workers_answer.done():
+            self._workers_answer.set_exception(ConnectionResetError("there is another question, or no connection"))
+
     def tell_to_look(self) -> None:
         """This server has changed who owns what."""
         if self.usable:
@@ -315,6 +353,7 @@ class PeerConnection(asyncio.Protocol):
             call.lane.ended(number, call)
         self.waits = None
         self._waits_changed(self)
+        self._end_workers_question()
         self._lost.set()
         self._ready.set()
         self._changed(self)

@@ -9,9 +9,10 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
+from pinlater.domain.workers import ServerWorkers
 from pinlater.server.cluster.forwarding.incoming_connection import IncomingConnection
 from pinlater.server.cluster.forwarding.messages import CallKind, Told
 from pinlater.server.cluster.forwarding.peer_tls import listening_factory
@@ -37,6 +38,10 @@ _LOOK_S = 0.01
 CarryOut = Callable[[CallKind, str, Sequence[Any], int, int], "asyncio.Future[Sequence[Any]]"]
 # Answers that could not be sent.
 Undelivered = Callable[[CallKind, str, Sequence[Any], Sequence[Any]], None]
+
+
+async def _knows_no_workers(_: int) -> ServerWorkers:
+    return ServerWorkers((), (), "", 0, 0, 0)
 
 
 class PeerListener:
@@ -66,6 +71,8 @@ class PeerListener:
         self.still_runs = still_runs
         self.look = look
         self.told = told
+        self.workers: Callable[[int], Awaitable[ServerWorkers]] = _knows_no_workers
+        """What this server knows of workers, of that number at most."""
         self.monotonic = monotonic
         self.undelivered = undelivered
         self.known_secrets = known_secrets

@@ -20,6 +20,11 @@ class MemorySweepCounts:
 
     def __init__(self) -> None:
         self._swept: dict[tuple[str, int], Swept] = {}
+        self._ended: dict[tuple[str, int], dict[int, str]] = {}
+
+    def timed_out(self, job: MemoryJob, source: str) -> None:
+        """A claim of that source has ended."""
+        self._ended.setdefault((job.queue, job.priority), {})[job.id] = source
 
     def retried(self, job: MemoryJob) -> None:
         so_far = self._of(job)
@@ -43,7 +48,7 @@ class MemorySweepCounts:
             self._put(Swept("", 0, freed=count))
 
     def result(self) -> list[Swept]:
-        return [self._swept[key] for key in sorted(self._swept)]
+        return [self._swept[key]._replace(ended=self._ended.get(key, {})) for key in sorted(self._swept)]
 
     def _of(self, job: MemoryJob) -> Swept:
         return self._swept.get((job.queue, job.priority), Swept(job.queue, job.priority))
@@ -56,6 +61,8 @@ def time_out_claims(queues: Iterable[QueueState], now_ms: int, limit: int, quara
     """The longest overdue first, over all queues."""
     counts = MemorySweepCounts()
     for queue, job in _overdue(((queue, queue.deadlines.through(now_ms - 1)) for queue in queues), limit):
+        if job.claim is not None:
+            counts.timed_out(job, job.claim.holder.source)
         with queue.changing(job) as line:
             events.time_out(job, now_ms, quarantine_after)
             finishing.count_failure(line, job)

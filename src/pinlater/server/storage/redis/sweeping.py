@@ -57,7 +57,7 @@ async def _sweep_some(
         changes = Changes(now_ms)
         await changes.load(access.readers, refs)
         names = await access.names_of(ref[:QUEUE_BYTES] for ref in refs)  # after the jobs: a queue is made before them
-        swept: list[tuple[str, JobRecord]] = []
+        swept: list[tuple[str, JobRecord, JobRecord]] = []
         for ref, found in changes.loaded.items():
             job = found.record
             if of_claims and (job.deadline_ms or 0) >= now_ms:
@@ -68,11 +68,14 @@ async def _sweep_some(
             elif (after := changes.apply(job, happening)) is None:
                 changes.writing.leave("ZREM", index, ref)
             else:
-                swept.append((names[found.queue], after))
+                swept.append((names[found.queue], job, after))
         changes.delete_missing()
         if await access.write(changes, now_ms, [(name, queue) for queue, name in names.items()]) == [0]:
-            for queue, job in swept:
-                counts.failure(queue, job)
+            for queue, before, after in swept:
+                if of_claims:
+                    counts.timed_out(queue, before, after)
+                else:
+                    counts.failure(queue, after)
             for ref in changes.missing:
                 queue_id, priority, _ = parts_of(ref)
                 if queue_id in names:

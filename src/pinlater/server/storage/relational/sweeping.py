@@ -28,7 +28,7 @@ async def time_out_claims(dialect: Dialect, now_ms: int, limit: int, quarantine_
         for job in jobs:
             after = changes.apply(job, TimeOut(quarantine_after))
             if after is not None:
-                counts.failure(changes.queue_of(job), after)
+                counts.timed_out(changes.queue_of(job), job, after)
         await write(dialect, changes)
         if not await delete_ids(dialect, orphans):
             break

@@ -1,0 +1,468 @@
+"""Workers as servers know them, and as operators see them: put together from several servers and sorted by trouble. Pure.
+
+Two names matter. The source is what a worker calls itself; claims name it, and several processes may share it. A process is named by a
+random number, which it sends with each dequeue and heartbeat; a process that is started again has another one. Jobs in hand and lost claims
+therefore belong to a source, all else to a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from pinlater.domain.calls import WaitingDequeues
+from pinlater.domain.history import HOUR_MS, QueueHistory
+from pinlater.domain.job import JobInfo, source_of_claim
+from pinlater.domain.wording import counted, span
+
+SILENT_MS = 60_000
+"""A worker asks or renews more often than that, unless it is gone."""
+LOST_MAX = 5
+"""Claims that timed out, of one worker: the newest."""
+_FIELDS_BYTES = 80  # of numbers and headers beside each text
+TOLD_MAX = 10_000
+"""Workers that a server asks the others for at most, all together."""
+_OVERDUE_MS = 5_000  # so long servers may take to end a claim after its deadline
+_SWEPT_LATE_MS = 60_000  # and so long if they are restarted meanwhile
+_SLOW_TIMES, SLOW_MS = 3, 60_000
+_STUCK_TIMES, _STUCK_MS = 10, 600_000
+_LATELY = "in the last 10 minutes"
+
+
+class WorkerInfo(NamedTuple):
+    """What a process says of itself. `library` is '' for one that says nothing. `started_at_ms`: by its own clock."""
+
+    library: str = ""
+    version: str = ""
+    host: str = ""
+    pid: int = 0
+    concurrency: int = 0
+    running: int = 0
+    started_at_ms: int = 0
+
+
+class WorkingProcess(NamedTuple):
+    """The process that sends a request. `number`: random, not 0; no other process that ever uses the source has it. `info`: None if the
+    servers were told a moment ago."""
+
+    number: int
+    info: WorkerInfo | None = None
+
+
+class WorkerQueue(NamedTuple):
+    """What became of a worker's claims in a queue in the last hour, and `lately`: in its last ten minutes.
+
+    `asked_ms`: how long ago it asked for jobs; None if only the end of its claims is known. `timed_out`: claims that ended at their
+    deadline. `late`: answers that came after their claim had ended, also repeated ones.
+    """
+
+    queue: str
+    asked_ms: int | None = None
+    handed_out: int = 0
+    timed_out: int = 0
+    late: int = 0
+    timed_out_lately: int = 0
+    late_lately: int = 0
+
+    def plus(self, other: WorkerQueue) -> WorkerQueue:
+        """The sums of what two servers counted."""
+        return WorkerQueue(
+            self.queue,
+            _least(self.asked_ms, other.asked_ms),
+            self.handed_out + other.handed_out,
+            self.timed_out + other.timed_out,
+            self.late + other.late,
+            self.timed_out_lately + other.timed_out_lately,
+            self.late_lately + other.late_lately,
+        )
+
+
+class LostClaim(NamedTuple):
+    """A claim that ended at its deadline. `ended_ms`: how long ago."""
+
+    queue: str
+    descriptor: str
+    ended_ms: int
+
+
+class WorkerStatus(NamedTuple):
+    """A process of a worker. `process`: 0 for callers that name none, which may be several; lost claims of the source are counted there.
+
+    `heard_ms`: how long ago it sent a request; None if only the end of claims is known. `claim_ms`: the longest claim among those that it
+    got last. `info`: as it said `said_ms` ago. `lost`: the newest first, at most `LOST_MAX`.
+    """
+
+    source: str
+    process: int = 0
+    heard_ms: int | None = None
+    queues: Sequence[WorkerQueue] = ()
+    claim_ms: int | None = None
+    info: WorkerInfo | None = None
+    said_ms: int | None = None
+    lost: Sequence[LostClaim] = ()
+
+    @property
+    def handed_out(self) -> int:
+        """Jobs that it got in the last hour."""
+        return sum(queue.handed_out for queue in self.queues)
+
+
+class ServerWorkers(NamedTuple):
+    """What one server knows. `server_id` names one start of its process. `servers`: that share the shards. `forgotten`: how often it
+    gave up a worker for another one in the last hour, and workers that it left out of this answer."""
+
+    workers: Sequence[WorkerStatus]
+    waiting: Sequence[WaitingDequeues]
+    server_id: str
+    servers: int
+    now_ms: int
+    up_ms: int
+    forgotten: int = 0
+
+
+class JobInHand(NamedTuple):
+    """A claimed job. `for_ms`: since its claim or its last checkpoint. `left_ms`: until its claim ends; below 0 after the deadline."""
+
+    descriptor: str
+    queue: str
+    source: str
+    for_ms: int
+    left_ms: int | None
+
+
+class Trouble(str, Enum):  # noqa: UP042 - also the words of the API
+    """How much a worker needs attention."""
+
+    STUCK = "stuck"
+    SLOW = "slow"
+    NONE = "none"
+
+
+class KnownWorker(NamedTuple):
+    """All that is known of a source. `processes`: the last heard first. `reasons`: sentences that say why it needs attention.
+
+    `holds`, `waits`: jobs and long polls by queue. `longest`: the job that it has held longest; `next_end`: the one whose claim ends first.
+    `lost`: claims that timed out, the newest first, at most `LOST_MAX`. Numbers are of the last hour, of the servers that answered.
+    """
+
+    source: str
+    trouble: Trouble
+    reasons: Sequence[str]
+    processes: Sequence[WorkerStatus]
+    heard_ms: int | None
+    queues: Sequence[str]
+    waits: Mapping[str, int]
+    holds: Mapping[str, int]
+    longest: JobInHand | None
+    next_end: JobInHand | None
+    handed_out: int
+    timed_out: int
+    late: int
+    lost: Sequence[LostClaim] = ()
+
+    @property
+    def held(self) -> int:
+        """Jobs in its hands."""
+        return sum(self.holds.values())
+
+    @property
+    def versions(self) -> Sequence[str]:
+        """Of the libraries of its processes, each once; '' for a process that does not say it."""
+        said = [each.info for each in self.processes]
+        return list(dict.fromkeys("" if info is None else f"{info.library} {info.version}" for info in said))
+
+    @property
+    def present(self) -> Sequence[WorkerStatus]:
+        """The processes that were heard lately."""
+        return [each for each in self.processes if each.heard_ms is not None and each.heard_ms < SILENT_MS]
+
+
+class WorkersFound(NamedTuple):
+    """Workers with those in trouble first, and `gaps`: sentences that say what is not known. `counted_ms`: how far the numbers go back: an
+    hour, or to the start of the server that started last."""
+
+    workers: Sequence[KnownWorker]
+    gaps: Sequence[str] = ()
+    counted_ms: int = HOUR_MS
+
+
+class ServerReply(NamedTuple):
+    """What the server at an address answered, for itself and perhaps for others of its shards; or why it did not."""
+
+    address: str
+    found: Sequence[ServerWorkers]
+    error: str = ""
+
+
+def cut_to(answer: ServerWorkers, bytes_max: int) -> ServerWorkers:
+    """The first of its workers that take about that many bytes at most. Those that are left out count as forgotten."""
+    left_bytes = bytes_max - sum(
+        _bytes_of(poll.queue) + _bytes_of(poll.source) + _FIELDS_BYTES for poll in answer.waiting
+    )
+    for place, status in enumerate(answer.workers):
+        left_bytes -= _status_bytes(status)
+        if left_bytes < 0:
+            left_out = len(answer.workers) - place
+            return answer._replace(workers=answer.workers[:place], forgotten=answer.forgotten + left_out)
+    return answer
+
+
+def _status_bytes(status: WorkerStatus) -> int:
+    texts = [status.source, *(each.queue for each in status.queues)]
+    for claim in status.lost:
+        texts += claim.queue, claim.descriptor
+    if status.info is not None:
+        texts += status.info[:3]
+    return sum([_bytes_of(text) + _FIELDS_BYTES for text in texts])
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else 4 * len(text)
+
+
+def now_of(replies: Iterable[ServerReply]) -> int | None:
+    """The time by the clock of a server, which sets the deadlines of claims."""
+    return max((answer.now_ms for reply in replies for answer in reply.found), default=None)
+
+
+def misses_servers(replies: Iterable[ServerReply]) -> bool:
+    """Whether the shards have more servers than those whose lists came."""
+    answers = _distinct(replies)
+    return len(answers) < _servers_of(answers)
+
+
+def in_hand_of(queue: str, jobs: Iterable[JobInfo], now_ms: int) -> list[JobInHand]:
+    """Jobs that were scanned as IN_PROGRESS."""
+    return [
+        JobInHand(
+            job.descriptor,
+            queue,
+            source_of_claim(job.claim_descriptor or "") or job.claim_descriptor or "",
+            max(0, now_ms - (now_ms if job.updated_at_ms is None else job.updated_at_ms)),
+            None if job.claim_deadline_ms is None else job.claim_deadline_ms - now_ms,
+        )
+        for job in jobs
+    ]
+
+
+def usual_run_ms(histories: Iterable[QueueHistory]) -> dict[str, int]:
+    """How long 99 % of the jobs of each queue run at most, by the slowest step of its history."""
+    longest = {
+        each.queue: max((point.runs.p99_ms for point in each.points if point.runs), default=0) for each in histories
+    }
+    return {queue: run_ms for queue, run_ms in longest.items() if run_ms}
+
+
+def workers_of(
+    replies: Sequence[ServerReply],
+    in_hand: Sequence[JobInHand],
+    usual_ms: Mapping[str, int],
+    queues: Collection[str] = (),
+    gaps: Sequence[str] = (),
+) -> WorkersFound:
+    """The workers of all servers by source. `usual_ms`: how long almost all jobs of a queue run. `queues`: only these, if any are named.
+
+    `gaps`: what else is not known.
+    """
+    answers = _distinct(replies)
+    gaps = [*_gaps(replies, answers), *gaps]
+    rows = _Rows(queues)
+    for answer in answers:
+        for status in answer.workers:
+            rows.add_status(status)
+        for poll in answer.waiting:
+            rows.add_waiting(poll)
+    for job in in_hand:
+        rows.add_job(job)
+    found = [row.judged(usual_ms, complete=not gaps) for row in rows.by_source.values()]
+    counted_ms = min([HOUR_MS, *(answer.up_ms for answer in answers)])
+    return WorkersFound(sorted(found, key=_attention), gaps, counted_ms)
+
+
+def _attention(worker: KnownWorker) -> tuple[int, int, bool, str]:
+    rank = list(Trouble).index(worker.trouble)
+    return rank, -(worker.longest.for_ms if worker.longest else -1), not worker.present, worker.source
+
+
+def _distinct(replies: Iterable[ServerReply]) -> list[ServerWorkers]:
+    """An answer of each server process: two addresses may be those of one."""
+    return list({answer.server_id: answer for reply in replies for answer in reply.found}.values())
+
+
+def _servers_of(answers: Iterable[ServerWorkers]) -> int:
+    return max((answer.servers for answer in answers), default=0)
+
+
+def _gaps(replies: Iterable[ServerReply], answers: Sequence[ServerWorkers]) -> list[str]:
+    found = [f"{reply.address} does not answer: {reply.error}" for reply in replies if not reply.found]
+    servers = _servers_of(answers)
+    if len(answers) < servers:
+        found.append(f"{len(answers)} of {servers} servers answered; what the others know is missing")
+    forgotten = sum(answer.forgotten for answer in answers)
+    if forgotten:
+        found.append(
+            f"There are more workers than servers keep: they gave up workers {forgotten:,} times in the last hour"
+        )
+    return found
+
+
+class _Rows:
+    """Gathers workers by source."""
+
+    def __init__(self, queues: Collection[str]) -> None:
+        self._only = frozenset(queues)
+        self.by_source: dict[str, _Row] = {}
+
+    def add_status(self, status: WorkerStatus) -> None:
+        queues = [each for each in status.queues if self._shows(each.queue)]
+        if queues or not self._only:
+            self._of(status.source).add_status(status._replace(queues=queues))
+
+    def add_waiting(self, poll: WaitingDequeues) -> None:
+        if self._shows(poll.queue):
+            waits = self._of(poll.source).waits
+            waits[poll.queue] = waits.get(poll.queue, 0) + poll.number
+
+    def add_job(self, job: JobInHand) -> None:
+        if self._shows(job.queue):
+            self._of(job.source).jobs.append(job)
+
+    def _shows(self, queue: str) -> bool:
+        return not self._only or queue in self._only
+
+    def _of(self, source: str) -> _Row:
+        return self.by_source.setdefault(source, _Row(source))
+
+
+class _Row:
+    """One source while answers are put together."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._statuses: dict[int, WorkerStatus] = {}
+        self.waits: dict[str, int] = {}
+        self.jobs: list[JobInHand] = []
+
+    def add_status(self, status: WorkerStatus) -> None:
+        known = self._statuses.get(status.process)
+        self._statuses[status.process] = status if known is None else _joined(known, status)
+
+    def judged(self, usual_ms: Mapping[str, int], *, complete: bool) -> KnownWorker:
+        counts = [each for status in self._statuses.values() for each in status.queues]
+        heard = [status for status in self._statuses.values() if status.heard_ms is not None]
+        holds: dict[str, int] = {}
+        for job in self.jobs:
+            holds[job.queue] = holds.get(job.queue, 0) + 1
+        worker = KnownWorker(
+            source=self._source,
+            trouble=Trouble.NONE,
+            reasons=(),
+            processes=sorted(heard, key=lambda status: (status.heard_ms or 0, status.process)),
+            heard_ms=min((status.heard_ms for status in heard if status.heard_ms is not None), default=None),
+            queues=sorted({*(each.queue for each in counts), *self.waits, *holds}),
+            waits=self.waits,
+            holds=holds,
+            longest=max(self.jobs, key=lambda job: job.for_ms, default=None),
+            next_end=min(self.jobs, key=_end, default=None),
+            handed_out=sum(each.handed_out for each in counts),
+            timed_out=sum(each.timed_out for each in counts),
+            late=sum(each.late for each in counts),
+            lost=_newest_lost(self._statuses.values()),
+        )
+        stuck = [*self._late_claims(), *self._silence(worker, complete=complete), *_lost(counts)]
+        if complete:
+            stuck += _killed(worker)
+        slow: list[str] = []
+        _judge_length(self.jobs, usual_ms, stuck, slow)
+        trouble = Trouble.STUCK if stuck else Trouble.SLOW if slow else Trouble.NONE
+        return worker._replace(trouble=trouble, reasons=[*stuck, *slow])
+
+    def _late_claims(self) -> Iterable[str]:
+        past = [-job.left_ms for job in self.jobs if job.left_ms is not None and job.left_ms < -_OVERDUE_MS]
+        if past:
+            yield f"The claim of {counted(len(past), 'job')} should have ended {span(max(past))} ago"
+
+    def _silence(self, worker: KnownWorker, *, complete: bool) -> Iterable[str]:
+        """A server that did not answer may have heard it."""
+        claim_ms = max((status.claim_ms or 0 for status in worker.processes), default=0)
+        if complete and self.jobs and claim_ms and worker.heard_ms is not None and worker.heard_ms > claim_ms:
+            yield (
+                f"Last heard {span(worker.heard_ms)} ago, longer than its claims last ({span(claim_ms)}), and it holds "
+                f"{counted(len(self.jobs), 'job')}"
+            )
+
+
+def _lost(counts: Iterable[WorkerQueue]) -> Iterable[str]:
+    """Late answers are no trouble by themselves: a client repeats an answer if it does not know what became of it."""
+    timed_out = sum(each.timed_out_lately for each in counts)
+    if timed_out:
+        yield f"{counted(timed_out, 'claim')} timed out {_LATELY}"
+
+
+def _newest_lost(statuses: Iterable[WorkerStatus]) -> Sequence[LostClaim]:
+    """Each once: two servers may have ended the claim of one attempt each."""
+    lost = sorted({claim for status in statuses for claim in status.lost}, key=lambda claim: claim.ended_ms)
+    return lost[:LOST_MAX]
+
+
+def _killed(worker: KnownWorker) -> Iterable[str]:
+    """Which jobs may have ended a process of the worker: their claims timed out when they would have if it sent nothing after it was last
+    heard. A process that stands still looks the same."""
+    for status in worker.processes:
+        heard_ms, claim_ms = status.heard_ms, status.claim_ms
+        if heard_ms is None or claim_ms is None or heard_ms < SILENT_MS:
+            continue
+        ends = range(heard_ms - claim_ms - _SWEPT_LATE_MS, heard_ms + 1)
+        jobs = list(dict.fromkeys(claim.descriptor for claim in worker.lost if claim.ended_ms in ends))
+        if jobs:
+            which = "this job" if len(jobs) == 1 else "one of these jobs"
+            name = "A process" if status.info is None else f"Process {status.info.pid} on {status.info.host}"
+            yield (
+                f"{name} was last heard {span(heard_ms)} ago, before its claims timed out; {which} may have killed it: {', '.join(jobs)}"
+            )
+            return
+
+
+def _judge_length(jobs: Sequence[JobInHand], usual_ms: Mapping[str, int], stuck: list[str], slow: list[str]) -> None:
+    """Adds a sentence for the job that exceeds most what is usual in its queue."""
+    known = [job for job in jobs if usual_ms.get(job.queue)]
+    if not known:
+        return
+    worst = max(known, key=lambda job: job.for_ms / usual_ms[job.queue])
+    usual = usual_ms[worst.queue]
+    text = (
+        f"{worst.descriptor} has run for {span(worst.for_ms)} since its claim or its last checkpoint; 99 % of the jobs of {worst.queue} "
+        f"took at most {span(usual)} in the last hour"
+    )
+    if worst.for_ms >= max(_STUCK_MS, _STUCK_TIMES * usual):
+        stuck.append(text)
+    elif worst.for_ms >= max(SLOW_MS, _SLOW_TIMES * usual):
+        slow.append(text)
+
+
+def _joined(one: WorkerStatus, other: WorkerStatus) -> WorkerStatus:
+    """What two servers know of one process: the newer of what it said, the sums of what each counted."""
+    by_queue = {each.queue: each for each in one.queues}
+    for each in other.queues:
+        known = by_queue.get(each.queue)
+        by_queue[each.queue] = each if known is None else known.plus(each)
+    newer = min(one, other, key=lambda status: (status.info is None, status.said_ms or 0))
+    return WorkerStatus(
+        one.source,
+        one.process,
+        _least(one.heard_ms, other.heard_ms),
+        list(by_queue.values()),
+        max(one.claim_ms or 0, other.claim_ms or 0) or None,
+        newer.info,
+        newer.said_ms,
+        _newest_lost([one, other]),
+    )
+
+
+def _end(job: JobInHand) -> float:
+    return float("inf") if job.left_ms is None else job.left_ms
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
