@@ -63,6 +63,7 @@ FAILING = {
     "simulate": ("--fault", "none@1m"),
     "token create": ("web", "--role", "work", "--tokens", "/dev/null/tokens.json"),
     "token list": ("--tokens", "none.json"),
+    "token limit": ("web", "--max-polls", "1", "--tokens", "none.json"),
     "token revoke": ("web", "--tokens", "none.json"),
     "version": ("--server", "127.0.0.1:1"),
     "workers": (),
