@@ -162,7 +162,7 @@ def converse(plan: BenchmarkPlan, number: int) -> Conversation:
     return KeyedEnqueuing(plan, number) if plan.kind == "enqueue with key" else Enqueuing(plan, number)
 
 
-class Connection:
+class LoadConnection:
     """A socket with the rest of a reply that has not come whole. If it knows several servers, a socket to each, one in use at a time."""
 
     __slots__ = ("buffer", "conversation", "due", "socket", "sockets", "started")
@@ -236,7 +236,7 @@ class Meter:
         self.report.refused += 1
         self.report.first_refusal = self.report.first_refusal or str(refusal)
 
-    def finish(self, connections: list[Connection]) -> Report:
+    def finish(self, connections: list[LoadConnection]) -> Report:
         report = self.report
         report.seconds = time.perf_counter() - self.begins
         report.rate = report.jobs / report.seconds if report.seconds else 0.0
@@ -258,7 +258,7 @@ def percentiles_ms(seconds: array[float]) -> dict[str, float]:
 
 def run_closed(plan: BenchmarkPlan) -> Report:
     """Every connection sends its next request as soon as the last one is answered."""
-    connections = [Connection(plan, plan.first_connection + number) for number in range(plan.connections)]
+    connections = [LoadConnection(plan, plan.first_connection + number) for number in range(plan.connections)]
     by_descriptor = {opened.fileno(): each for each in connections for opened in each.sockets.values()}
     poll = select.epoll()
     meter = Meter(plan)
@@ -276,7 +276,9 @@ def run_closed(plan: BenchmarkPlan) -> Report:
     return report
 
 
-def _closed_loop(plan: BenchmarkPlan, meter: Meter, poll: select.epoll, by_descriptor: dict[int, Connection]) -> None:
+def _closed_loop(
+    plan: BenchmarkPlan, meter: Meter, poll: select.epoll, by_descriptor: dict[int, LoadConnection]
+) -> None:
     clock = time.perf_counter
     warm = plan.warmup_seconds <= 0
     jobs_max = plan.jobs_max or sys.maxsize
@@ -311,7 +313,7 @@ def run_open(plan: BenchmarkPlan) -> Report:
 
     So a stall of the server is felt by every request that should have been sent meanwhile (no coordinated omission).
     """
-    connections = [Connection(plan, number) for number in range(plan.connections)]
+    connections = [LoadConnection(plan, number) for number in range(plan.connections)]
     meter = Meter(plan)
     _open_loop(plan, meter, connections)
     report = meter.finish(connections)
@@ -320,7 +322,7 @@ def run_open(plan: BenchmarkPlan) -> Report:
     return report
 
 
-def _open_loop(plan: BenchmarkPlan, meter: Meter, connections: list[Connection]) -> None:
+def _open_loop(plan: BenchmarkPlan, meter: Meter, connections: list[LoadConnection]) -> None:
     assert plan.rate is not None
     clock = time.perf_counter
     step = plan.jobs_per_request / plan.rate
@@ -346,7 +348,7 @@ def _open_loop(plan: BenchmarkPlan, meter: Meter, connections: list[Connection])
             _take_open(meter, by_socket[ready])
 
 
-def _take_open(meter: Meter, connection: Connection) -> None:
+def _take_open(meter: Meter, connection: LoadConnection) -> None:
     for reply in connection.replies():
         due = connection.due.pop(0)
         try:

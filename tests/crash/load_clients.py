@@ -74,45 +74,45 @@ class LoadClients:
     def _produce(self, number: int) -> None:
         dice = Random(f"{self.seed} producer {number}")
         made = 0
-        with _Line(self, f"producer-{number}", self._stop_producing) as line:
+        with _LoadClient(self, f"producer-{number}", self._stop_producing) as client:
             while not self._stop_producing.is_set() and made < self.jobs_max // self.producers:
                 size = dice.randint(1, self.batch_max)
                 bodies = [
                     f"{self.seed}-{number}-{made + offset}-{'x' * dice.randint(0, 200)}" for offset in range(size)
                 ]
                 made += size
-                if line.connect():
+                if client.connect():
                     call = self.recorder.call("enqueue", bodies=bodies)
-                    descriptors = line.ask(WireClient.enqueue, QUEUE, bodies, claim_timeout_ms=CLAIM_TIMEOUT_MS)
+                    descriptors = client.ask(WireClient.enqueue, QUEUE, bodies, claim_timeout_ms=CLAIM_TIMEOUT_MS)
                     if descriptors is not None:
                         self.recorder.answer(call, descriptors=descriptors)
 
     def _work(self, number: int) -> None:
         dice = Random(f"{self.seed} worker {number}")
         name = f"worker-{number}"
-        with _Line(self, name, self._stop_working) as line:
+        with _LoadClient(self, name, self._stop_working) as client:
             while not self._stop_working.is_set():
-                if line.connect():
+                if client.connect():
                     call = self.recorder.call("claim", worker=name, timeout_ms=CLAIM_TIMEOUT_MS)
-                    jobs = line.ask(WireClient.claim, QUEUE, dice.randint(1, self.batch_max), wait_ms=200)
+                    jobs = client.ask(WireClient.claim, QUEUE, dice.randint(1, self.batch_max), wait_ms=200)
                     if jobs:
                         self.recorder.answer(call, jobs=[[job.descriptor, job.token, job.body] for job in jobs])
-                        self._finish(dice, line, jobs)
+                        self._finish(dice, client, jobs)
 
-    def _finish(self, dice: Random, line: _Line, jobs: list[Job]) -> None:
+    def _finish(self, dice: Random, client: _LoadClient, jobs: list[Job]) -> None:
         """Most succeed, some fail, some are forgotten (their claims time out), and the answer may get lost."""
         kept = [job for job in jobs if dice.random() > 0.02]
         acks = sorted(((job.descriptor, job.token, dice.random() > 0.05) for job in kept), key=lambda ack: not ack[2])
-        if not acks or not line.connect():
+        if not acks or not client.connect():
             return
         call = self.recorder.call("ack", acks=acks)
-        outcomes = line.ask(WireClient.ack, QUEUE, acks)
+        outcomes = client.ask(WireClient.ack, QUEUE, acks)
         if outcomes is not None:
             assert [each.descriptor for each in outcomes] == [ack[0] for ack in acks], "outcomes out of order"
             self.recorder.answer(call, outcomes=[each.outcome for each in outcomes])
 
 
-class _Line:
+class _LoadClient:
     """One client's connection, made anew after each break."""
 
     def __init__(self, clients: LoadClients, source: str, stop: threading.Event) -> None:
@@ -121,7 +121,7 @@ class _Line:
         self._stop = stop
         self._client: WireClient | None = None
 
-    def __enter__(self) -> _Line:
+    def __enter__(self) -> _LoadClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,5 +1,6 @@
 """A class name of the code means one thing, and so does one of tests and benchmarks that several files use.
 
+A leading underscore makes no other name of it: `Queue` and `_Queue` are one name.
 Generated code has the names of the wire, which are not ours to choose.
 """
 
@@ -21,31 +22,34 @@ PRIVATE_WORDS = {"Line", "Others", "Place", "Spread", "Stops", "Watch", "Woken"}
 
 # A store imports no other one, so each has a class of its own for the same role; some implement a protocol of the same name.
 ONE_FOR_EACH_STORE = {
+    "Batch": "what one call inserts",
     "Changes": "the jobs of one call and what becomes of them; Redis also makes its commands of them",
     "Counter": "a protocol of the relational stores, and what each of them counts of one queue and priority",
     "MaintenanceSnapshot": "what maintenance must look at, of the stores that servers share",
     "Membership": "the lease of a slot, in the stores that servers share",
+    "OpenOrder": "one claim order while it is being filled",
     "QueueEntry": "a protocol of the relational stores, and what each of them remembers of a queue",
     "Readers": "a bounded number of connections for reading",
+    "Share": "what one dequeue call gets of a joint claim",
     "SlotLost": "the error of a server whose slot another one has",
     "Stats": "the figures of a shard on a database server",
     "Transaction": "what the statements of one call go through",
     "Writer": "the calls of a shard that change something, one after the other",
-    "_Batch": "what one call inserts",
-    "_Claim": "one claim order while it is being filled",
-    "_Share": "what one dequeue call gets of a joint claim",
 }
+
+# Names with two meanings that are still to be told apart. The list may only become shorter.
+NOT_YET_TOLD_APART = {"Caller", "Draining", "Level", "Progress"}
 
 
 def _modules_of_classes(root: Path, folders: Sequence[str] = (".",)) -> dict[str, list[Path]]:
-    """The modules of each class name, relative to `root`."""
+    """The modules of each class name without its underscore, relative to `root`."""
     modules: dict[str, list[Path]] = {}
     for path in sorted(path for folder in folders for path in (root / folder).rglob("*.py")):
         module = path.relative_to(root)
         if not module.is_relative_to(GENERATED):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
-                    modules.setdefault(node.name, []).append(module)
+                    modules.setdefault(node.name.lstrip("_"), []).append(module)
     return modules
 
 
@@ -79,7 +83,7 @@ def _with_two_meanings(sources: Path) -> dict[str, list[str]]:
 
 def test_no_class_name_is_used_twice_but_for_one_role_in_several_stores(repository: Path) -> None:
     """Name the class after what it is: `WorkerHealth` and `ShardHealth`, rather than two of the name `Health`."""
-    assert _with_two_meanings(repository / SOURCES) == {}
+    assert set(_with_two_meanings(repository / SOURCES)) == NOT_YET_TOLD_APART
 
 
 def test_a_class_that_several_tests_use_has_a_name_of_its_own(repository: Path) -> None:
@@ -107,7 +111,7 @@ def test_a_name_of_two_classes_of_tests_is_found(tmp_path: Path, first: str, sec
 
 
 def test_each_name_that_stores_may_share_is_still_shared(repository: Path) -> None:
-    assert sorted(ONE_FOR_EACH_STORE) == sorted(_twice(repository / SOURCES))
+    assert sorted(ONE_FOR_EACH_STORE) == sorted(_twice(repository / SOURCES).keys() - NOT_YET_TOLD_APART)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,13 @@ def test_a_name_of_two_classes_is_found(tmp_path: Path, first: str, second: str,
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             file.write(f"class {name}:\n    pass\n")
-    assert _with_two_meanings(tmp_path) == {name: sorted([first, second], key=Path)}
+    assert _with_two_meanings(tmp_path) == {name.lstrip("_"): sorted([first, second], key=Path)}
+
+
+def test_a_name_with_and_without_an_underscore_is_one_name(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("class Queue:\n    pass\n")
+    (tmp_path / "acks.py").write_text("class _Queue:\n    pass\n")
+    assert _with_two_meanings(tmp_path) == {"Queue": ["acks.py", "queue.py"]}
 
 
 def test_a_name_of_one_class_in_each_store_is_allowed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pinlater.domain.errors import SchemaRefused
-from pinlater.server.storage.redis.migration import NEWEST, STEPS, Step, migrate, version_of
+from pinlater.server.storage.redis.migration import NEWEST, STEPS, MigrationStep, migrate, version_of
 from pinlater.server.storage.redis.readers import Readers
 from tests.redis.proxied_redis import FRONT, ProxiedRedis
 
@@ -51,13 +51,13 @@ async def test_an_older_schema_is_taken_forward_step_by_step_and_what_was_cut_of
     await database.open()
     tried: list[int] = []
 
-    def step(number: int, *, breaks: bool = False) -> Step:
+    def step(number: int, *, breaks: bool = False) -> MigrationStep:
         async def run(readers: Readers) -> None:
             tried.append(number)
             if breaks:
                 raise ConnectionError
 
-        return Step(number, f"{number:04}", run)
+        return MigrationStep(number, f"{number:04}", run)
 
     readers, second = readers_of(database), NEWEST + 1
     with pytest.raises(ConnectionError):

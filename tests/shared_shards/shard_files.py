@@ -15,7 +15,7 @@ from tests.databases.redis_users import PASSWORD, USER
 Entry = Mapping[str, Any]
 
 
-class _ShardFile(ABC):
+class WrittenShardFile(ABC):
     """A file whose shards are all on one database server."""
 
     def __init__(self, path: Path, usual: Entry, *keys: str) -> None:
@@ -33,7 +33,7 @@ class _ShardFile(ABC):
     def _content(self, entries: Mapping[str, Entry]) -> Entry: ...
 
 
-class MysqlShardFile(_ShardFile):
+class MysqlShardFile(WrittenShardFile):
     """Replica sets, each with databases of its own name; another program's is among them."""
 
     def __init__(self, path: Path, server: DatabaseServer, *numbers: int) -> None:
@@ -44,7 +44,7 @@ class MysqlShardFile(_ShardFile):
         return {**entries, "otherdb001": {"master": None}}
 
 
-class RedisShardFile(_ShardFile):
+class RedisShardFile(WrittenShardFile):
     """Shards with names of their own in the keys; the entry `s1` is the shard `1`."""
 
     def __init__(self, path: Path, server: RedisServer, *names: str) -> None:

@@ -272,7 +272,7 @@ def test_the_memory_of_repeated_warnings_is_bounded_and_forgets_the_oldest() -> 
     log.warning("queue 999")
     log.warning("queue 0")
     assert len(stream.getvalue().splitlines()) == 1_001
-    assert max(len(one._kinds) for one in handler.filters if isinstance(one, RepeatedWarnings)) == 100
+    assert max(len(one._warnings) for one in handler.filters if isinstance(one, RepeatedWarnings)) == 100
 
 
 def test_a_second_setup_replaces_the_first() -> None:

@@ -54,7 +54,7 @@ class EnqueueBatcher:
         self._is_flushed_at_the_end = False
         self._changed = threading.Condition()
         self._waiting: UnsentJobs[Future[Placed]] = UnsentJobs(self._bounds, _begins)
-        self._senders: dict[str, set[_Sender]] = {}
+        self._senders: dict[str, set[_QueueSender]] = {}
         self._open: set[Future[Placed]] = set()
 
     def _flush_at_the_end(self) -> None:
@@ -88,7 +88,7 @@ class EnqueueBatcher:
         if not self._is_flushed_at_the_end:
             self._flush_at_the_end()
         done: Future[Placed] = Future()
-        sender: _Sender | None = None
+        sender: _QueueSender | None = None
         try:
             with self._changed:
                 self._wait_for_space()
@@ -97,7 +97,7 @@ class EnqueueBatcher:
                 waiting = self._waiting.add(queue, BatchedJob(job, done))
                 senders = self._senders.setdefault(queue, set())
                 if self._bounds.another_sender(len(senders), waiting):
-                    sender = _Sender(queue)
+                    sender = _QueueSender(queue)
                     senders.add(sender)
                     sender.batch = self._next_batch(queue)
             if sender is not None:
@@ -137,7 +137,7 @@ class EnqueueBatcher:
         return batch
 
     # --- in the caller's thread for the first request, then in the client's -------------------------------------------------
-    def _send(self, sender: _Sender) -> None:
+    def _send(self, sender: _QueueSender) -> None:
         while sender.batch:
             try:
                 call = self._client.enqueue_call(sender.queue, [entry.job for entry in sender.batch])
@@ -148,7 +148,7 @@ class EnqueueBatcher:
                 answer.add_done_callback(partial(self._answered, sender))
                 return
 
-    def _answered(self, sender: _Sender, answer: Future[values.Enqueued]) -> None:
+    def _answered(self, sender: _QueueSender, answer: Future[values.Enqueued]) -> None:
         try:
             outcome = answer.result()
         except Exception as error:  # noqa: BLE001 - the callers get it
@@ -160,14 +160,14 @@ class EnqueueBatcher:
             self._go_on(sender)
         self._send(sender)
 
-    def _refused(self, sender: _Sender, error: Exception, *, unsent: bool = False) -> None:
+    def _refused(self, sender: _QueueSender, error: Exception, *, unsent: bool = False) -> None:
         parts = halves(sender.batch, error, unsent=unsent)
         sender.rest.extend(reversed(parts))
         if not parts:
             settle(sender.batch, error)
         self._go_on(sender)
 
-    def _go_on(self, sender: _Sender) -> None:
+    def _go_on(self, sender: _QueueSender) -> None:
         """Chooses what to send next; if there is nothing the sender ends in the same step, so that no caller counts on it."""
         if sender.rest:
             sender.batch = sender.rest.pop()
@@ -180,11 +180,11 @@ class EnqueueBatcher:
             if not senders:
                 self._senders.pop(sender.queue, None)
 
-    def _give_up(self, sender: _Sender, error: BaseException) -> None:
+    def _give_up(self, sender: _QueueSender, error: BaseException) -> None:
         """The sender was interrupted, perhaps with a request under way whose answer is then dropped. Others send what waits."""
         unknown = ConnectionLost("Interrupted while it was sent: it may be stored or not")
         unknown.__cause__ = error
-        another = _Sender(sender.queue)
+        another = _QueueSender(sender.queue)
         with self._changed:
             senders = self._senders.setdefault(sender.queue, set())
             senders.discard(sender)
@@ -194,7 +194,7 @@ class EnqueueBatcher:
         self._send(another)
 
 
-class _Sender:
+class _QueueSender:
     """One request at a time of one queue. `rest`: parts of a refused batch that come after `batch`."""
 
     __slots__ = ("batch", "queue", "rest")

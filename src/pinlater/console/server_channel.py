@@ -11,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
 from pinlater.supervision.console_messages import ConsoleFailed, ConsoleServes
 
-_orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
+_orders: msgspec.msgpack.Decoder[SupervisorOrder] = msgspec.msgpack.Decoder(SupervisorOrder)
 
 
 class ServerChannel:

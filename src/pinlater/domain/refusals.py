@@ -17,7 +17,7 @@ _LOG_EVERY_S = 10.0
 ADDRESSES_MAX = 4096
 
 
-class _Refused:
+class _AddressRefusals:
     __slots__ = ("latest_s", "logged_s", "number", "unlogged")
 
     def __init__(self) -> None:
@@ -39,23 +39,23 @@ class Refusals:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._addresses: dict[str, _Refused] = {}  # the one that was refused longest ago comes first
+        self._addresses: dict[str, _AddressRefusals] = {}  # the one that was refused longest ago comes first
 
     def one(self, address: str) -> Refusal:
         """Counts a refusal of that address."""
         now_s = self._monotonic()
-        refused = self._addresses.pop(address, None)
-        if refused is None or now_s - refused.latest_s > _FORGOTTEN_AFTER_S:
-            refused = _Refused()
-        elif refused.logged_s is not None and now_s - refused.logged_s > _LOG_EVERY_S:
-            refused.logged_s = None
-        self._addresses[address] = refused
+        refusals = self._addresses.pop(address, None)
+        if refusals is None or now_s - refusals.latest_s > _FORGOTTEN_AFTER_S:
+            refusals = _AddressRefusals()
+        elif refusals.logged_s is not None and now_s - refusals.logged_s > _LOG_EVERY_S:
+            refusals.logged_s = None
+        self._addresses[address] = refusals
         if len(self._addresses) > ADDRESSES_MAX:
             del self._addresses[next(iter(self._addresses))]
-        refused.number += 1
-        refused.latest_s = now_s
-        refused.unlogged += 1
-        return Refusal(_delay_s(refused.number), _to_log(refused, now_s))
+        refusals.number += 1
+        refusals.latest_s = now_s
+        refusals.unlogged += 1
+        return Refusal(_delay_s(refusals.number), _to_log(refusals, now_s))
 
     def __len__(self) -> int:
         """How many addresses are remembered."""
@@ -69,9 +69,9 @@ def _delay_s(number: int) -> float:
     return min(DELAY_S_MAX, _FIRST_DELAY_S * 2.0 ** min(number - _AT_ONCE - 1, 16))
 
 
-def _to_log(refused: _Refused, now_s: float) -> int:
-    if refused.logged_s is not None:
+def _to_log(refusals: _AddressRefusals, now_s: float) -> int:
+    if refusals.logged_s is not None:
         return 0
-    refused.logged_s = now_s
-    number, refused.unlogged = refused.unlogged, 0
+    refusals.logged_s = now_s
+    number, refusals.unlogged = refusals.unlogged, 0
     return number

@@ -15,7 +15,7 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 LENGTH = struct.Struct("!I")
 
 
-class Order(msgspec.Struct, frozen=True, tag=True):
+class SupervisorOrder(msgspec.Struct, frozen=True, tag="Order"):
     """Supervisor to process. A second `stop` changes nothing; `stop now` skips the grace time; a server reads its files at `reload`."""
 
     what: Literal["stop", "stop now", "reload"]

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from pinlater.supervision import signals
-from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
 from pinlater.supervision.restarts import Next
 
 A = TypeVar("A")
@@ -198,11 +198,11 @@ class ProcessSlot(ABC, Generic[A]):
         """Tells the process to stop in order. One that doesn't serve yet just ends."""
         if not self.serves:
             self._signal(signal.SIGTERM)
-        self._send(Order("stop"))
+        self._send(SupervisorOrder("stop"))
 
     def stop_now(self) -> None:
         """Tells the process to stop without its grace time."""
-        self._send(Order("stop now"))
+        self._send(SupervisorOrder("stop now"))
 
     def kill(self) -> None:
         """Kills the process."""

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from threading import Lock
 
 _EVERY_S = 60.0
-_KINDS_MAX = 100
+_WARNINGS_MAX = 100
 
 
-class _Kind:
+class _EqualWarnings:
     """Equal warnings. `shown_at_s` is None if the next one must be shown."""
 
     __slots__ = ("left_out", "shown_at_s")
@@ -37,8 +37,8 @@ class RepeatedWarnings(logging.Filter):
         super().__init__()
         self._library = library
         self._content = content
-        self._kinds: dict[tuple[str, str], _Kind] = {}  # those shown longest ago first
-        self._loggers: set[str] = set()  # the loggers of the kinds, and perhaps others
+        self._warnings: dict[tuple[str, str], _EqualWarnings] = {}  # those shown longest ago first
+        self._loggers: set[str] = set()  # the loggers of the warnings, and perhaps others
         self._lock = Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -56,28 +56,28 @@ class RepeatedWarnings(logging.Filter):
             return self._passes(record, key)
 
     def _passes(self, record: logging.LogRecord, key: tuple[str, str]) -> bool:
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = _Kind()
-        elif kind.shown_at_s is not None and 0 <= record.created - kind.shown_at_s < _EVERY_S:
-            kind.left_out += 1
+        equal = self._warnings.get(key)
+        if equal is None:
+            equal = _EqualWarnings()
+        elif equal.shown_at_s is not None and 0 <= record.created - equal.shown_at_s < _EVERY_S:
+            equal.left_out += 1
             return False
-        if kind.left_out:
-            record.repeated = kind.left_out
-        kind.shown_at_s, kind.left_out = record.created, 0
-        self._kinds.pop(key, None)
-        if len(self._kinds) >= _KINDS_MAX:
-            del self._kinds[next(iter(self._kinds))]
-            self._loggers = {name for name, _ in self._kinds}
-        self._kinds[key] = kind
+        if equal.left_out:
+            record.repeated = equal.left_out
+        equal.shown_at_s, equal.left_out = record.created, 0
+        self._warnings.pop(key, None)
+        if len(self._warnings) >= _WARNINGS_MAX:
+            del self._warnings[next(iter(self._warnings))]
+            self._loggers = {name for name, _ in self._warnings}
+        self._warnings[key] = equal
         self._loggers.add(record.name)
         return True
 
     def _show_next(self, logger: str) -> None:
         with self._lock:
-            for (name, _), kind in self._kinds.items():
+            for (name, _), equal in self._warnings.items():
                 if name == logger:
-                    kind.shown_at_s = None
+                    equal.shown_at_s = None
 
     def _is_of_the_library(self, logger: str) -> bool:
         return logger == self._library or logger.startswith(f"{self._library}.")

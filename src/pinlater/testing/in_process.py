@@ -41,7 +41,7 @@ _PAGE = 1_000
 _LISTED_MAX = 20
 
 
-class _Run(NamedTuple):
+class _IdleRun(NamedTuple):
     """One call of `run_until_idle`."""
 
     concurrency: int
@@ -156,7 +156,7 @@ class InProcessService:
         """
         workers = self._at_work(workers)
         _check_queues(queues, workers)
-        run = _Run(concurrency, queues, processes, jobs_max, [])
+        run = _IdleRun(concurrency, queues, processes, jobs_max, [])
         with self.serving(*workers):
             for one in workers:
                 await self._fire_cron(one, run)
@@ -171,13 +171,13 @@ class InProcessService:
             _raise_first([one for one in run.ran if one.failed and not isinstance(one.error, Retry)])
         return run.ran
 
-    async def _fire_cron(self, worker: Worker, run: _Run) -> None:
+    async def _fire_cron(self, worker: Worker, run: _IdleRun) -> None:
         made_until = self._cron_made_until.setdefault(worker, {})
         for queue in _chosen(worker, run.queues):
             await worker.fire_cron(made_until.get(queue, self._started_at), self.clock.now, queues=[queue])
             made_until[queue] = self.clock.now
 
-    async def _run(self, worker: Worker, run: _Run) -> None:
+    async def _run(self, worker: Worker, run: _IdleRun) -> None:
         def ended(job: ClaimedJob, ending: Ending, error: BaseException | None) -> None:
             task = envelope.opened(job.body, job.headers).task
             one = Ran(task, job.descriptor, job.attempt, ending.kind, error, ending.error_type, ending.error_text)

@@ -169,7 +169,7 @@ _APPLICATION_SPEC = (None, (1, TType.STRING, "message", "UTF8", None), (2, TType
 _APPLICATION_SHAPE = Shape(_ApplicationException, [_ApplicationException, _APPLICATION_SPEC], _APPLICATION_SPEC)
 
 
-class _Success:
+class _ValueResult:
     """Stands in for a generated result with a value."""
 
     __slots__ = ("success",)
@@ -179,7 +179,7 @@ class _Success:
         self.success = success
 
 
-class _Failure:
+class _ErrorResult:
     """Stands in for a generated result with an exception."""
 
     __slots__ = ("e",)
@@ -362,7 +362,7 @@ def encode_call(name: str, seqid: int, /, **arguments: object) -> bytes:
 
 def encode_reply(method: Method, seqid: int, value: object = None) -> bytes:
     """A framed reply with a result; `value` is not looked at if the method returns nothing."""
-    body = _encode_struct(_Success(value), method.result_pair) if method.returns else EMPTY_STRUCT
+    body = _encode_struct(_ValueResult(value), method.result_pair) if method.returns else EMPTY_STRUCT
     return _frame(method.reply_head, seqid, body)
 
 
@@ -381,7 +381,7 @@ def encode_reply_in_steps(
     pieces: list[bytes] = []
     for start in range(0, len(items), items_a_step):
         part = items[start : start + items_a_step]
-        encoded = _encode_struct(_Success(dict(part) if is_map else part), method.result_pair)
+        encoded = _encode_struct(_ValueResult(dict(part) if is_map else part), method.result_pair)
         body_head = encoded[: head_bytes - 4]
         pieces.append(encoded[head_bytes:-1])
         yield
@@ -403,12 +403,12 @@ def encode_struct_reply_in_steps(
     items: list[Any] = getattr(value, method.list_field)
     rest = copy(value)
     setattr(rest, method.list_field, [])
-    without_items = _encode_struct(_Success(rest), method.result_pair)
+    without_items = _encode_struct(_ValueResult(rest), method.result_pair)
     tail = without_items[_STRUCT_HEAD_BYTES:]
     pieces: list[bytes] = []
     for start in range(0, len(items), items_a_step):
         setattr(rest, method.list_field, items[start : start + items_a_step])
-        encoded = _encode_struct(_Success(rest), method.result_pair)
+        encoded = _encode_struct(_ValueResult(rest), method.result_pair)
         pieces.append(encoded[_STRUCT_HEAD_BYTES : len(encoded) - len(tail)])
         yield
     head = without_items[: _STRUCT_HEAD_BYTES - 4]
@@ -417,7 +417,7 @@ def encode_struct_reply_in_steps(
 
 def encode_exception(method: Method, seqid: int, exception: object) -> bytes:
     """A framed reply with the method's declared exception: an object with a PinLaterException's attributes."""
-    return _frame(method.reply_head, seqid, _encode_struct(_Failure(exception), method.result_pair))
+    return _frame(method.reply_head, seqid, _encode_struct(_ErrorResult(exception), method.result_pair))
 
 
 def encode_application_error(name: bytes, seqid: int, kind: int, message: str) -> bytes:

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.client import AsyncClient, Job, JobState
-from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
 from pinlater.testing import RealServer
 from pinlater.worker import (
     Ending,
@@ -447,7 +447,7 @@ async def test_a_worker_that_can_not_obey_exits_when_its_supervisor_is_gone(monk
     )
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     assert from_worker.decode(await read_frame(reader) or b"") == WorkerHello("127.0.0.1", None, 10)
-    writer.write(frame(HealthRequest(7)) + frame(Order("stop now")))
+    writer.write(frame(HealthRequest(7)) + frame(SupervisorOrder("stop now")))
     assert from_worker.decode(await read_frame(reader) or b"") == HealthAnswer(7, report)
     writer.close()
     await writer.wait_closed()

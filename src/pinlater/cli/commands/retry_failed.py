@@ -64,7 +64,7 @@ def retry_failed(
         print_runs(runs, json)
         return
 
-    retry = _Retry(options.queue_of(queue, descriptor), priority, attempts, run_after_ms, limit)
+    retry = _FailedJobsRetry(options.queue_of(queue, descriptor), priority, attempts, run_after_ms, limit)
     if wanted.of_any_job and regex is None:
         retried, left = options.ask(server, timeout, lambda client: retry.all_failed(client, cancelled=cancelled))
         more = retried == limit and (left.jobs > 0 or left.incomplete)
@@ -76,7 +76,7 @@ def retry_failed(
         print_changed("retried", chosen, json, SCAN_ENDED)
 
 
-class _Retry(NamedTuple):
+class _FailedJobsRetry(NamedTuple):
     """Which jobs go back into the queue, and how."""
 
     queue: str

@@ -102,7 +102,7 @@ def read_original(path: Path, text: str) -> SettingsSource:
         entries = {entry.key: entry for entry in parse_properties(text)}
     except PropertiesInvalid as error:
         return SettingsSource({}, (f"{path}:{error.line}: {error}",))
-    return _Reading(path, entries).source()
+    return _FileTranslation(path, entries).source()
 
 
 def _backend_fault(name: str) -> str:
@@ -110,7 +110,7 @@ def _backend_fault(name: str) -> str:
     return f"{name[:80]!r} is not a backend: {', '.join(others)} or {last} is possible{did_you_mean(name, known)}"
 
 
-class _Reading:
+class _FileTranslation:
     """One file on its way to our keys; collects what is wrong on the way."""
 
     def __init__(self, path: Path, entries: Mapping[str, Property]) -> None:

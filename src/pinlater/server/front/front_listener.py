@@ -127,8 +127,8 @@ class FrontListener:
         self._fronts.discard(front)
         self._changed.set()
 
-    def stops(self) -> None:
-        """A front stops."""
+    def note_stop(self) -> None:
+        """A front process says that it stops."""
         self._changed.set()
 
 
@@ -193,7 +193,7 @@ class _Front(asyncio.Protocol):
             self.number = messages.number_of(value)
         elif number == messages.DRAINS:
             self.drains = True
-            self._listener.stops()
+            self._listener.note_stop()
             self._listener.stop_waiting(self._long)
 
     def _begin(self, number: int, word: int, value: Any) -> None:

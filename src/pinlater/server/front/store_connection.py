@@ -43,7 +43,7 @@ class StoreConnection:
         self._number = number
         self._standstill = standstill
         self._changed = changed
-        self._link: _Link | None = None
+        self._connection: _FrameConnection | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._drains = False
         self.connected = asyncio.Event()
@@ -53,15 +53,15 @@ class StoreConnection:
     @property
     def state(self) -> messages.StoreState:
         """What the store process says of itself, or that there is none."""
-        link = self._link
-        if link is None or link.state is None:
+        connection = self._connection
+        if connection is None or connection.state is None:
             return messages.StoreState(False, ("the process that has the store is not reachable",))
-        return link.state
+        return connection.state
 
     @property
     def unanswered(self) -> int:
         """Calls that were sent and are not answered."""
-        return 0 if self._link is None else self._link.unanswered
+        return 0 if self._connection is None else self._connection.unanswered
 
     def start(self) -> None:
         """Connects, and connects again whenever the connection is lost."""
@@ -69,64 +69,65 @@ class StoreConnection:
 
     def call(self, operation: Operation, arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
         """The future of the operation's result. Cancel it if the caller has gone."""
-        link = self._link
-        if link is not None and link.usable and self._standstill.still_runs():
+        connection = self._connection
+        if connection is not None and connection.usable and self._standstill.still_runs():
             self.sent += 1
-            return link.call(operation, arguments)
+            return connection.call(operation, arguments)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        future.set_exception(_not_sent(link))
+        future.set_exception(_not_sent(connection))
         return future
 
     def undelivered(self, queue: str, claimed: Sequence[FromShard]) -> None:
         """No client got these jobs."""
-        if self._link is not None:
-            self._link.undelivered(queue, claimed)
+        if self._connection is not None:
+            self._connection.undelivered(queue, claimed)
 
     def drain(self) -> None:
         """This process stops: its dequeues wait no longer."""
         self._drains = True
-        if self._link is not None:
-            self._link.drain()
+        if self._connection is not None:
+            self._connection.drain()
 
     async def close(self) -> None:
         """Ends the connection, and with it the calls under way."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
-        link = self._link
-        if link is not None:
-            link.close()
+        connection = self._connection
+        if connection is not None:
+            connection.close()
             try:
                 async with asyncio.timeout(_CLOSE_S):
-                    await link.lost.wait()
+                    await connection.lost.wait()
             except TimeoutError:  # the store process does not read
-                link.abort()
+                connection.abort()
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            link = _Link(self._number, self._standstill.monotonic, self._link_changed)
+            connection = _FrameConnection(self._number, self._standstill.monotonic, self._connection_changed)
             try:
-                await loop.create_unix_connection(lambda link=link: link, self._path)  # type: ignore[misc]
+                await loop.create_unix_connection(lambda connection=connection: connection, self._path)  # type: ignore[misc]
             except OSError as error:
                 logger.debug("no connection to the process that has the store", extra={"reason": str(error)})
             else:
-                self._link = link
+                self._connection = connection
                 if self._drains:
-                    link.drain()
-                self._link_changed()  # it may have said its state before the loop came here
-                await link.lost.wait()
-                self.lost += link.answers_lost
+                    connection.drain()
+                self._connection_changed()  # it may have said its state before the loop came here
+                await connection.lost.wait()
+                self.lost += connection.answers_lost
                 if not self._drains:
                     logger.warning(
-                        "the connection to the process that has the store is lost", extra={"calls": link.answers_lost}
+                        "the connection to the process that has the store is lost",
+                        extra={"calls": connection.answers_lost},
                     )
-                self._link = None
-                self._link_changed()
+                self._connection = None
+                self._connection_changed()
             await asyncio.sleep(_PAUSE_S)
 
-    def _link_changed(self) -> None:
-        if self._link is not None and self._link.usable:
+    def _connection_changed(self) -> None:
+        if self._connection is not None and self._connection.usable:
             self.connected.set()
         else:
             self.connected.clear()
@@ -144,7 +145,7 @@ class _CallOfOperation:
         self.queue: str = arguments[1].queue if operation is DEQUEUE else ""
 
 
-class _Link(asyncio.Protocol):
+class _FrameConnection(asyncio.Protocol):
     """One connection of the process of this number. `changed()` is called when its state has changed."""
 
     def __init__(self, number: int, monotonic: Callable[[], float], changed: Callable[[], None]) -> None:
@@ -275,11 +276,11 @@ class _Link(asyncio.Protocol):
             self._transport.abort()
 
 
-def _not_sent(link: _Link | None) -> PinLaterError:
+def _not_sent(connection: _FrameConnection | None) -> PinLaterError:
     """Why a call is not sent over this connection."""
-    if link is not None and link.usable:
+    if connection is not None and connection.usable:
         return RequestTooOld()
-    if link is not None and link.stopping:
+    if connection is not None and connection.stopping:
         return Draining("The server process that has the store is stopping", retry_after_ms=_RETRY_AFTER_MS)
     return ShardConnectionFailed(
         "The server process that has the store is not reachable now", retry_after_ms=_RETRY_AFTER_MS

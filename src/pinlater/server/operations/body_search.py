@@ -188,14 +188,14 @@ class _SearchProcess:
     """One process. The constructor blocks; raises OSError."""
 
     def __init__(self) -> None:
-        self._line, theirs = socket.socketpair()
+        self._socket, theirs = socket.socketpair()
         with theirs:
             try:
                 self._process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own program
                     _command(), stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True
                 )
             except BaseException:
-                self._line.close()
+                self._socket.close()
                 raise
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -210,8 +210,8 @@ class _SearchProcess:
 
     async def connect(self) -> None:
         """Must be called once, on the loop that asks."""
-        self._line.setblocking(False)
-        self._reader, self._writer = await asyncio.open_connection(sock=self._line)
+        self._socket.setblocking(False)
+        self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
 
     async def ask(self, order: Sequence[bytes]) -> bytes:
         """The answer to an order. Raises EOFError or OSError if the process is gone."""
@@ -227,7 +227,7 @@ class _SearchProcess:
         """Kills the process; call `wait` afterwards."""
         self._process.kill()  # does nothing if the process was waited for: its id may belong to another process by now
         if self._writer is None:
-            self._line.close()
+            self._socket.close()
         else:
             self._writer.transport.abort()
 

@@ -1,7 +1,7 @@
 """What a search process does: it reads orders from the server, searches bodies with RE2, and answers.
 
 The server runs this file as a program of its own, because RE2 can't be interrupted: an operating system can kill a process, and
-nothing can stop a thread. Order and answer are frames of a length and their content. The process ends when the server closes the line,
+nothing can stop a thread. Order and answer are frames of a length and their content. The process ends when the server closes the socket,
 and the kernel ends it if one search outlasts the time that its order allows, so that a killed server leaves nothing running for long.
 
 This module imports the standard library and RE2 only: it has to start fast.
@@ -80,12 +80,12 @@ class _Searcher:
         return regex
 
 
-def _read(line: socket.socket, size: int) -> bytes | None:
+def _read(server: socket.socket, size: int) -> bytes | None:
     """Exactly `size` bytes; None if the server is gone."""
     content = bytearray(size)
     view = memoryview(content)
     while view:
-        came = line.recv_into(view)
+        came = server.recv_into(view)
         if not came:
             return None
         view = view[came:]
@@ -103,16 +103,16 @@ def main() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     for stop in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(stop, signal.SIG_IGN)  # the server is told, and closes the line
+        signal.signal(stop, signal.SIG_IGN)  # the server is told, and closes the socket
     run_behind_the_server()
     searcher = _Searcher()
-    with socket.socket(fileno=0) as line:
-        while (length := _read(line, LENGTH.size)) is not None:
-            order = _read(line, LENGTH.unpack(length)[0])
+    with socket.socket(fileno=0) as server:
+        while (length := _read(server, LENGTH.size)) is not None:
+            order = _read(server, LENGTH.unpack(length)[0])
             if order is None:
                 return
             answer = searcher.answer(order)
-            line.sendall(LENGTH.pack(len(answer)) + answer)
+            server.sendall(LENGTH.pack(len(answer)) + answer)
 
 
 if __name__ == "__main__":

@@ -63,12 +63,12 @@ class JobQueries:
         """All that is known of these jobs; those not found are left out."""
         parts = await address_in_turns(self._shards, None, descriptors, self._settings.max_descriptors_per_request)
 
-        shown = _Shown()
+        answer_size = _LookupSize()
 
         async def act(part: OnShard) -> Sequence[JobInfo | None]:
             if not bodies:
                 return await part.shard.store.lookup_jobs(part.keys, bodies=False)
-            return await self._lookup_with_bodies(part, shown)
+            return await self._lookup_with_bodies(part, answer_size)
 
         empty: list[JobInfo | None] = [None] * len(descriptors)
         jobs = await on_each_shard(parts, act, empty)
@@ -77,14 +77,14 @@ class JobQueries:
         self._check_answer(sum(await in_turns(found, lambda part: [_shown_bytes(job) for _, job in part])))
         return found
 
-    async def _lookup_with_bodies(self, part: OnShard, shown: _Shown) -> list[JobInfo | None]:
+    async def _lookup_with_bodies(self, part: OnShard, answer_size: _LookupSize) -> list[JobInfo | None]:
         """In steps, so that a request for thousands of large bodies is refused before they are all in memory."""
         jobs: list[JobInfo | None] = []
         for start in range(0, len(part.keys), _BODIES_A_LOOKUP):
             keys = part.keys[start : start + _BODIES_A_LOOKUP]
             step = await part.shard.store.lookup_jobs(keys, bodies=True)
-            shown.add(part.shard.name, keys, step)
-            self._check_answer(shown.size_bytes)
+            answer_size.add(part.shard.name, keys, step)
+            self._check_answer(answer_size.size_bytes)
             jobs += step
         return jobs
 
@@ -242,7 +242,7 @@ class JobQueries:
         return range(1, self._settings.priority_levels + 1) if filter.priority is None else (filter.priority,)
 
 
-class _Shown:
+class _LookupSize:
     """How large the answer to a lookup is so far. A job that is named twice is shown once."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
 from pinlater.worker._process.health import HealthReport
 
 _log = logging.getLogger("pinlater.worker")
@@ -47,7 +47,9 @@ class HealthAnswer(msgspec.Struct, frozen=True, tag="Answer"):
     report: HealthReport
 
 
-from_supervisor: msgspec.msgpack.Decoder[Order | HealthRequest] = msgspec.msgpack.Decoder(Order | HealthRequest)
+from_supervisor: msgspec.msgpack.Decoder[SupervisorOrder | HealthRequest] = msgspec.msgpack.Decoder(
+    SupervisorOrder | HealthRequest
+)
 from_worker: msgspec.msgpack.Decoder[WorkerHello | HealthAnswer] = msgspec.msgpack.Decoder(WorkerHello | HealthAnswer)
 
 

@@ -61,7 +61,7 @@ class CarryOut:
         together = _Together(len(items))
         for index, item in enumerate(items):
             try:
-                lane.submit_for(item, _Place(together, index))
+                lane.submit_for(item, _ItemAsker(together, index))
             except PinLaterError as error:
                 together.put(index, error)
         return together.future
@@ -90,8 +90,8 @@ class _Together:
             self.future.set_result(self._answers)
 
 
-class _Place:
-    """The place of one item in the answers: an `Asker`, cheaper than a future with a callback, for each forwarded job."""
+class _ItemAsker:
+    """The `Asker` of one item, which puts its answer among the others: cheaper than a future with a callback for each."""
 
     __slots__ = ("_index", "_is_done", "_together")
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pinlater.server.storage.interface import Shard
 
 
-class _Memory:
+class _MemoryKind:
     name = "memory"
     form = "memory:"
     warning = "jobs are kept in memory and are gone when the server stops"
@@ -25,4 +25,4 @@ class _Memory:
         return MemoryShard()
 
 
-MEMORY = _Memory()
+MEMORY = _MemoryKind()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HINT = "MariaDB's are called mysql, too (did you mean mysql://…?)"
 
 
-class _Mysql:
+class _MysqlKind:
     name = "mysql"
     title = "MySQL"
     url_form = "mysql://USER@HOST:PORT/DATABASE"
@@ -73,4 +73,4 @@ class _Mysql:
         return await migrate_shard(place.endpoint, settings.mysql)
 
 
-MYSQL = _Mysql()
+MYSQL = _MysqlKind()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HINT = "Valkey's are called redis, too (did you mean redis://…?)"
 
 
-class _Redis:
+class _RedisKind:
     name = "redis"
     title = "Redis"
     url_form = "redis://USER@HOST:PORT/DB"
@@ -78,4 +78,4 @@ class _Redis:
         return await migrate_shard(place.endpoint, settings.redis, place.name)
 
 
-REDIS = _Redis()
+REDIS = _RedisKind()

@@ -25,7 +25,7 @@ class _Tools:
         return backup(path, target)
 
 
-class _Sqlite:
+class _SqliteKind:
     name = "sqlite"
     form = "sqlite:PATH"
     warning = ""
@@ -48,4 +48,4 @@ class _Sqlite:
         return SqliteShard(path, settings.sqlite)
 
 
-SQLITE = _Sqlite()
+SQLITE = _SqliteKind()

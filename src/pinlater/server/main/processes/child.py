@@ -40,7 +40,7 @@ from pinlater.server.main.processes.control_channel import (
 )
 from pinlater.server.main.run import StopSignals, run_until_stopped, tune
 from pinlater.server.telemetry.numbers import Numbers, look_in_turns
-from pinlater.supervision.channel import Order, frame, read_frame
+from pinlater.supervision.channel import SupervisorOrder, frame, read_frame
 from pinlater.supervision.logs import setup
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ async def _serve(plan: ProcessPlan, channel: socket.socket) -> int:
     channel.setblocking(False)
     reader, writer = await asyncio.open_unix_connection(sock=channel)
     try:
-        await _Child(plan).serve(reader, writer)
+        await _ServerProcess(plan).serve(reader, writer)
     except (PinLaterError, FileBroken, HashMalformed, OSError) as error:
         writer.write(frame(Failed(str(error))))
         with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ async def _serve(plan: ProcessPlan, channel: socket.socket) -> int:
     return 0
 
 
-class _Child:
+class _ServerProcess:
     """A server and its end of the control channel."""
 
     def __init__(self, plan: ProcessPlan) -> None:
@@ -122,7 +122,7 @@ class _Child:
         logger.warning("the supervisor is gone: stopping")
         self._stop_signals.stop.set()
 
-    def _carry_out(self, order: Order) -> None:
+    def _carry_out(self, order: SupervisorOrder) -> None:
         if order.what == "reload":
             self._app.reload()
             return

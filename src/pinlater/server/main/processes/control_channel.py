@@ -13,7 +13,7 @@ import msgspec
 
 from pinlater.server.config.settings import Settings
 from pinlater.server.main.socket_folder import SocketFolder
-from pinlater.supervision.channel import LENGTH, Order, framed
+from pinlater.supervision.channel import LENGTH, SupervisorOrder, framed
 from pinlater.version import __version__
 
 
@@ -62,7 +62,9 @@ class StatusAnswer(msgspec.Struct, frozen=True, tag="Answer"):
     numbers: msgspec.Raw = msgspec.Raw(b"\xc0")
 
 
-from_parent: msgspec.msgpack.Decoder[Order | StatusRequest] = msgspec.msgpack.Decoder(Order | StatusRequest)
+from_parent: msgspec.msgpack.Decoder[SupervisorOrder | StatusRequest] = msgspec.msgpack.Decoder(
+    SupervisorOrder | StatusRequest
+)
 from_child: msgspec.msgpack.Decoder[ServerHello | Failed | StatusAnswer] = msgspec.msgpack.Decoder(
     ServerHello | Failed | StatusAnswer
 )

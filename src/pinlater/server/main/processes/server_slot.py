@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pinlater.server.main.processes.control_channel import Failed, ServerHello, StatusAnswer, StatusRequest, from_child
-from pinlater.supervision.channel import Order
+from pinlater.supervision.channel import SupervisorOrder
 from pinlater.supervision.process_slot import ProcessSlot
 from pinlater.supervision.restarts import Next, next_start
 
@@ -101,4 +101,4 @@ class ServerSlot(ProcessSlot[StatusAnswer]):
 
     def reload(self) -> None:
         """Tells the process to read its files again."""
-        self._send(Order("reload"))
+        self._send(SupervisorOrder("reload"))

@@ -64,13 +64,13 @@ _FREE_UNIQUE_KEY = sql("free_unique_key")
 async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -> list[Claimed | PinLaterError]:
     """All orders at once."""
     results: list[Claimed | PinLaterError] = [QueueNotFound.of(order.queue) for order in orders]
-    claims: list[tuple[int, _Claim]] = []
+    claims: list[tuple[int, _OpenOrder]] = []
     together = BytesTogether(orders)
     queues = await transaction.queues_named([order.queue for order in orders])
     for index, order in enumerate(orders):
         queue = queues.get(order.queue)
         if queue is not None:
-            claims.append((index, _Claim(transaction, queue, order, now_ms, together)))
+            claims.append((index, _OpenOrder(transaction, queue, order, now_ms, together)))
     if claims:
         searching = [one for _, one in claims if not one.remembers_all]
         if searching:
@@ -84,7 +84,7 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
     return results
 
 
-async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
+async def _find(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: int) -> None:
     """Locks rows and shares them out; again for orders that met expired jobs, in place of these."""
     unfilled = claims
     for _ in range(_ROUNDS_MAX):
@@ -112,7 +112,7 @@ async def _find(claims: Sequence[_Claim], transaction: Transaction, now_ms: int)
         _move(claims, transaction)
 
 
-def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
+def _move(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:
     """Rows that were shared out leave `ready` and enter `claims`. Those that are remembered may be gone, and then nothing happens."""
     for one in claims:
         one.take()
@@ -130,7 +130,7 @@ def _move(claims: Sequence[_Claim], transaction: Transaction) -> None:
         one.rows.clear()
 
 
-async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int) -> None:
+async def _store(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms: int) -> None:
     """Moves the rows; reads the bodies, and if less was there than asked for when there will be more, in the same packet."""
     _move(claims, transaction)
     plain = sorted(job_id for one in claims for job_id in one.plain_without_body())
@@ -152,7 +152,7 @@ async def _store(claims: Sequence[_Claim], transaction: Transaction, now_ms: int
         one.finish(jobs, bodies, found, now_s)
 
 
-def _find_nothing(claims: Sequence[_Claim], transaction: Transaction) -> None:
+def _find_nothing(claims: Sequence[_OpenOrder], transaction: Transaction) -> None:
     """Nothing is due, as far as this server knows: the database is not asked. A deleted queue is noticed at the next search."""
     transaction.end_without_a_look()
     for one in claims:
@@ -197,7 +197,7 @@ class _Share:
         return 0 if self.full_by_bytes else max(0, self.limit - len(self.picked))
 
 
-class _Claim:
+class _OpenOrder:
     """One order being filled."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """Finished jobs that go: past their time to live, or beyond the bytes that they may take.
 
-What is oldest in each line is remembered from the last scan of all lines, as it can only grow younger; so most turns ask only about
-lines that have something to give. Weakness: the first job that finishes in a line which had none is seen by the next scan, which comes
+What is oldest in each index is remembered from the last scan of all of them, as it can only grow younger; so most turns ask only about
+indexes that have something to give. Weakness: the first job that finishes in an index which had none is seen by the next scan, which comes
 when it could be due at the earliest. A shard that has not changed since the last scan is scanned again after half an hour.
 """
 
@@ -20,22 +20,22 @@ from pinlater.server.storage.redis.walking import walk
 from pinlater.server.storage.snapshots import LOOKED_THROUGH_MS
 from pinlater.server.storage.values import TimeToLive
 
-# Rows, or lines, that one script handles: Redis serves no other client meanwhile.
+# Rows, or indexes, that one script handles: Redis serves no other client meanwhile.
 _ROWS_MAX = 500
-_LINES_MAX = 100
+_INDEXES_MAX = 100
 _WALK_EVERY_MS = 600_000
 # Jobs of about the same age go together, wherever they are: within a hundredth of it.
 _SAME_AGE = 100
 
-Line = tuple[bytes, bytes]
-"""Queue and priority, and the index."""
+FinishedIndex = tuple[bytes, bytes]
+"""A line, and `s` or `f`: the jobs of the line that have succeeded or failed, by finish time."""
 
 
 class OldestFinished:
-    """What is known of the oldest finished job of each line."""
+    """What is known of the oldest finished job of each index."""
 
     def __init__(self) -> None:
-        self._oldest: dict[Line, int] = {}
+        self._oldest: dict[FinishedIndex, int] = {}
         self._walked_ms: int | None = None
         self._walked_in: Hashable | None = None  # the state of the shard before that
 
@@ -54,43 +54,43 @@ class OldestFinished:
             await self._walk(access, now_ms)
             self._walked_in = state
         names = access.queue_cache.names
-        due: dict[Line, int] = {}
-        for line, oldest_ms in self._oldest.items():
-            ttl = by_name.get(names.get(line[0][:QUEUE_BYTES], ""))
+        due: dict[FinishedIndex, int] = {}
+        for index, oldest_ms in self._oldest.items():
+            ttl = by_name.get(names.get(index[0][:QUEUE_BYTES], ""))
             if ttl is not None:
-                before_ms = now_ms - (ttl.succeeded_ms if line[1] == SUCCEEDED else ttl.failed_ms)
+                before_ms = now_ms - (ttl.succeeded_ms if index[1] == SUCCEEDED else ttl.failed_ms)
                 if oldest_ms < before_ms:
-                    due[line] = before_ms
+                    due[index] = before_ms
         left = limit
         while left > 0 and due:
-            part = list(due)[:_LINES_MAX]
+            part = list(due)[:_INDEXES_MAX]
             asked = min(left, _ROWS_MAX)
-            gone, _ = await self._collect(access, [(line, f"({due[line]}") for line in part], asked, "", counts)
+            gone, _ = await self._collect(access, [(index, f"({due[index]}") for index in part], asked, "", counts)
             left -= gone
-            for line in part:
-                if not gone or line not in self._oldest or self._oldest[line] >= due[line]:
-                    del due[line]
+            for index in part:
+                if not gone or index not in self._oldest or self._oldest[index] >= due[index]:
+                    del due[index]
         return left
 
     async def collect_bytes(self, access: Access, bytes_over: int, now_ms: int, limit: int, counts: SweepCounts) -> int:
         """The oldest of all queues first. Returns how much of the limit is left."""
         await self._walk(access, now_ms)
-        ages = [(oldest_ms, line) for line, oldest_ms in self._oldest.items()]
+        ages = [(oldest_ms, index) for index, oldest_ms in self._oldest.items()]
         heapq.heapify(ages)
         left = limit
         while left > 0 and bytes_over > 0 and ages:
-            _, line = heapq.heappop(ages)
-            # Up to where another line has an older one.
+            _, index = heapq.heappop(ages)
+            # Up to where another index has an older one.
             until = "+inf" if not ages else f"{ages[0][0] + max(0, now_ms - ages[0][0]) // _SAME_AGE}"
-            gone, freed = await self._collect(access, [(line, until)], min(left, _ROWS_MAX), bytes_over, counts)
+            gone, freed = await self._collect(access, [(index, until)], min(left, _ROWS_MAX), bytes_over, counts)
             left -= gone
             bytes_over -= freed
-            if line in self._oldest:
-                heapq.heappush(ages, (self._oldest[line], line))
+            if index in self._oldest:
+                heapq.heappush(ages, (self._oldest[index], index))
         return left
 
     def _must_walk(self, ttls: Sequence[TimeToLive], now_ms: int, state: Hashable | None) -> bool:
-        """Whether a job that finished since the last walk, in a line that had none, could be due."""
+        """Whether a job that finished since the last walk, in an index that had none, could be due."""
         if self._walked_ms is None or now_ms < self._walked_ms:
             return True
         if state is not None and state == self._walked_in:
@@ -99,28 +99,33 @@ class OldestFinished:
         return now_ms - self._walked_ms >= min(soonest_ms, _WALK_EVERY_MS)
 
     async def _walk(self, access: Access, now_ms: int) -> None:
-        oldest: dict[Line, int] = {}
-        await access.refresh()  # a line that is not scanned counts as empty until the next scan
+        oldest: dict[FinishedIndex, int] = {}
+        await access.refresh()  # an index that is not scanned counts as empty until the next scan
         async for rows in walk(access.readers, "list_oldest_finished", list(access.queue_cache.names)):
             for at in range(0, len(rows), 3):
                 oldest[rows[at], rows[at + 1]] = time_of(rows[at + 2])
         self._oldest, self._walked_ms = oldest, now_ms
 
     async def _collect(
-        self, access: Access, orders: Sequence[tuple[Line, str]], limit: int, bytes_over: int | str, counts: SweepCounts
+        self,
+        access: Access,
+        orders: Sequence[tuple[FinishedIndex, str]],
+        limit: int,
+        bytes_over: int | str,
+        counts: SweepCounts,
     ) -> tuple[int, int]:
         """How many went, and how many bytes they had."""
-        packed = encode([(*line, until) for line, until in orders])
+        packed = encode([(*index, until) for index, until in orders])
         answers = await access.writer.run("collect_finished", packed, limit, bytes_over)
         gone_in_all = freed_in_all = 0
-        for (line, _), (gone, freed, first) in zip(orders, answers, strict=True):
+        for (index, _), (gone, freed, first) in zip(orders, answers, strict=True):
             if first:
-                self._oldest[line] = time_of(first)
+                self._oldest[index] = time_of(first)
             else:
-                self._oldest.pop(line, None)
-            name = access.queue_cache.names.get(line[0][:QUEUE_BYTES])
+                self._oldest.pop(index, None)
+            name = access.queue_cache.names.get(index[0][:QUEUE_BYTES])
             if name is not None and gone:
-                counts.deleted(name, line[0][QUEUE_BYTES], _STATE[line[1]], gone)
+                counts.deleted(name, index[0][QUEUE_BYTES], _STATE[index[1]], gone)
             gone_in_all += gone
             freed_in_all += freed
         return gone_in_all, freed_in_all

@@ -104,14 +104,14 @@ class Membership:
         return json.dumps([self.name, self.address, self._ahead_ms])
 
 
-class _Server(NamedTuple):
+class _LiveServer(NamedTuple):
     """A server whose lease holds; `ahead_ms`: how far its time is ahead of Redis', once it has stored that."""
 
     member: Member
     ahead_ms: int | None
 
 
-async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_Server]]:
+async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_LiveServer]]:
     """Redis' time, and the servers."""
     now_ms, *rows = await run("list_members")
     found = []
@@ -120,7 +120,7 @@ async def _servers(run: Run, lease_ms: int) -> tuple[int, list[_Server]]:
         started_ms, seen_ms = int.from_bytes(packed[16:24], "big"), int.from_bytes(packed[24:32], "big")
         if is_alive(seen_ms, now_ms, lease_ms):
             found.append(
-                _Server(Member(int(slot), name, address, started_ms, seen_ms, abs(now_ms - seen_ms)), ahead_ms)
+                _LiveServer(Member(int(slot), name, address, started_ms, seen_ms, abs(now_ms - seen_ms)), ahead_ms)
             )
     return now_ms, found
 

@@ -13,7 +13,7 @@ from pinlater.domain.errors import SchemaRefused
 from pinlater.server.storage.redis.readers import Readers
 
 
-class Step(NamedTuple):
+class MigrationStep(NamedTuple):
     """Takes a shard to schema `number`, from the one before. The number is written by `set_schema.lua`."""
 
     number: int
@@ -25,7 +25,7 @@ async def _first(readers: Readers) -> None:
     """There is nothing to be done but what `set_schema.lua` does."""
 
 
-STEPS: Sequence[Step] = (Step(1, "0001_first", _first),)
+STEPS: Sequence[MigrationStep] = (MigrationStep(1, "0001_first", _first),)
 NEWEST = STEPS[-1].number
 """The schema that this program is written for."""
 
@@ -35,7 +35,7 @@ async def version_of(readers: Readers) -> int:
     return int(await readers.run("find_schema") or 0)
 
 
-async def migrate(readers: Readers, steps: Sequence[Step] = STEPS) -> list[str]:
+async def migrate(readers: Readers, steps: Sequence[MigrationStep] = STEPS) -> list[str]:
     """Takes the shard to the newest schema; the names of what was done. Raises `SchemaRefused` if it is too new."""
     version, newest = await version_of(readers), steps[-1].number
     check(version, str(readers.endpoint), newest)

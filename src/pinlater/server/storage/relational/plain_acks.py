@@ -10,7 +10,7 @@ from pinlater.server.storage.values import JobAck
 _NO_CLAIM = (None,) * 5
 
 
-class _Queue(Protocol):
+class _QueueWithId(Protocol):
     @property
     def queue_id(self) -> int: ...
 
@@ -23,7 +23,7 @@ class Split(NamedTuple):
     others: list[int]
 
 
-def split(acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _Queue]) -> Split:
+def split(acks: Sequence[JobAck], claims: dict[int, tuple[Any, ...]], queues: Mapping[str, _QueueWithId]) -> Split:
     """`claims`: by job id, (job id, queue id, priority, flags, token); those that are found are taken out."""
     plain: list[int] = []
     counts: dict[tuple[str, int], int] = {}

@@ -46,7 +46,7 @@ def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: int) -
         if queue is None:
             results.append(QueueNotFound.of(order.queue))
         else:
-            results.append(_Claim(transaction, queue, order, now_ms, together).run())
+            results.append(_OpenOrder(transaction, queue, order, now_ms, together).run())
     return results
 
 
@@ -79,7 +79,7 @@ class _Share:
         self.plain: list[int] = []
 
 
-class _Claim:
+class _OpenOrder:
     """One order being filled."""
 
     def __init__(

@@ -52,7 +52,7 @@ _IDLE_S, _IDLE_ROWS_MAX = 0.002, 20
 _BUSY_PAUSES_S = (0.001, 0.025)
 
 
-class _Call:
+class _WriterCall:
     __slots__ = ("alone", "future", "in_steps", "work")
 
     def __init__(
@@ -88,7 +88,7 @@ class Writer:
         [self._version] = connection.execute("PRAGMA data_version").fetchone()
         self._thread = CommitThread(self._loop)
         self._pace = CommitPace(settings.inline_commit_us / 1e6)
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[_WriterCall] = deque()
         self._scheduled = False
         self._connection_in_use = False  # by the thread, or by a call in steps: nothing else may use it
         self._checkpoint_wanted = False
@@ -107,7 +107,7 @@ class Writer:
         """The result of `work`, once its changes are on the disk. `linger`: a call that belongs to it is about to follow."""
         self._check_accepts()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(_Call(work, future))
+        self._waiting.append(_WriterCall(work, future))
         self._schedule(_TURNS_LINGERED if linger else 0)
         return await future
 
@@ -115,7 +115,7 @@ class Writer:
         """The same for long work: the loop turns wherever it yields. It has a transaction for itself."""
         self._check_accepts()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(_Call(work, future, in_steps=True))
+        self._waiting.append(_WriterCall(work, future, in_steps=True))
         self._schedule()
         return await future
 
@@ -173,7 +173,7 @@ class Writer:
             self._idle.set_result(None)
 
     def _transact(self) -> None:
-        carried: list[tuple[_Call, Any]] = []
+        carried: list[tuple[_WriterCall, Any]] = []
         connection = self._connection
         try:
             self._file_identity.check()
@@ -213,11 +213,11 @@ class Writer:
 
     # --- calls in steps -------------------------------------------------------------------------------------------------------
 
-    def _begin_steps(self, call: _Call, steps: Steps[Any], before: int) -> None:
+    def _begin_steps(self, call: _WriterCall, steps: Steps[Any], before: int) -> None:
         self._connection_in_use = True
         self._loop.call_soon(self._step, call, steps, before)
 
-    def _step(self, call: _Call, steps: Steps[Any], before: int) -> None:
+    def _step(self, call: _WriterCall, steps: Steps[Any], before: int) -> None:
         """The next step; after the last one the thread commits. `before`: the connection's changes before the transaction."""
         try:
             next(steps)
@@ -230,7 +230,7 @@ class Writer:
         else:
             self._loop.call_soon(self._step, call, steps, before)
 
-    def _end_steps(self, carried: list[tuple[_Call, Any]], before: int) -> None:
+    def _end_steps(self, carried: list[tuple[_WriterCall, Any]], before: int) -> None:
         try:
             self._queue_cache.write(self._cursor.execute)
         except sqlite3.Error as error:
@@ -253,7 +253,7 @@ class Writer:
             self._queue_cache.reload(self._cursor.execute)
             self._version = version
 
-    def _run_calls(self, carried: list[tuple[_Call, Any]]) -> None:
+    def _run_calls(self, carried: list[tuple[_WriterCall, Any]]) -> None:
         """Runs waiting calls until none is left or the transaction is long enough."""
         waiting = self._waiting
         transaction = self._transaction
@@ -293,7 +293,7 @@ class Writer:
 
     # --- ends of a transaction ----------------------------------------------------------------------------------------------
 
-    def _commit_now(self, carried: list[tuple[_Call, Any]], *, changed: bool) -> None:
+    def _commit_now(self, carried: list[tuple[_WriterCall, Any]], *, changed: bool) -> None:
         try:
             self._cursor.execute("COMMIT")
         except sqlite3.Error as error:
@@ -309,7 +309,9 @@ class Writer:
         self._cursor.execute("COMMIT")
         return self._monotonic() - started
 
-    def _committed(self, carried: list[tuple[_Call, Any]], took: float | None, error: BaseException | None) -> None:
+    def _committed(
+        self, carried: list[tuple[_WriterCall, Any]], took: float | None, error: BaseException | None
+    ) -> None:
         self._connection_in_use = False
         self._last_commit = self._monotonic()
         if took is None:
@@ -323,12 +325,12 @@ class Writer:
         else:
             self._rest()
 
-    def _answer(self, carried: list[tuple[_Call, Any]]) -> None:
+    def _answer(self, carried: list[tuple[_WriterCall, Any]]) -> None:
         for call, result in carried:
             if not call.future.done():
                 call.future.set_result(result)
 
-    def _undo(self, carried: list[tuple[_Call, Any]], error: Exception) -> None:
+    def _undo(self, carried: list[tuple[_WriterCall, Any]], error: Exception) -> None:
         """A call raised: a failure of the file fails all calls of the transaction, a bug only its own call."""
         if is_outside_failure(error) or not carried:
             self._fail(carried, error)
@@ -344,7 +346,7 @@ class Writer:
             call.alone = True
             self._waiting.appendleft(call)
 
-    def _fail(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
+    def _fail(self, carried: list[tuple[_WriterCall, Any]], error: BaseException) -> None:
         self.failed = True
         self._complain(error)
         if not carried and self._waiting:  # not even BEGIN worked: the first call gets the error
@@ -368,7 +370,7 @@ class Writer:
             self._complained_at = -math.inf
             logger.warning("store %s: transactions work again", self._path)
 
-    def _refuse(self, carried: list[tuple[_Call, Any]], error: BaseException) -> None:
+    def _refuse(self, carried: list[tuple[_WriterCall, Any]], error: BaseException) -> None:
         for call, _ in carried:
             if not call.future.done():
                 call.future.set_exception(error)
