@@ -2,7 +2,7 @@
 
 It holds the reading end of a pipe whose other end only the session has. When that closes, for whatever reason, it kills every
 database server whose data lies in the session's folder, or that works in it, and removes the folder. It never looks at any other process.
-Its weakness: who kills this process too gets no cleaning up.
+Its weakness: if this process is killed too, nothing is cleaned up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Counts forbidden words in the prose of the repository: metaphors, private words, vague actors.
 
-Prose is Markdown, docstrings, comments and the strings of Python, and the comments of other sources. Names in Python count where they are
-given: those of modules, classes, functions, arguments, variables and attributes. Other code does not count, nor do fenced blocks and `code
-spans` in prose. A generated region of a page counts where its text comes from.
+Prose is Markdown, docstrings, comments and the strings of Python, the texts of HTML templates, the comments and strings of JavaScript, and
+the comments of other sources. Names in Python, JavaScript and Lua count where they are given: those of files, classes, functions,
+arguments, variables and attributes. Other code does not count, nor do fenced blocks and `code spans` in prose. A generated region of a page
+counts where its text comes from.
 
 `python -m tests.house.language` prints the counts by word, `--where src` the places, and `--lower` stores lower counts in language.json.
 """
@@ -33,7 +34,7 @@ AREAS = {
 FORBIDDEN = {
     "vague actor": r"who(?:m|so)?ever|(?:any|every|some|no)(?:body|one)s?|no one|so many|what is left|whom",
     "the actor's noun before its verb": r"(?-i:Who)(?= (?![^.?]*\?))",
-    "the actor's noun": r"(?:for|to|with|from|by|so that|all|only|then|those) who",
+    "the actor's noun": r"(?:for|to|with|from|by|so that|all|only|then|those|which|that|than|because|since|is) who|(?<=;\s)who",
     "plain order of words": r"so (?:is|are) then|should we|however often",
     "package": r"rooms?|house|workplace|meeting(?! point)",
     "heartbeat": r"heart(?:s)?|ears?|mouth|beats?|signs? of life",
@@ -73,6 +74,29 @@ _COMMENT = {
     ".thrift": r"(?://|\*)(.*)$",
     ".service": r"#(.*)$",
     "": r"#(.*)$",
+}
+# Attributes of tags whose values people read or hear.
+_READ = re.compile(
+    r"""\b(?:title|aria-label|aria-description|placeholder|alt|content|value|data-\w+)=(?:"([^"]*)"|'([^']*)')"""
+)
+_STRINGS = r"""\"(?:\\.|[^"\\\n])*\"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`"""
+# Where names are given; a group may have several, between commas.
+_GIVEN = {
+    ".lua": (
+        r"\bfunction\s+([\w.:]+)",
+        r"\bfunction\b[^(\n]*\(([^)]*)\)",
+        r"\blocal\s+(?!function\b)(\w+(?:\s*,\s*\w+)*)",
+        r"\bfor\s+(\w+(?:\s*,\s*\w+)*)",
+    ),
+    ".js": (
+        r"\b(?:class|function)\s+(\w+)",
+        r"\bfunction\b[^(\n]*\(([^)]*)\)",
+        r"\b(?:const|let|var)\s+(\w+|[{\[][^=]*[}\]])",
+        r"(\w+)\s*=>",
+        r"\(([^()]*)\)\s*=>",
+        r"^\s*(?:async\s+)?(\w+)\s*:",
+        r"\bthis\.(\w+)\s*=",
+    ),
 }
 # Generated text, and the files that name the words themselves.
 _LEFT_OUT = (
@@ -118,6 +142,11 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
         yield 1, _without_code(_written(text))
     elif path.suffix == ".py":
         yield from ((line, _without_spans(piece)) for line, piece in _python_prose(text))
+    elif path.suffix == ".html":
+        yield 1, _template_text(text)
+    elif path.suffix == ".js":
+        for piece in re.finditer(rf"//.*|/\*(?s:.*?)\*/|{_STRINGS}", text):
+            yield text.count("\n", 0, piece.start()) + 1, piece[0]
     elif (comment := _COMMENT.get(path.suffix)) is not None:
         for number, line in enumerate(text.splitlines(), 1):
             if match := re.search(comment, line):
@@ -127,8 +156,13 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 def names(path: Path) -> Iterator[tuple[int, str]]:
     """(line number, words) of each name that the file gives: its own, and those of classes, functions, arguments, variables, attributes."""
     if path.suffix == ".py":
-        for line, name in ((1, path.stem), *_given(ast.parse(path.read_text()))):
-            yield line, " ".join(re.split(r"_+|(?<=[a-z0-9])(?=[A-Z])", name))
+        given = _given(ast.parse(path.read_text()))
+    elif path.suffix in _GIVEN:
+        given = _given_in_text(path.read_text(), path.suffix)
+    else:
+        return
+    for line, name in ((1, path.stem), *given):
+        yield line, " ".join(re.split(r"_+|(?<=[a-z0-9])(?=[A-Z])", name))
 
 
 def _given(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -142,6 +176,30 @@ def _given(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.id
             case ast.Attribute(ctx=ast.Store()):
                 yield node.lineno, node.attr
+
+
+def _given_in_text(text: str, suffix: str) -> Iterator[tuple[int, str]]:
+    comment = r"--.*" if suffix == ".lua" else r"//.*"
+    code = re.sub(rf"{comment}|{_STRINGS}", lambda match: "\n" * match[0].count("\n"), text)
+    for pattern in _GIVEN[suffix]:
+        for match in re.finditer(pattern, code, re.MULTILINE):
+            line = code.count("\n", 0, match.start(1)) + 1
+            yield from ((line, name) for name in re.findall(r"\w+", match[1]))
+
+
+def _template_text(template: str) -> str:
+    """What people read of a template, line by line: its text, strings of its expressions, some attributes. And its comments."""
+
+    def strings(match: re.Match[str]) -> str:
+        found = " ".join(each[1:-1] for each in re.findall(_STRINGS, match[0]))
+        return f" {found} " + "\n" * (match[0].count("\n") - found.count("\n"))
+
+    def attributes(match: re.Match[str]) -> str:
+        found = " . ".join(double or single for double, single in _READ.findall(match[0]))
+        return f" {found} " + "\n" * (match[0].count("\n") - found.count("\n"))
+
+    text = re.sub(r"\{[{%].*?[%}]\}", strings, template, flags=re.DOTALL)
+    return re.sub(r"<[^<>]*>", attributes, text)
 
 
 def _files(places: Iterable[str]) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Redis' clock jumps while servers use it: who comes after goes by the time of those that are there."""
+"""Redis' clock jumps while servers use it: a server that starts later goes by the time of those that run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for a queue, and where it comes from; who waits for its jobs."""
+"""The settings that hold for a queue, where each comes from, and which workers wait for its jobs."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ async function enqueue(client) {
   const again = await client.enqueueJobs(me, request);
   console.log("repeated: the same jobs:", again.jobDescriptors.join() === jobs.join());
 
-  const rival = new types.PinLaterJob({ body: Buffer.from("one again"), uniqueKey: one.uniqueKey });
-  const taken = await client.enqueueJobs(me, new types.PinLaterEnqueueRequest({ queueName: QUEUE, jobs: [rival] }));
+  const duplicate = new types.PinLaterJob({ body: Buffer.from("one again"), uniqueKey: one.uniqueKey });
+  const taken = await client.enqueueJobs(me, new types.PinLaterEnqueueRequest({ queueName: QUEUE, jobs: [duplicate] }));
   console.log("unique key taken: index", taken.existing[0], "is job one:", taken.jobDescriptors[0] === jobs[0]);
   return jobs;
 }

@@ -352,7 +352,7 @@ class ConnectionEnd(asyncio.Transport):
 
 
 class Connected(NamedTuple):
-    """The two ends of a connection; the near one is who made it."""
+    """The two ends of a connection; the near one is of the process that made it."""
 
     near: ConnectionEnd
     far: ConnectionEnd

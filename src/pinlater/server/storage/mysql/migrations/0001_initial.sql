@@ -72,7 +72,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin
 PARTITION BY RANGE (id) (PARTITION later VALUES LESS THAN MAXVALUE);
 
--- The few jobs that outlive their partition; who misses one in jobs looks here.
+-- The few jobs that outlive their partition. A statement that misses one in jobs looks here.
 CREATE TABLE IF NOT EXISTS kept_jobs (
   id BIGINT NOT NULL PRIMARY KEY,
   queue_id INT UNSIGNED NOT NULL,

@@ -74,7 +74,7 @@ local function drop(ref, line, id)
     end
 end
 
-local function mend(ref)
+local function repair(ref)
     local line, id, key = sub(ref, 1, 5), sub(ref, 6), T .. 'j' .. ref
     local head = call('GETRANGE', key, 0, 45)
     if head == '' then
@@ -150,7 +150,7 @@ else
 end
 for _, ref in ipairs(refs) do
     if #ref == 13 then
-        mend(ref)
+        repair(ref)
     end
 end
 return { cursor, repaired, lost, queues, bytes }
