@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.house import language
+
+# Modules with docstrings that still begin with "Those" or "That". The list may only become shorter.
+WITHOUT_THEIR_NOUN = {
+    "console/pages/servers.py",
+    "domain/waiting.py",
+    "server/cluster/forwarding/incoming_connection.py",
+    "server/config/settings.py",
+    "server/operations/bulk_runs.py",
+    "server/storage/memory/queue_state.py",
+    "server/storage/memory/samples.py",
+    "server/storage/redis/access.py",
+}
 
 
 @pytest.mark.parametrize("area", language.AREAS)
@@ -129,15 +142,24 @@ def test_first_sentences_that_lack_a_verb_are_found(text: str, found: bool) -> N
 
 
 def test_the_first_sentence_of_a_docstring_says_what_its_object_is_or_does() -> None:
-    found = [
-        f"{path}: {docstring}"
-        for path in (language.REPOSITORY / "src").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and (docstring := ast.get_docstring(node))
-        and _lacks_a_verb(docstring)
-    ]
-    assert not found
+    assert not [f"{path}: {docstring}" for path, docstring in _docstrings() if _lacks_a_verb(docstring)]
+
+
+def test_a_docstring_names_what_its_object_is_before_it_says_that_or_those() -> None:
+    assert {
+        path for path, docstring in _docstrings() if docstring.split()[0] in {"That", "Those"}
+    } == WITHOUT_THEIR_NOUN
+
+
+def _docstrings() -> Iterator[tuple[str, str]]:
+    """(module, docstring) of each module, class and function of the code."""
+    sources = language.REPOSITORY / "src" / "pinlater"
+    for path in sources.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                docstring = ast.get_docstring(node)
+                if docstring:
+                    yield str(path.relative_to(sources)), docstring
 
 
 def _lacks_a_verb(docstring: str) -> bool:

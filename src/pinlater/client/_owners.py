@@ -180,7 +180,7 @@ class KnownOwners:
             self._failures = {at: one for at, one in self._failures.items() if now_s - one.at_s < _FORGIVEN_AFTER_S}
 
     def cannot_say(self, address: ServerAddress) -> None:
-        """That server does not know the method, or this caller may not call it."""
+        """Notes that the server does not know the method, or that this caller may not call it."""
         with self._lock:
             now_s = self._monotonic()
             self._lacking = {at: until_s for at, until_s in self._lacking.items() if until_s > now_s}

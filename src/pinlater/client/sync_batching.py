@@ -245,7 +245,7 @@ def _end_child() -> None:
 
 
 def _threads_that_go_on() -> list[threading.Thread]:
-    """Those that the process's end waits for, but for its main thread and this one."""
+    """The threads that the process's end waits for, but for its main thread and this one."""
     these = (threading.main_thread(), threading.current_thread())
     return [thread for thread in threading.enumerate() if not thread.daemon and thread not in these]
 

@@ -52,8 +52,8 @@ def collect_young() -> None:
 
 
 def _close_coroutines() -> None:
-    """Those that something in the interpreter still holds would be closed within a later test. All of them are of this simulation: older
-    objects are frozen, and not among these."""
+    """Closes the coroutines that something in the interpreter still holds, which would be closed within a later test. All are of this
+    simulation: older objects are frozen, and not among these."""
     for each in gc.get_objects():
         if isinstance(each, CoroutineType):
             with suppress(Exception):  # as it awaits something in its `finally`

@@ -205,7 +205,7 @@ class SimulatedStore:
         return True
 
     def note_stored(self, requests: Sequence[InsertRequest], answers: Sequence[Any]) -> None:
-        """These requests have been carried out."""
+        """Notes when the jobs of requests were stored."""
         if len(self.stores) > 1:
             for request, answer in zip(requests, answers, strict=True):
                 if isinstance(answer, Inserted) and not answer.repeated:

@@ -109,7 +109,7 @@ class Session:
             self.highest_id = max([self.highest_id, *(job.id for job in self.store.jobs())])
 
     def _note(self, queues: Sequence[str]) -> None:
-        """That this server may have made jobs ready, for the others."""
+        """Tells the other servers that this one may have made jobs ready."""
         for queue in queues:
             key = (queue, self.slot)
             self.store.activity[key] = self.store.activity.get(key, 0) + 1

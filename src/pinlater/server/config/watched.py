@@ -16,7 +16,7 @@ TOKENS = "access.tokens_file"
 
 
 class WatchedFiles:
-    """Those that the settings name. Raises `FileBroken` if one can't be read at the start; later its old values stay."""
+    """The files that the settings name. Raises `FileBroken` if one can't be read at the start; later its old values stay."""
 
     def __init__(self, settings: Settings) -> None:
         self._limits = RateLimitFile(settings.queue_limits_file) if settings.queue_limits_file else None

@@ -64,7 +64,7 @@ class KeyScan:
             self._after = ""
 
     async def _elsewhere(self, keys: Sequence[str]) -> Set[str]:
-        """Those of the keys that have another home. In pieces, with a turn of the event loop between two."""
+        """The keys that have another home. In pieces, with a turn of the event loop between two."""
         elsewhere: set[str] = set()
         piece = max(1, _HOMES_A_TURN // max(1, len(self._homes)))
         for start in range(0, len(keys), piece):

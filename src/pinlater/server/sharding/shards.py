@@ -150,7 +150,7 @@ class Shards:
         return max(1, sum([shard.takes_enqueues for shard in self._all]))
 
     def in_reach(self) -> list[ShardLanes]:
-        """Those that can be asked now."""
+        """The shards that can be asked now."""
         return [shard for shard in self._all if shard.healthy]
 
     def _enqueueable(self, tried: Collection[str]) -> list[ShardLanes]:
@@ -171,7 +171,7 @@ class Shards:
     # --- changes ----------------------------------------------------------------------------------------------------------
 
     def take_over_map(self, lanes: Sequence[ShardLanes]) -> None:
-        """These are the shards from now on."""
+        """Uses these shards from now on."""
         takers = {shard.name for shard in self._all if shard.takes_enqueues}
         self._all = list(lanes)
         self._chosen.clear()

@@ -59,7 +59,7 @@ class HeldJob:
 
 
 class HeldJobs:
-    """Those that wait for a slot, and those that run."""
+    """The jobs that wait for a slot, and those that run."""
 
     def __init__(self) -> None:
         self.waiting: deque[HeldJob] = deque()

@@ -67,7 +67,7 @@ class Leases:
             return self._number, sooner
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """These claims have ended."""
+        """Forgets claims that have ended."""
         with self.lock:
             for number in numbers:
                 self._forget(number)

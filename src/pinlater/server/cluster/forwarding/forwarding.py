@@ -91,7 +91,7 @@ class Forwarding:
 
     @property
     def connections(self) -> Mapping[str, PeerConnection]:
-        """Those to other servers, by address."""
+        """The connections to other servers, by address."""
         return self._connections
 
     @property

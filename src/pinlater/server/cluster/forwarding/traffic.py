@@ -29,7 +29,7 @@ class Traffic:
             self._whole.count(kind, items)
 
     def count_lost(self, requests: int) -> None:
-        """These have no answer."""
+        """Counts requests that got no answer."""
         self.lost += requests
         if self._whole is not None:
             self._whole.count_lost(requests)
@@ -43,7 +43,7 @@ class TrafficByServer:
         self._by_address: dict[str, Traffic] = {}
 
     def of(self, address: str) -> Traffic:
-        """That of a server to which there is a connection from now on."""
+        """The traffic with a server to which there is a connection from now on."""
         found = self._by_address.pop(address, None) or Traffic(self.whole)
         if len(self._by_address) >= SERVERS_MAX:
             del self._by_address[next(iter(self._by_address))]

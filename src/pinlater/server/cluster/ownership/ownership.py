@@ -85,7 +85,7 @@ class Ownership:
         return {shard: float(owners.by_slice.count(self.address)) for shard, owners in self._owners.items()}
 
     def version(self, shard: str) -> int:
-        """That of a shard's owners; 0 where none is known."""
+        """The version of a shard's owners; 0 where none is known."""
         return self._owners.get(shard, NO_OWNERS).version
 
     def misplaced(self, shard: str) -> Sequence[int]:
@@ -175,7 +175,7 @@ class Ownership:
         self._missed_since = {address: self._missed_since.get(address, now_s) for address in missed}
 
     def _able(self, shard: ShardLanes, found: Sequence[Member]) -> list[Member]:
-        """Those that may own slices of the shard, by slot."""
+        """The servers that may own slices of the shard, by slot."""
         return [
             member
             for member in sorted(found, key=lambda member: member.slot)

@@ -58,7 +58,7 @@ def purge(queue: QueueState, order: Purge) -> int:
 
 
 def delete(queue: QueueState, keys: Sequence[JobKey], state: JobState | None) -> int:
-    """Those that are there, and in that state if one is named."""
+    """Deletes the jobs that are there, and in that state if one is named; how many."""
     deleted = 0
     for key in keys:
         job = queue.find(key)

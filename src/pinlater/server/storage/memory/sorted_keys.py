@@ -46,7 +46,7 @@ class SortedKeys:
         return bisect_right(self._keys, key)
 
     def through(self, ms: int) -> Iterator[Key]:
-        """Those whose time is at most `ms`, ascending: as they are now, whatever changes while they are gone through."""
+        """The keys whose time is at most `ms`, ascending: as they are now, whatever changes while they are gone through."""
         return iter(self._keys[: bisect_left(self._keys, (ms + 1, -1))])
 
     def at(self, index: int) -> Key:

@@ -20,5 +20,5 @@ class MaintenanceSnapshot(NamedTuple):
 
     @property
     def changes(self) -> str:
-        """Those of this server are counted by itself."""
+        """The changes of the other servers. Each server counts its own."""
         return self.others

@@ -26,7 +26,7 @@ async def save(connection: MysqlConnection, samples: Sequence[StoredSample]) -> 
 
 
 async def find(connection: MysqlConnection, wanted: SampleRange) -> list[StoredSample]:
-    """Those of a range, in order."""
+    """The samples of a range, in order."""
     if wanted.queues is not None and not wanted.queues:
         return []
     after_ms, after_queue, after_origin = wanted.after or _BEGIN

@@ -112,7 +112,7 @@ class Transaction:
         return self.statement_bytes_max - STATEMENT_BYTES
 
     async def queues_named(self, names: Iterable[str]) -> dict[str, QueueEntry]:
-        """Those of these queues that there are. The database is asked for those that are not remembered."""
+        """The named queues that exist. The database is asked for those that are not remembered."""
         known = self.queue_cache.queues
         named = dict.fromkeys(names)  # many requests name one queue
         found = {name: known[name] for name in named if name in known}

@@ -139,7 +139,7 @@ async def purge(access: Access, order: Purge, now_ms: int) -> int | PinLaterErro
 
 
 async def delete_named(access: Access, keys: Sequence[JobKey], state: JobState | None, now_ms: int) -> int:
-    """Those that are there, and in that state if one is named."""
+    """Deletes the jobs that are there, and in that state if one is named; how many."""
     queues = access.queues
     refs = list(
         dict.fromkeys(

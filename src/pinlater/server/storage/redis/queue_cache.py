@@ -22,7 +22,7 @@ class RedisQueueCache:
         self.names = {queue: name for name, queue in self.queues.items()}
 
     def learn(self, found: Iterable[tuple[str, bytes]]) -> None:
-        """These are so now, whatever else there is; b"" is the id of a queue that is not there."""
+        """Remembers these queues besides those that it knows; b"" is the id of a queue that is not there."""
         known = dict(self.queues)
         known.update(found)
         self.replace((name, queue) for name, queue in known.items() if queue)

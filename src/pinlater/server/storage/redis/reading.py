@@ -76,7 +76,7 @@ async def lookup(access: Access, shard: str, keys: Sequence[JobKey], *, bodies: 
 
 
 async def _rows(access: Access, refs: Sequence[bytes], queues: Queues, *, bodies: bool) -> dict[bytes, LookupRow]:
-    """Those that are there, all of these queues."""
+    """The jobs that are there. All `refs` are of these queues."""
     answer, _ = await load_jobs(access.readers, refs, bodies=bodies, queues=queues)
     names = {queue: name for name, queue in queues}
     found = {}

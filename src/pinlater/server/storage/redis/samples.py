@@ -30,7 +30,7 @@ async def save(readers: Readers, samples: Sequence[StoredSample]) -> None:
 
 
 async def find(readers: Readers, wanted: SampleRange) -> list[StoredSample]:
-    """Those of a range, in order. A moment is read as a whole."""
+    """The samples of a range, in order. A moment is read as a whole."""
     if wanted.queues is not None and not wanted.queues:
         return []
     step, queues = _STEP.pack(wanted.step_s), encode(sorted(set(wanted.queues or ())))

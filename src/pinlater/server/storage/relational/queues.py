@@ -58,7 +58,7 @@ class QueueTable(Protocol):
         ...
 
     def forget_deletions(self, before_ms: int, limit: int) -> None:
-        """Those before that time, at most `limit`."""
+        """Forgets deletions before that time, at most `limit`."""
         ...
 
 

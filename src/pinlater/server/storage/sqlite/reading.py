@@ -58,7 +58,7 @@ def oldest_claims(connection: sqlite3.Connection, order: Purge) -> list[JobKey] 
 def _with_jobs(
     connection: sqlite3.Connection, shard: str, order: Sequence[tuple[int, int]], page: Page
 ) -> list[PageRow]:
-    """Those still in the state, row by row, so that no more than `max_bytes` and one body are ever in memory."""
+    """The jobs that are still in the state, row by row, so that no more than `max_bytes` and one body are ever in memory."""
     rows: list[PageRow] = []
     size_bytes = 0
     sorted_by = {job_id: sort_ms for sort_ms, job_id in order}

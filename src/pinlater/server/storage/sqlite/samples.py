@@ -19,7 +19,7 @@ def save(transaction: Transaction, samples: Sequence[StoredSample]) -> None:
 
 
 def find(connection: sqlite3.Connection, wanted: SampleRange) -> list[StoredSample]:
-    """Those of a range, in order."""
+    """The samples of a range, in order."""
     values: list[object] = [wanted.step_s, wanted.from_ms, wanted.until_ms, *(wanted.after or _BEGIN), wanted.limit]
     if wanted.queues is None:
         rows = connection.execute(sql("list_samples"), values)
