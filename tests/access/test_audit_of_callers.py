@@ -95,7 +95,9 @@ async def test_a_queue_is_deleted_by_a_token_or_by_the_password(guarded: Guarded
 @pytest.mark.parametrize(
     ("password", "who", "outcome"), [(PASSWORD, ADMIN_PASSWORD, "ok"), ("wrong", NO_TOKEN, "refused")]
 )
-async def test_without_access_control_the_entry_of_a_deletion_names_the_password(password: str, who: str, outcome: str) -> None:
+async def test_without_access_control_the_entry_of_a_deletion_names_the_password(
+    password: str, who: str, outcome: str
+) -> None:
     core = await open_core(MemoryShard(), clock=ManualClock(), admin_password_hash=hash_password(PASSWORD))
     server = await listen(core)
     async with AsyncClient(f"127.0.0.1:{server.port}", wait_for_servers=False) as client:

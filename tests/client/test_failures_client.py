@@ -113,7 +113,7 @@ async def test_after_a_lost_answer_a_refusal_that_stored_nothing_changes_nothing
 
 
 async def test_a_client_that_does_not_wait_says_that_a_lost_enqueue_may_be_stored() -> None:
-    """Whatever refused its repeats: a caller that reads the refusal as "nothing was stored" makes a new request, and stores the jobs twice."""
+    """Whatever refused its repeats: a caller that reads the refusal as "nothing was stored" asks anew, and stores the jobs twice."""
     away = t.PinLaterException(errorCode=502, message="away", detail="SHARD_UNREACHABLE", retryable=True)
     outcomes: list[Any] = [FakeServer.HANG_UP]
 
