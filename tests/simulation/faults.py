@@ -12,6 +12,7 @@ from pinlater.simulation.effects import Effect
 from pinlater.simulation.network import NetworkTrouble
 from pinlater.simulation.store import CrashPoint, SimulatedStore
 from pinlater.simulation.store_trouble import CALM, StoreTrouble
+from tests.simulation.broken_connections import break_connections
 from tests.simulation.workload import Process
 
 
@@ -102,7 +103,7 @@ class Faults:
     def _server_killed(self) -> Drawn:
         server, told = self._server(), self._random.random() < 0.7
         name = f"{server.name} is killed" if told else f"the machine of {server.name} loses power"
-        return name, effects.server_killed(server, told=told)
+        return name, Effect(lambda: server.kill(told=told), lambda: server.restart_after(0.0))
 
     def _server_stopped(self) -> Drawn:
         server, grace_s = self._server(), self._random.choice((0.1, 2.0))
@@ -148,7 +149,12 @@ class Faults:
         if not client.may_die:
             return self._client_paused()
 
-        return f"{client.name} is killed", effects.client_killed(self._cluster.network, client, told=told)
+        def begin() -> None:
+            client.kill()
+            for loop in client.loops:
+                self._cluster.network.process_died(loop, told=told)
+
+        return f"{client.name} is killed", Effect(begin, _nothing)
 
     def _client_paused(self) -> Drawn:
         client = self._random.choice(self._clients)
@@ -178,11 +184,8 @@ class Faults:
     def _connections_broken(self) -> Drawn:
         net, server, told = self._cluster.network, self._server(), self._random.random() < 0.5
         how = "are reset" if told else "are half open"
-
-        def begin() -> None:
-            net.break_connections(lambda one, other: server.name in (one, other), told=told)
-
-        return f"connections to {server.name} {how}", Effect(begin, effects.nothing)
+        effect = Effect(lambda: break_connections(net, server.name, told=told), _nothing)
+        return f"connections to {server.name} {how}", effect
 
     # --- stores -----------------------------------------------------------------------------------------------------------------
 
@@ -217,3 +220,7 @@ class Faults:
     def _store_stands_still(self) -> Drawn:
         shared = self._shared()
         return f"shard {shared.name} stands still", effects.shard_hangs(shared)
+
+
+def _nothing() -> None:
+    """The end of an effect that ends by itself."""

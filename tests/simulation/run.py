@@ -24,6 +24,7 @@ from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_session import at_once
 from pinlater.simulation.trace import Trace
 from pinlater.simulation.verdict import judge
+from tests.simulation.broken_connections import end_half_open
 from tests.simulation.faults import Faults
 from tests.simulation.operator import Operator
 from tests.simulation.worker import SimulatedWorkerProcess
@@ -390,7 +391,7 @@ class SimulationRun:
 
         Not on a connection that is half open and was not used since: its client notices that only when the poll should have ended.
         """
-        self.network.end_half_open()
+        end_half_open(self.network)
         waiter, producer = self._workers[0], self._admin
         claiming = waiter.start(waiter.claim(QUEUE, 1, 20_000))
         await asyncio.sleep(0.2)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pinlater.simulation.client import ClientProcess
 from pinlater.simulation.cluster import SimulatedServer
 from pinlater.simulation.loop import ProcessLoop
 from pinlater.simulation.network import Network, NetworkTrouble
 from pinlater.simulation.store import SimulatedStore
 from pinlater.simulation.store_trouble import StoreTrouble
-
-
-def nothing() -> None:
-    """The end of an effect that ends by itself."""
 
 
 class Effect(NamedTuple):
@@ -24,14 +19,8 @@ class Effect(NamedTuple):
     end: Callable[[], object]
 
 
-def server_killed(server: SimulatedServer, *, told: bool) -> Effect:
-    """Kills a server as SIGKILL does; if its peers are not told, as a machine that loses power. It starts again at the end, or within half
-    a second."""
-    return Effect(lambda: server.kill(told=told), lambda: server.restart_after(0.0))
-
-
 def server_down(server: SimulatedServer, *, told: bool) -> Effect:
-    """As `server_killed`, and it stays down until the end."""
+    """Kills a server as SIGKILL does; if its peers are not told, as a machine that loses power. It stays down until the end."""
 
     def begin() -> None:
         server.stays_down = True
@@ -69,17 +58,6 @@ def server_suspended(server: SimulatedServer) -> Effect:
             loop.resume()
 
     return Effect(begin, end)
-
-
-def client_killed(network: Network, client: ClientProcess, *, told: bool) -> Effect:
-    """As SIGKILL of a client, for ever."""
-
-    def begin() -> None:
-        client.kill()
-        for loop in client.loops:
-            network.process_died(loop, told=told)
-
-    return Effect(begin, nothing)
 
 
 def hosts_cut_off(network: Network, host: str, others: Iterable[str]) -> Effect:

@@ -48,7 +48,7 @@ class Network:
         self._wire = new_process(timeline, "network", "")
         self._listeners: dict[Address, tuple[ProcessLoop, Callable[[], asyncio.Protocol]]] = {}
         self._datagrams: dict[Address, DatagramEndpoint] = {}
-        self._connections: list[Connected] = []  # open ones
+        self.connections: list[Connected] = []  # open ones
         self._ports = 20_000
         self.resets = self.black_holes = 0
 
@@ -85,7 +85,7 @@ class Network:
         near = ConnectionEnd(self, loop, (loop.host, self._port()), (host, port))
         far = ConnectionEnd(self, there, (host, port), near.local)
         near.peer, far.peer = far, near
-        self._connections.append(Connected(near, far))
+        self.connections.append(Connected(near, far))
         protocol = factory()
         near.protocol = protocol
         protocol.connection_made(near)
@@ -94,29 +94,11 @@ class Network:
 
     def forget(self, end: ConnectionEnd) -> None:
         """The connection is over."""
-        self._connections = [one for one in self._connections if end is not one.near and end is not one.far]
-
-    def break_connections(self, between: Callable[[str, str], bool], *, told: bool) -> int:
-        """Ends connections between two hosts; `told`: both sides learn of it at once, else neither does. How many."""
-        broken = [one for one in self._connections if between(one.near.loop.host, one.far.loop.host)]
-        for one in broken:
-            for end in (one.near, one.far):
-                if told:
-                    end.break_off(ConnectionResetError(104, "Connection reset by peer"))
-                else:
-                    end.black_hole = True
-        return len(broken)
-
-    def end_half_open(self) -> None:
-        """Both sides of half-open connections learn that these are broken, as from a kernel that gives up."""
-        for one in list(self._connections):
-            if one.near.black_hole or one.far.black_hole:
-                for end in (one.near, one.far):
-                    end.break_off(ConnectionResetError(110, "Connection timed out"))
+        self.connections = [one for one in self.connections if end is not one.near and end is not one.far]
 
     def process_died(self, loop: ProcessLoop, *, told: bool) -> None:
         """Its kernel closes its connections, or, where the machine went, does not."""
-        for one in list(self._connections):
+        for one in list(self.connections):
             for end in (one.near, one.far):
                 if end.loop is loop and end.peer is not None:
                     if told:
