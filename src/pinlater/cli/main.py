@@ -213,7 +213,7 @@ def _say_usage(error: Any) -> int:
 def _option_before_its_command(error: Any) -> str:
     """The message for an unknown option before the name of a command; '' for other errors."""
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
-    if not option or not hasattr(getattr(context, "command", None), "commands"):
+    if not option or context is None or not hasattr(context.command, "commands"):
         return ""
     return f"No such option: {option}. Write the options of a command behind it: {context.command_path} COMMAND {option} ..."
 
