@@ -457,7 +457,7 @@ class _Steps:
         return self.progress.state is BulkState.RUNNING
 
     def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
-        """Those that fit, of the jobs that were there when the run began."""
+        """The jobs that fit, of those that were there when the run began."""
         fits, began_ms = self.run.order.criteria.fits, self.run.started_ms
         return [job.descriptor for job in jobs if job.created_at_ms <= began_ms and fits(job)]
 
