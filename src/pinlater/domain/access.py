@@ -64,7 +64,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getWorkers": _READ,
     "getCluster": _READ,
     "explainJob": _READ,
-    "getAudit": _OPERATE,  # its entries name people and addresses, which who only looks at jobs need not see
+    "getAudit": _OPERATE,  # its entries name people and addresses, which a caller that only looks at jobs need not see
     "getQueueHistory": _READ,
     "getFailures": _READ,
     "getBulkRuns": _READ,

@@ -256,7 +256,7 @@ def _next(queue: QueueFacts, now_ms: int) -> Reason:
 
 
 def _idle_now(queue: QueueFacts, now_ms: int) -> str:
-    """That workers have asked lately and do not ask now, so they may be gone, whatever was claimed in the last minute; '' else."""
+    """A sentence if workers have asked lately and do not ask now, so they may be gone, whatever was claimed in the last minute."""
     asked_at_ms = queue.last_dequeue_at_ms
     if queue.waiting_dequeues or asked_at_ms is None or not ASKS_NOW_MS <= now_ms - asked_at_ms <= ASKED_LATELY_MS:
         return ""

@@ -106,7 +106,7 @@ struct PinLaterJob {
   5: optional string customStatus = ""
   // Handed to the worker with the job: trace context, content type and the like. Bounded in bytes, see the settings.
   100: optional map<string, string> headers
-  // At most one job of this queue holds the key at a time, across priorities; who comes later gets the first one's descriptor.
+  // At most one job of this queue holds the key at a time, across priorities; a later enqueue gets the descriptor of the first.
   101: optional string uniqueKey
   102: optional UniqueScope uniqueScope = UniqueScope.UNFINISHED
   103: optional i64 uniqueForMillis

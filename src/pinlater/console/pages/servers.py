@@ -94,12 +94,12 @@ class ServersView(PageView):
 
     @property
     def draining(self) -> Sequence[tuple[ShardRow, DrainProgress]]:
-        """Those that take no enqueues."""
+        """The shards that take no enqueues."""
         return [(row, row.drain) for row in self.shards if row.drain is not None]
 
     @property
     def detailed(self) -> Sequence[ShardRow]:
-        """Those of which the server says how they are."""
+        """The shards of which the server says how they are."""
         return [row for row in self.shards if row.details is not None]
 
 

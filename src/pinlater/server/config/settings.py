@@ -155,6 +155,6 @@ class Settings:
 
     @property
     def database(self) -> DatabaseSettings:
-        """Those of the kind of database that the shards are on; MySQL's for other stores, whose shards tests take for shared ones."""
+        """The settings of the kind of database of the shards; MySQL's for other stores, whose shards tests take for shared ones."""
         own: DatabaseSettings = getattr(self, self.store.kind) if self.store.is_sharded else self.mysql
         return own

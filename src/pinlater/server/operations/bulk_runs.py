@@ -433,7 +433,7 @@ class _Steps:
         return (kept.progress.server, kept.progress.ended_ms) == (self.server, self.progress.ended_ms)
 
     def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
-        """Those that fit, of the jobs that were there when the run began."""
+        """The jobs that fit, of those that were there when the run began."""
         fits = self.run.order.criteria.fits
         return [job.descriptor for job in jobs if self._was_there(job) and fits(job)]
 

@@ -89,7 +89,7 @@ class IncomingConnection(asyncio.Protocol):
 
     @property
     def address(self) -> str:
-        """That the other server has announced, as it says itself."""
+        """The address that the other server has announced."""
         return "" if self._hello is None else self._hello.address
 
     # --- calls --------------------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class QueueState:
         return line
 
     def priorities(self) -> list[int]:
-        """Those that have or had jobs, highest (1) first."""
+        """The priorities that have or had jobs, highest (1) first."""
         return sorted(self.lines)
 
     def in_state(self, state: JobState, priority: int) -> SortedKeys:

@@ -20,7 +20,7 @@ class MemorySamples:
             moment[sample.queue, sample.origin] = sample
 
     def list(self, wanted: SampleRange) -> list[StoredSample]:
-        """Those of a range, in order."""
+        """The samples of a range, in order."""
         queues = None if wanted.queues is None else set(wanted.queues)
         found: list[StoredSample] = []
         for step_s, at_ms in sorted(self._by_moment):

@@ -37,7 +37,7 @@ class Access(NamedTuple):
     refresh: Callable[[], Awaitable[None]]  # reads the queue cache anew
 
     def ids_of(self, names: Iterable[str]) -> Queues:
-        """Those of the names that there are, with their ids: what scripts are to check."""
+        """The named queues that there are, with their ids: what scripts are to check."""
         return [(name, self.queues[name]) for name in dict.fromkeys(names) if name in self.queues]
 
     async def names_of(self, ids: Iterable[bytes]) -> dict[bytes, str]:
