@@ -267,7 +267,7 @@ def workers_of(
     """
     answers = _distinct(replies)
     gaps = [*_gaps(replies, answers), *gaps]
-    rows = _Rows(queues)
+    rows = _RowsBySource(queues)
     for answer in answers:
         for status in answer.workers:
             rows.add_status(status)
@@ -307,7 +307,7 @@ def _gaps(replies: Iterable[ServerReply], answers: Sequence[ServerWorkers]) -> l
     return found
 
 
-class _Rows:
+class _RowsBySource:
     """Gathers workers by source."""
 
     def __init__(self, queues: Collection[str]) -> None:

@@ -66,7 +66,7 @@ def _row(worker: WorkerItem) -> WorkerRow:
 
 
 async def _suspects(api: Api) -> Sequence[GroupRow]:
-    """Those with the most failures first; none from servers that do not count them."""
+    """The groups with the most failures first; none from servers that do not count them."""
     queues = [figures_of(queue) for queue in (await api.ask(get_stats, query=StatsQuery())).queues]
     queues.sort(key=lambda queue: (-queue.failed - queue.running, queue.name))
     if not queues:

@@ -51,7 +51,7 @@ class HourCount:
         return sum(count for span, count in self._spans.items() if span > after)
 
 
-class _QueueEntry:
+class _WorkerInQueue:
     """A worker in one queue. Counters are made when they are needed."""
 
     __slots__ = ("asked_s", "handed_out", "late", "timed_out")
@@ -82,17 +82,17 @@ class _Entry:
     def __init__(self) -> None:
         self.event_s = 0.0
         self.heard_s: float | None = None
-        self.queues: OrderedDict[str, _QueueEntry] = OrderedDict()
+        self.queues: OrderedDict[str, _WorkerInQueue] = OrderedDict()
         self.claim_ms: int | None = None
         self.info: WorkerInfo | None = None
         self.said_s: float | None = None
         self.lost: deque[tuple[str, str, float]] | None = None  # the newest: queue, descriptor, when
 
-    def of(self, queue: str) -> _QueueEntry:
+    def of(self, queue: str) -> _WorkerInQueue:
         """The entry of the queue, which is now the newest."""
         found = self.queues.get(queue)
         if found is None:
-            found = self.queues[queue] = _QueueEntry()
+            found = self.queues[queue] = _WorkerInQueue()
             if len(self.queues) > QUEUES_MAX:
                 self.queues.popitem(last=False)
         elif len(self.queues) > 1:
@@ -114,7 +114,7 @@ class _Entry:
         )
 
 
-Asking = tuple[_Entry, _QueueEntry]
+Asking = tuple[_Entry, _WorkerInQueue]
 """A worker that asks for jobs, and where that is counted."""
 Known = tuple[tuple[str, int], _Entry]
 
@@ -159,7 +159,7 @@ class WorkerRegistry:
             self._heard(caller)
 
     def late(self, caller: Caller, queue: str, number: int) -> None:
-        """That number of its answers came after their claims had ended."""
+        """`number` of its answers came after their claims had ended."""
         entry, now_s = self._entry(kept_source(caller.source), 0)
         seen = entry.of(queue)
         if seen.late is None:

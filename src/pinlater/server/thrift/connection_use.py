@@ -33,7 +33,7 @@ class ConnectionUse:
     # --- bytes: `domain.byte_budget.BytesInFlight` ------------------------------------------------------------------------
     @property
     def free_bytes(self) -> int:
-        """Those of the server's budget: a quota refuses requests in their turn, and does not stop the reading of a connection."""
+        """The free bytes of the server's budget: a quota refuses requests in their turn, and does not stop the reading of a connection."""
         return self._budget.free_bytes
 
     @free_bytes.setter
