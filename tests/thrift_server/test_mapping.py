@@ -152,6 +152,7 @@ INFO = {
     "expiresAtMillis": 600,
     "progress": "40 % row 2",
     "bodyMasked": None,
+    "failureGroup": None,
 }
 NO_ERROR = {"errorCode": None, "errorDetail": None, "retryable": None, "retryAfterMillis": None}
 OUTCOMES = [
