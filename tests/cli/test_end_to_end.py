@@ -22,6 +22,13 @@ def enqueue(pinlater: Pinlater, queue: str, *bodies: str) -> list[str]:
     return pinlater.ok("enqueue", queue, *(part for body in bodies for part in ("--body", body))).out.split()
 
 
+def test_a_job_for_a_task_is_found_by_it(pinlater: Pinlater, queue: str) -> None:
+    send = pinlater.ok("enqueue", queue, "--task", "send", "--header", "tenant=a", "--body", "{}").out.strip()
+    enqueue(pinlater, queue, "x")
+    [job] = pinlater.ok("scan", queue, "--task", "send", "--json").json["jobs"]
+    assert (job["descriptor"], job["headers"]) == (send, {"tenant": "a", "pinlater-task": "send"})
+
+
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
     descriptors = enqueue(pinlater, queue, "one", "two")
     assert pinlater.ok("check-dequeue", queue, "--limit", "5").out == "Jobs available for dequeue: 2\n"

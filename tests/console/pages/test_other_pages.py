@@ -54,3 +54,10 @@ async def test_front_processes_are_shown_if_there_are_any(
     page = await visitor.page("/servers")
     for words in ("Front processes", "5", "1,234,567", "89", "67", "4,321"):
         assert words in page.text
+
+
+async def test_an_error_says_that_nothing_was_changed_only_where_a_change_was_asked_for(visitor: PageVisitor) -> None:
+    assert "Nothing was changed" not in (await visitor.page("/queues/none", 404)).text
+    refused = await visitor.submit("/queues/none/pause", {})
+    assert refused.status == 404
+    assert "Nothing was changed" in refused.body.decode()

@@ -12,6 +12,7 @@ import typer
 
 from pinlater.cli import exits, notes, options, output
 from pinlater.client import AsyncClient, Job, UniqueKey, UniqueScope
+from pinlater.domain.job import TASK_HEADER
 
 _JOBS_PER_REQUEST = 500
 _STANDARD_INPUT = Path("-")
@@ -30,6 +31,7 @@ At = Annotated[str | None, typer.Option("--at", help="Due at this time: 2030-01-
 Attempts = Annotated[int | None, typer.Option("--attempts", help="Attempts allowed.")]
 Status = Annotated[str, typer.Option("--status", help="Custom status.")]
 Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="May be repeated.")]
+Task = Annotated[str | None, typer.Option("--task", metavar="NAME", help="The task of a worker that the job is for.")]
 Key = Annotated[str | None, typer.Option("--unique-key", help="Stored unless the key is taken.")]
 KeySpan = Annotated[
     str | None, typer.Option("--unique-for", help="The key is taken for this span, whatever becomes of the job.")
@@ -51,6 +53,7 @@ def enqueue(
     attempts: Attempts = None,
     status: Status = "",
     header: Headers = None,
+    task: Task = None,
     unique_key: Key = None,
     unique_for: KeySpan = None,
     claim_timeout: ClaimTimeout = None,
@@ -76,7 +79,7 @@ def enqueue(
         run_after_ms=run_after_ms,
         attempts_allowed=attempts,
         custom_status=status,
-        headers=options.headers_of(header or []),
+        headers=options.headers_of([*(header or []), *([f"{TASK_HEADER}={task}"] if task else [])]),
         unique=_unique(unique_key, unique_for),
         claim_timeout_ms=options.span_ms(claim_timeout, "--claim-timeout"),
         expires_at_ms=_expiry_ms(expires_in, run_after_ms),

@@ -54,13 +54,14 @@ LOGIN, LOGOUT = "/login", "/logout"
 
 
 class Navigation(NamedTuple):
-    """`current`: the section of the page. `notice`: what an action did. `path`: of the page."""
+    """`current`: the section of the page. `notice`: what an action did. `path`: of the page. `changes`: whether that was asked for."""
 
     sections: Mapping[str, str]
     current: str
     notice: Notice
     path: str
     visitor: Visitor
+    changes: bool
 
 
 class Site:
@@ -241,7 +242,8 @@ class Site:
     def _navigation(self, request: Request, section: str, visitor: Visitor) -> Navigation:
         given = [(name, value) for name, value in request.query_params.multi_items() if name != DONE]
         path = with_fields(request.scope["raw_path"].decode("ascii", "replace"), **dict(given))
-        return Navigation(SECTIONS, section, self._notices.find(request.query_params.get(DONE, "")), path, visitor)
+        notice = self._notices.find(request.query_params.get(DONE, ""))
+        return Navigation(SECTIONS, section, notice, path, visitor, request.method == "POST")
 
     def _redirect(self, goto: Goto) -> Response:
         notice = Notice(goto.message, goto.job)
