@@ -57,8 +57,8 @@ class Claiming:
         """
         claimed: list[FromShard] = []
         next_due_ms: int | None = None
-        if waiters is not None and waiters.search:
-            waiters.search = False
+        searches = waiters is not None and waiters.take_search()
+        if searches:
             request = request._replace(search=True)
         left, holder, bytes_left = request.call
         failures: list[PinLaterError] = []
@@ -98,11 +98,11 @@ class Claiming:
             # The caller has gone, or `JobsCame`, or our own fault: these jobs reach no caller.
             for part in claimed:
                 self._give_back(request.queue, part)
-            if request.search and waiters is not None:
+            if searches and waiters is not None:
                 waiters.search = True
             raise
         if failures:
-            if request.search and waiters is not None:
+            if searches and waiters is not None:
                 waiters.search = True
             self._judge(request.queue, failures, len(shards))
             next_due_ms = _earliest(next_due_ms, self._clock.now_ms() + _AFTER_SLOWNESS_MS)

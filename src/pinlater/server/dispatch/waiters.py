@@ -36,6 +36,11 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._waiters)
 
+    def take_search(self) -> bool:
+        """Whether the claim that begins now is the one to search."""
+        search, self.search = self.search, False
+        return search
+
     async def wait(self, limit: int, seconds: float, next_due_ms: int | None = None) -> bool:
         """True once woken, False when the time is up. `limit`: how many jobs this waiter would take.
 
