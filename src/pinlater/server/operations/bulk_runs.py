@@ -1,7 +1,6 @@
 """Bulk changes in the background: kept in a shard, carried out by one server, and continued by another if that one dies.
 
-A run is up to three rows of one shard's history, under one time, queue and id: its order, its progress, and the request to stop it. So no
-server overwrites what another one says. While that shard is unreachable, the run waits. A server continues a run whose progress is old; for
+`bulk_records.py` has how a run is kept. While its shard is unreachable, the run waits. A server continues a run whose progress is old; for
 a moment two may carry it out, which changes no job twice: what a job is decides, in the transaction of each change. The numbers of such a
 moment may count a job twice. What was changed since the last progress is compared again after a crash; a job whose state has changed stays
 as it is.
@@ -18,14 +17,10 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-
-import msgspec
+from collections.abc import Awaitable, Callable, Sequence
 
 from pinlater.domain.audit import AuditEntry, AuditOutcome
 from pinlater.domain.bulk_runs import (
-    BULK_KEPT_MS,
     BULK_RUNNING_MAX,
     BULKS_KEPT_MAX,
     BULKS_OF_QUEUE_MAX,
@@ -39,21 +34,20 @@ from pinlater.domain.bulk_runs import (
     BulkState,
 )
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, NoHealthyShards, PinLaterError, ShardConnectionFailed, WorldError
-from pinlater.domain.history import HOUR_MS, QUEUES_MAX
-from pinlater.domain.job import JobInfo, JobState, Outcome
-from pinlater.server.history.rollup import BULK_STEP_S
-from pinlater.server.operations.addressing import on_reachable
+from pinlater.domain.errors import InvalidArgument, PinLaterError, ShardConnectionFailed, WorldError
+from pinlater.domain.history import QUEUES_MAX
+from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.bulk import Bulk, check_attempts
+from pinlater.server.operations.bulk_records import WHO_CHARS_MAX, BulkRecords, KeptRun, RunProgress
+from pinlater.server.operations.bulk_steps import BulkSteps
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import in_turns
-from pinlater.server.operations.merged_rows import END, START
+from pinlater.server.operations.merged_rows import END
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter, ScanCommand
-from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import SampleRange, StoredSample
+from pinlater.server.sharding.shards import Shards
 from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -66,72 +60,11 @@ _LOOK_MS = 60_000  # where the look before saw no run under way
 _PROGRESS_MS = 1_000
 _RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 10.0
 _REGEX_FAILURES_MAX = 5  # in a row: a search may also take too long since others search
-_ORDER_BYTES_MAX = 8_000
-_WHO_CHARS_MAX = 300
 _PAGES_AT_ONCE = 2
-_JOBS_A_TURN, _RUNS_A_TURN = 100, 250
+_JOBS_A_TURN = 100
 _SLEEP_MAX_S = 1.0
 _TELLS_MAX = 60
-_PROGRESS, _STOP = ".progress", ".stop"
 _UNSEEN = "a shard was unreachable for a time: some of its jobs were not looked at"
-
-
-class _Order(NamedTuple):
-    """The first row of a run."""
-
-    order: BulkOrder
-    who: str
-
-
-class _RunProgress(NamedTuple):
-    """The second row. `due`: of waiting jobs, it looks at those that are due, which come last: the others become due meanwhile. `after`:
-    where its scan continues. `unseen`: it could not look at some shard. `server`: which carries it out."""
-
-    state: BulkState = BulkState.RUNNING
-    looked: int = 0
-    changed: int = 0
-    news_ms: int = 0
-    ended_ms: int | None = None
-    detail: str = ""
-    due: bool = False
-    after: str = START
-    unseen: bool = False
-    server: str = ""
-
-
-class _Kept(NamedTuple):
-    """A run as it is kept, on that shard."""
-
-    shard: str
-    id: str
-    started_ms: int
-    order: BulkOrder
-    who: str
-    progress: _RunProgress
-    stop: bool
-
-    def shown(self) -> BulkRun:
-        now = self.progress
-        state = now.state
-        if self.stop and state is BulkState.RUNNING:
-            state = BulkState.STOPPED
-        return BulkRun(
-            self.id,
-            self.order,
-            self.who,
-            self.started_ms,
-            state,
-            now.looked,
-            now.changed,
-            now.news_ms,
-            now.ended_ms,
-            now.detail,
-        )
-
-
-_pack = msgspec.msgpack.Encoder().encode
-_unpack_order = msgspec.msgpack.Decoder(_Order).decode
-_unpack_progress = msgspec.msgpack.Decoder(_RunProgress).decode
 
 
 class BulkRuns:
@@ -156,7 +89,7 @@ class BulkRuns:
         self._job_queries = job_queries
         self._bulk = bulk
         self._claimed_jobs = claimed_jobs
-        self._metrics = metrics
+        self._records = BulkRecords(shards, metrics, clock)
         self._clock = clock
         self._settings = settings
         self._server = server
@@ -174,21 +107,19 @@ class BulkRuns:
         self._check(order)
         await self._queue_cache.require(order.queue)
         await self._job_queries.regex(JobFilter(order.queue, order.state, body_regex=order.regex))
-        who = who[:_WHO_CHARS_MAX]
-        data = _pack(_Order(order, who))
-        if len(data) > _ORDER_BYTES_MAX:
-            raise InvalidArgument(f"The filters take {len(data)} bytes; at most {_ORDER_BYTES_MAX} are kept")
+        who = who[:WHO_CHARS_MAX]
+        self._records.check_size(order, who)
         async with self._starting:
             await self._check_number(order.queue)
             now_ms = self._clock.now_ms()
-            progress = _RunProgress(server=self._server(), news_ms=now_ms)
-            run = _Kept(self._roomiest(), secrets.token_hex(8), now_ms, order, who, progress, False)
-            await self._save(run, {"": data, _PROGRESS: _pack(progress)})
+            progress = RunProgress(server=self._server(), news_ms=now_ms)
+            run = KeptRun(self._records.roomiest(), secrets.token_hex(8), now_ms, order, who, progress)
+            await self._records.add(run)
             self._begin(run)
         return run.shown()
 
     async def _check_number(self, queue: str) -> None:
-        found, _ = await self._kept()
+        found, _ = await self._records.all()
         running = sum(run.progress.state is BulkState.RUNNING for run in found)
         if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:
             raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
@@ -203,14 +134,14 @@ class BulkRuns:
     async def stop(self, queue: str, run_id: str) -> BulkRun:
         """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue, and `QueueNotFound`."""
         await self._queue_cache.require(queue)
-        found, incomplete = await self._kept([queue])
+        found, incomplete = await self._records.all([queue])
         run = next((run for run in found if run.id == run_id), None)
         if run is None and incomplete:
             raise ShardConnectionFailed("A shard is unreachable, and may keep the run")
         if run is None:
             raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
         if run.progress.state is BulkState.RUNNING:
-            await self._save(run, {_STOP: b""})
+            await self._records.ask_to_stop(run)
             run = run._replace(stop=True)
         return run.shown()
 
@@ -218,7 +149,7 @@ class BulkRuns:
         """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all."""
         if queues is not None and len(queues) > QUEUES_MAX:
             raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
-        found, _ = await self._kept(queues)
+        found, _ = await self._records.all(queues)
         return [run.shown() for run in found[:BULKS_SHOWN_MAX]]
 
     def _check(self, order: BulkOrder) -> None:
@@ -230,48 +161,6 @@ class BulkRuns:
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise InvalidArgument(f"jobsPerSecond must be from {RATE_MIN} to {RATE_MAX:,.0f}")
 
-    # --- what is kept ---------------------------------------------------------------------------------------------------------
-    async def _kept(self, queues: Sequence[str] | None = None) -> tuple[list[_Kept], bool]:
-        """The runs, the newest first, and whether a shard is missing. Leaves out what a newer server keeps in another form."""
-        now_ms = self._clock.now_ms()
-        wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
-
-        async def read(shard: ShardLanes) -> list[_Kept]:
-            rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
-            orders = [row for row in rows.values() if "." not in row.origin]
-            return await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
-
-        answers = await on_reachable(self._shards, self._metrics, "getBulkRuns", read)
-        found = sorted((run for answer in answers for run in answer), key=lambda run: (-run.started_ms, run.id))
-        return found, len(answers) < len(self._shards)
-
-    async def _read_again(self, run: _Kept) -> _Kept | None:
-        """The run as its shard has it now; None if it is gone. Raises `Unavailable`."""
-        shard = self._shards.get(run.shard)
-        if shard is None:
-            return None
-        wanted = SampleRange(BULK_STEP_S, run.started_ms, run.started_ms + 1, [run.order.queue])
-        rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
-        return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
-
-    async def _save(self, run: _Kept, rows: dict[str, bytes]) -> None:
-        """On its shard. Raises `Unavailable`."""
-        shard = self._shards.get(run.shard)
-        if shard is None:
-            raise ShardConnectionFailed(f"Shard {run.shard} is no longer in the map")
-        samples = [
-            StoredSample(BULK_STEP_S, run.started_ms, run.order.queue, run.id + kind, data)
-            for kind, data in rows.items()
-        ]
-        await shard.store.save_samples(samples)
-
-    def _roomiest(self) -> str:
-        """The name of a shard for a new run. Raises `NoHealthyShards`."""
-        shards = self._shards.in_reach()
-        if not shards:
-            raise NoHealthyShards
-        return min(shards, key=lambda shard: (not shard.takes_enqueues, shard.fullness.full, shard.name)).name
-
     # --- carrying out ---------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
         """Continues runs that no server carries out, and ends those that are to stop. To be called every few seconds: it reads once a
@@ -280,7 +169,7 @@ class BulkRuns:
         now_ms = self._clock.now_ms()
         if now_ms < self._looks_ms:
             return
-        found, _ = await self._kept()
+        found, _ = await self._records.all()
         running = [run for run in found if run.progress.state is BulkState.RUNNING]
         self._looks_ms = 0 if running else now_ms + _LOOK_MS
         for run in running:
@@ -295,14 +184,14 @@ class BulkRuns:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, run: _Kept) -> None:
+    def _begin(self, run: KeptRun) -> None:
         task = asyncio.create_task(self._carry_out(run), name=f"bulk run {run.id}")
         self._under_way[run.id] = task
         task.add_done_callback(lambda _: self._under_way.pop(run.id, None))
 
-    async def _carry_out(self, run: _Kept) -> None:
+    async def _carry_out(self, run: KeptRun) -> None:
         """Until it has ended, or another server carries it out."""
-        steps = _Steps(run, self._server())
+        steps = BulkSteps(run, self._server())
         if run.stop:
             await self._end(steps, BulkState.STOPPED, "")
         failures = 0
@@ -321,7 +210,7 @@ class BulkRuns:
                 logger.exception("a bulk run failed by a bug", extra={"run": run.id})
                 await self._end(steps, BulkState.FAILED, "internal error; the log of the server has it")
 
-    async def _step(self, steps: _Steps) -> None:
+    async def _step(self, steps: BulkSteps) -> None:
         """One page: compares its jobs, changes those that fit, and tells how far it is."""
         order, now = steps.run.order, steps.progress
         future = order.state is JobState.PENDING and not now.due
@@ -358,7 +247,7 @@ class BulkRuns:
         if steps.progress.after == END:
             await self._finish(steps, BulkState.DONE, _UNSEEN if steps.progress.unseen else "")
 
-    async def _turn(self, steps: _Steps, turns: asyncio.Semaphore) -> bool:
+    async def _turn(self, steps: BulkSteps, turns: asyncio.Semaphore) -> bool:
         """Takes one of the turns, and tells meanwhile how far it is; whether it goes on, and then has the turn."""
         while await self._goes_on(steps):
             try:
@@ -369,7 +258,7 @@ class BulkRuns:
             return True
         return False
 
-    async def _wait(self, steps: _Steps, seconds: float) -> bool:
+    async def _wait(self, steps: BulkSteps, seconds: float) -> bool:
         """Pauses, and tells meanwhile how far it is; whether it goes on."""
         while seconds > 0:
             await self._sleep(min(seconds, _SLEEP_MAX_S))
@@ -378,14 +267,14 @@ class BulkRuns:
                 return False
         return steps.goes_on
 
-    async def _goes_on(self, steps: _Steps) -> bool:
+    async def _goes_on(self, steps: BulkSteps) -> bool:
         """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out.
 
         Waits while its shard is unreachable: a request to stop it may be there.
         """
         while steps.goes_on and self._clock.now_ms() - steps.progress.news_ms >= _PROGRESS_MS:
             try:
-                kept = await self._read_again(steps.run)
+                kept = await self._records.read_again(steps.run)
                 if kept is None:
                     await self._end(steps, BulkState.FAILED, "its record is gone: with its shard, or after 30 days")
                 elif kept.progress.state is not BulkState.RUNNING:
@@ -401,19 +290,19 @@ class BulkRuns:
                 await self._sleep(_RETRY_FIRST_S)
         return steps.goes_on
 
-    async def _finish(self, steps: _Steps, state: BulkState, detail: str) -> None:
+    async def _finish(self, steps: BulkSteps, state: BulkState, detail: str) -> None:
         """Ends the run unless another server has, while this one stood still."""
         if await self._goes_on(steps):
             await self._end(steps, state, detail)
 
-    async def _end(self, steps: _Steps, state: BulkState, detail: str) -> None:
+    async def _end(self, steps: BulkSteps, state: BulkState, detail: str) -> None:
         """Ends the run, in the audit, too. What can't be kept is told by the next server that looks."""
         steps.end(state, self._clock.now_ms(), detail)
         now, order = steps.progress, steps.run.order
         about = {"run": steps.run.id, "action": order.action.value, "state": order.state.name, "ended": state.value}
         logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
         outcome = AuditOutcome.FAILED if state is BulkState.FAILED else AuditOutcome.OK
-        arguments, detail = json.dumps(about), detail[:_WHO_CHARS_MAX]
+        arguments, detail = json.dumps(about), detail[:WHO_CHARS_MAX]
         who = steps.run.who
         self._note(
             AuditEntry("", 0, who, (), who, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail)
@@ -428,9 +317,9 @@ class BulkRuns:
             else:
                 return
 
-    async def _tell(self, steps: _Steps) -> None:
+    async def _tell(self, steps: BulkSteps) -> None:
         steps.note(news_ms=self._clock.now_ms())
-        await self._save(steps.run, {_PROGRESS: _pack(steps.progress)})
+        await self._records.tell(steps.run, steps.progress)
 
     async def _change(self, order: BulkOrder, names: Sequence[str]) -> int:
         """To how many of these it happened. A job whose state has changed meanwhile stays as it is."""
@@ -443,62 +332,7 @@ class BulkRuns:
         return sum(result.outcome is Outcome.APPLIED for result in results)
 
 
-class _Steps:
-    """How far this server is with a run."""
-
-    def __init__(self, run: _Kept, server: str) -> None:
-        self.run = run
-        self.server = server
-        self.progress = run.progress._replace(server=server)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether this server carries it out."""
-        return self.progress.state is BulkState.RUNNING
-
-    def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
-        """Those that fit, of the jobs that were there when the run began."""
-        fits, began_ms = self.run.order.criteria.fits, self.run.started_ms
-        return [job.descriptor for job in jobs if job.created_at_ms <= began_ms and fits(job)]
-
-    def note(self, *, changed: int = 0, news_ms: int | None = None, detail: str = "") -> None:
-        """Adds to what is told next."""
-        now = self.progress
-        self.progress = now._replace(
-            changed=now.changed + changed,
-            news_ms=now.news_ms if news_ms is None else news_ms,
-            detail=detail or now.detail,
-        )
-
-    def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
-        """Of waiting jobs those that are not due come first, then the others."""
-        now = self.progress
-        now = now._replace(looked=now.looked + looked, after=after, unseen=now.unseen or unseen, detail="")
-        if after == END and self.run.order.state is JobState.PENDING and not now.due:
-            now = now._replace(after=START, due=True)
-        self.progress = now
-
-    def end(self, state: BulkState, now_ms: int, detail: str) -> None:
-        self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
-
-    def leave(self) -> None:
-        """Another server carries it out: this one tells nothing more."""
-        self.progress = self.progress._replace(state=BulkState.STOPPED)
-
-
-def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, StoredSample]) -> Iterator[_Kept]:
-    """Yields the runs of these orders, without those that have a form that this server does not know."""
-    for row in orders:
-        progress = rows.get(row.origin + _PROGRESS)
-        try:
-            order = _unpack_order(row.data)
-            now = _RunProgress() if progress is None else _unpack_progress(progress.data)
-        except msgspec.MsgspecError:
-            continue
-        yield _Kept(shard, row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows)
-
-
-def _has_other_server(progress: _RunProgress, server: str, now_ms: int) -> bool:
+def _has_other_server(progress: RunProgress, server: str, now_ms: int) -> bool:
     """Whether another server carries it out, and this one is to leave it: of two the one with the lower name goes on."""
     return "" < progress.server < server and now_ms - progress.news_ms <= STALE_MS
 
