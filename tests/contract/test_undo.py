@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from pinlater.domain.job import JobInfo, JobState, UniqueScope

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.domain.bulk_runs import BULK_KEPT_MS, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk_runs import BULK_KEPT_MS, UNDO_MS, BulkOrder, BulkRun, BulkState
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
 from pinlater.domain.history import HOUR_MS
@@ -19,7 +19,7 @@ from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import START
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import SampleRange, StoredSample
+from pinlater.server.storage.values import CopiesOf, SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 
 WHO_CHARS_MAX = 300
@@ -29,15 +29,17 @@ _PROGRESS, _STOP = ".progress", ".stop"
 
 
 class RunRequest(NamedTuple):
-    """The first row of a run."""
+    """The first row of a run. `undone_ms`: the start of the run that it undoes."""
 
     order: BulkOrder
     who: str
+    undone_ms: int = 0
 
 
 class RunProgress(NamedTuple):
     """The second row. `due`: of waiting jobs, it looks at those that are due, which come last: the others become due meanwhile. `after`:
-    where its scan continues. `unseen`: it could not look at some shard. `server`: which carries it out."""
+    where its scan continues. `unseen`: it could not look at some shard. `server`: which carries it out. `key_taken`, `queue_gone`: jobs
+    that it could not restore (`storage.values.Restored`). `copy_bytes`: what its copies take, by shard; less than 0 if it restores."""
 
     state: BulkState = BulkState.RUNNING
     looked: int = 0
@@ -49,6 +51,9 @@ class RunProgress(NamedTuple):
     after: str = START
     unseen: bool = False
     server: str = ""
+    key_taken: int = 0
+    queue_gone: int = 0
+    copy_bytes: Mapping[str, int] = {}
 
 
 class KeptRun(NamedTuple):
@@ -61,6 +66,13 @@ class KeptRun(NamedTuple):
     who: str
     progress: RunProgress
     stop: bool = False
+    undone_ms: int = 0
+
+    @property
+    def copies(self) -> CopiesOf:
+        """Those that it makes, or restores."""
+        undoes = self.order.undoes
+        return CopiesOf(self.id, self.started_ms) if undoes is None else CopiesOf(undoes, self.undone_ms)
 
     def shown(self) -> BulkRun:
         now = self.progress
@@ -78,6 +90,7 @@ class KeptRun(NamedTuple):
             now.news_ms,
             now.ended_ms,
             now.detail,
+            self.started_ms + UNDO_MS if any(size > 0 for size in now.copy_bytes.values()) else None,
         )
 
 
@@ -125,7 +138,9 @@ class BulkRecords:
 
     async def add(self, run: KeptRun) -> None:
         """Keeps a new run. Raises `Unavailable`."""
-        await self._save(run, {"": _pack(RunRequest(run.order, run.who)), _PROGRESS: _pack(run.progress)})
+        await self._save(
+            run, {"": _pack(RunRequest(run.order, run.who, run.undone_ms)), _PROGRESS: _pack(run.progress)}
+        )
 
     async def tell(self, run: KeptRun, progress: RunProgress) -> None:
         """Keeps how far it is. Raises `Unavailable`."""
@@ -162,4 +177,6 @@ def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, Stor
             now = RunProgress() if progress is None else _unpack_progress(progress.data)
         except msgspec.MsgspecError:
             continue
-        yield KeptRun(shard, row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows)
+        yield KeptRun(
+            shard, row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows, order.undone_ms
+        )

@@ -34,12 +34,13 @@ from pinlater.domain.bulk_runs import (
     BulkState,
 )
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import InvalidArgument, PinLaterError, ShardConnectionFailed, WorldError
+from pinlater.domain.errors import InvalidArgument, PinLaterError, ShardConnectionFailed, StoreFull, WorldError
 from pinlater.domain.history import QUEUES_MAX
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.bulk import Bulk, check_attempts
 from pinlater.server.operations.bulk_records import WHO_CHARS_MAX, BulkRecords, KeptRun, RunProgress
 from pinlater.server.operations.bulk_steps import BulkSteps
+from pinlater.server.operations.bulk_undo import BulkRestore, CopySpace, RunCopies, left_out, order_to_undo
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
@@ -90,6 +91,8 @@ class BulkRuns:
         self._bulk = bulk
         self._claimed_jobs = claimed_jobs
         self._records = BulkRecords(shards, metrics, clock)
+        self._space = CopySpace(self._records, clock, settings.max_undo_bytes)
+        self._undo = BulkRestore(shards, bulk)
         self._clock = clock
         self._settings = settings
         self._server = server
@@ -110,20 +113,27 @@ class BulkRuns:
         who = who[:WHO_CHARS_MAX]
         self._records.check_size(order, who)
         async with self._starting:
-            await self._check_number(order.queue)
-            now_ms = self._clock.now_ms()
+            await self._check_number(order)
+            now_ms, undone_ms = self._clock.now_ms(), 0
+            if order.undoes is not None:
+                undone, of_queue = await self._find(order.queue, order.undoes)
+                order, undone_ms = order_to_undo(of_queue, undone, order, now_ms), undone.started_ms
             progress = RunProgress(server=self._server(), news_ms=now_ms)
-            run = KeptRun(self._records.roomiest(), secrets.token_hex(8), now_ms, order, who, progress)
+            run = KeptRun(
+                self._records.roomiest(), secrets.token_hex(8), now_ms, order, who, progress, undone_ms=undone_ms
+            )
             await self._records.add(run)
             self._begin(run)
         return run.shown()
 
-    async def _check_number(self, queue: str) -> None:
-        found, _ = await self._records.all()
-        running = sum(run.progress.state is BulkState.RUNNING for run in found)
+    async def _check_number(self, order: BulkOrder) -> None:
+        """Undos have numbers of their own, so that the runs which they undo do not keep them out."""
+        every, _ = await self._records.all()
+        running = sum(run.progress.state is BulkState.RUNNING for run in every)
         if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:
             raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
-        of_queue = sum(run.order.queue == queue for run in found)
+        found = [run for run in every if (run.order.undoes is None) is (order.undoes is None)]
+        of_queue = sum(run.order.queue == order.queue for run in found)
         if of_queue >= BULKS_OF_QUEUE_MAX or len(found) >= BULKS_KEPT_MAX:
             raise InvalidArgument(
                 f"{of_queue} bulk runs of the queue and {len(found)} in all are kept for 30 days; at most {BULKS_OF_QUEUE_MAX} and "
@@ -134,16 +144,21 @@ class BulkRuns:
     async def stop(self, queue: str, run_id: str) -> BulkRun:
         """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue, and `QueueNotFound`."""
         await self._queue_cache.require(queue)
-        found, incomplete = await self._records.all([queue])
-        run = next((run for run in found if run.id == run_id), None)
-        if run is None and incomplete:
-            raise ShardConnectionFailed("A shard is unreachable, and may keep the run")
-        if run is None:
-            raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
+        run, _ = await self._find(queue, run_id)
         if run.progress.state is BulkState.RUNNING:
             await self._records.ask_to_stop(run)
             run = run._replace(stop=True)
         return run.shown()
+
+    async def _find(self, queue: str, run_id: str) -> tuple[KeptRun, list[KeptRun]]:
+        """The run, and all of its queue. Raises `InvalidArgument` if there is none, `ShardConnectionFailed` if it may be out of reach."""
+        found, incomplete = await self._records.all([queue])
+        run = next((run for run in found if run.id == run_id), None)
+        if run is not None:
+            return run, found
+        if incomplete:
+            raise ShardConnectionFailed("A shard is unreachable, and may keep the run")
+        raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
         """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all."""
@@ -155,7 +170,11 @@ class BulkRuns:
     def _check(self, order: BulkOrder) -> None:
         check_priority(order.priority, self._settings)
         check_attempts(order.attempts)
-        if order.state not in STATES_OF[order.action]:
+        if (order.action is BulkAction.RESTORE) is (order.undoes is None):
+            raise InvalidArgument("A run that restores names the run that it undoes, and no other run does")
+        if order.for_good and order.action is not BulkAction.DELETE:
+            raise InvalidArgument("Only a run that deletes can do so for good")
+        if order.undoes is None and order.state not in STATES_OF[order.action]:
             raise InvalidArgument(f"No {order.state.name} job can be changed by {order.action.value}")
         rate = order.jobs_per_second
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
@@ -213,6 +232,9 @@ class BulkRuns:
     async def _step(self, steps: BulkSteps) -> None:
         """One page: compares its jobs, changes those that fit, and tells how far it is."""
         order, now = steps.run.order, steps.progress
+        if order.undoes is not None:
+            await self._restore(steps)
+            return
         future = order.state is JobState.PENDING and not now.due
         chosen_by = JobFilter(order.queue, order.state, order.priority, future, order.regex)
         most = min(PAGE_JOBS, self._settings.max_descriptors_per_request)
@@ -237,15 +259,25 @@ class BulkRuns:
             if not await self._turn(steps, self._pages):
                 return
             try:
-                steps.note(changed=await self._change(order, part))
+                await self._change(steps, part)
             finally:
                 self._pages.release()
-            pause_s = 0.0 if order.jobs_per_second is None else len(part) / order.jobs_per_second
-            if not await self._wait(steps, pause_s):
+            if not await self._wait(steps, _pause_s(order, len(part))):
                 return
         steps.to_next_page(looked, after, unseen=missing)
         if steps.progress.after == END:
             await self._finish(steps, BulkState.DONE, _UNSEEN if steps.progress.unseen else "")
+
+    async def _restore(self, steps: BulkSteps) -> None:
+        """Brings back what one call has deleted."""
+        if not await self._turn(steps, self._pages):
+            return
+        try:
+            restored = await self._undo.step(steps)
+        finally:
+            self._pages.release()
+        if await self._wait(steps, _pause_s(steps.run.order, restored)) and steps.progress.after == END:
+            await self._finish(steps, BulkState.DONE, left_out(steps.progress))
 
     async def _turn(self, steps: BulkSteps, turns: asyncio.Semaphore) -> bool:
         """Takes one of the turns, and tells meanwhile how far it is; whether it goes on, and then has the turn."""
@@ -300,6 +332,8 @@ class BulkRuns:
         steps.end(state, self._clock.now_ms(), detail)
         now, order = steps.progress, steps.run.order
         about = {"run": steps.run.id, "action": order.action.value, "state": order.state.name, "ended": state.value}
+        if order.undoes is not None:
+            about["undoes"] = order.undoes
         logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
         outcome = AuditOutcome.FAILED if state is BulkState.FAILED else AuditOutcome.OK
         arguments, detail = json.dumps(about), detail[:WHO_CHARS_MAX]
@@ -321,15 +355,41 @@ class BulkRuns:
         steps.note(news_ms=self._clock.now_ms())
         await self._records.tell(steps.run, steps.progress)
 
-    async def _change(self, order: BulkOrder, names: Sequence[str]) -> int:
-        """To how many of these it happened. A job whose state has changed meanwhile stays as it is."""
-        if order.action is BulkAction.DELETE:
-            return await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state)
+    async def _change(self, steps: BulkSteps, names: Sequence[str]) -> None:
+        """Changes these jobs. One whose state has changed meanwhile stays as it is."""
+        order = steps.run.order
+        if order.action is not BulkAction.DELETE:
+            steps.note(changed=await self._cancel_or_retry(order, names))
+        elif order.for_good:
+            done = await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state)
+            steps.note(changed=done)
+        else:
+            await self._delete(steps, names)
+
+    async def _delete(self, steps: BulkSteps, names: Sequence[str]) -> None:
+        """With copies."""
+        run = steps.run
+        await self._space.refresh()
+        copies = RunCopies(self._space, steps)
+        try:
+            await self._bulk.delete_with_copies(run.order.queue, names, run.order.state, run.copies, copies)
+        except StoreFull as error:
+            raise InvalidArgument(
+                f"{error.message}. There is no space for copies of deleted jobs; delete for good to keep none"
+            ) from error
+
+    async def _cancel_or_retry(self, order: BulkOrder, names: Sequence[str]) -> int:
+        """To how many of these it happened."""
         if order.action is BulkAction.CANCEL:
             results = await self._claimed_jobs.cancel(order.queue, names, order.state)
         else:
             results = await self._bulk.run_jobs(order.queue, names, order.attempts, None, only_failed=True)
         return sum(result.outcome is Outcome.APPLIED for result in results)
+
+
+def _pause_s(order: BulkOrder, jobs: int) -> float:
+    """After that number of changes."""
+    return 0.0 if order.jobs_per_second is None else jobs / order.jobs_per_second
 
 
 def _has_other_server(progress: RunProgress, server: str, now_ms: int) -> bool:

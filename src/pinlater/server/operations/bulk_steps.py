@@ -8,6 +8,7 @@ from pinlater.domain.bulk_runs import BulkState
 from pinlater.domain.job import JobInfo, JobState
 from pinlater.server.operations.bulk_records import KeptRun
 from pinlater.server.operations.merged_rows import END, START
+from pinlater.server.storage.values import Restored
 
 
 class BulkSteps:
@@ -36,6 +37,27 @@ class BulkSteps:
             news_ms=now.news_ms if news_ms is None else news_ms,
             detail=detail or now.detail,
         )
+
+    def note_copies(self, shard: str, size: int) -> None:
+        """Adds what the copies of some jobs take there."""
+        sizes = self.progress.copy_bytes
+        self.progress = self.progress._replace(copy_bytes={**sizes, shard: sizes.get(shard, 0) + size})
+
+    def note_restored(self, shard: str, answer: Restored) -> None:
+        """Adds what one call brought back, and goes on behind it."""
+        now = self.progress
+        self.progress = now._replace(
+            looked=now.looked + answer.restored + answer.key_taken + answer.queue_gone,
+            changed=now.changed + answer.restored,
+            key_taken=now.key_taken + answer.key_taken,
+            queue_gone=now.queue_gone + answer.queue_gone,
+            detail="",
+        )
+        self.note_copies(shard, -answer.freed_bytes)
+
+    def to_place(self, after: str, *, unseen: bool = False) -> None:
+        """Of a run that restores."""
+        self.progress = self.progress._replace(after=after, unseen=self.progress.unseen or unseen)
 
     def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
         """Of waiting jobs those that are not due come first, then the others."""

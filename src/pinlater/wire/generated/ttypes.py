@@ -126,17 +126,20 @@ class BulkAction(TBase):
     RETRY = 0
     DELETE = 1
     CANCEL = 2
+    RESTORE = 3
 
     _VALUES_TO_NAMES = {
         0: "RETRY",
         1: "DELETE",
         2: "CANCEL",
+        3: "RESTORE",
     }
 
     _NAMES_TO_VALUES = {
         "RETRY": 0,
         "DELETE": 1,
         "CANCEL": 2,
+        "RESTORE": 3,
     }
 
 
@@ -1172,6 +1175,8 @@ class BulkOrder(TBase):
      - filter
      - attemptsToAllow
      - jobsPerSecond
+     - forGood
+     - undoes
 
     """
 
@@ -1181,15 +1186,19 @@ class BulkOrder(TBase):
         'filter',
         'attemptsToAllow',
         'jobsPerSecond',
+        'forGood',
+        'undoes',
     )
 
 
-    def __init__(self, queueName=None, action=None, filter=None, attemptsToAllow=1, jobsPerSecond=None,):
+    def __init__(self, queueName=None, action=None, filter=None, attemptsToAllow=1, jobsPerSecond=None, forGood=None, undoes=None,):
         self.queueName = queueName
         self.action = action
         self.filter = filter
         self.attemptsToAllow = attemptsToAllow
         self.jobsPerSecond = jobsPerSecond
+        self.forGood = forGood
+        self.undoes = undoes
 
 
 class BulkRun(TBase):
@@ -1205,6 +1214,7 @@ class BulkRun(TBase):
      - newsMillis
      - endedMillis
      - detail
+     - undoUntilMillis
 
     """
 
@@ -1219,10 +1229,11 @@ class BulkRun(TBase):
         'newsMillis',
         'endedMillis',
         'detail',
+        'undoUntilMillis',
     )
 
 
-    def __init__(self, id=None, order=None, startedBy=None, startedMillis=None, state=None, looked=None, changed=None, newsMillis=None, endedMillis=None, detail=None,):
+    def __init__(self, id=None, order=None, startedBy=None, startedMillis=None, state=None, looked=None, changed=None, newsMillis=None, endedMillis=None, detail=None, undoUntilMillis=None,):
         self.id = id
         self.order = order
         self.startedBy = startedBy
@@ -1233,6 +1244,7 @@ class BulkRun(TBase):
         self.newsMillis = newsMillis
         self.endedMillis = endedMillis
         self.detail = detail
+        self.undoUntilMillis = undoUntilMillis
 
 
 class FailureMute(TBase):
@@ -4104,6 +4116,8 @@ BulkOrder.thrift_spec = (
     (3, TType.STRUCT, 'filter', [BulkFilter, None], None, ),  # 3
     (4, TType.I32, 'attemptsToAllow', None, 1, ),  # 4
     (5, TType.DOUBLE, 'jobsPerSecond', None, None, ),  # 5
+    (6, TType.BOOL, 'forGood', None, None, ),  # 6
+    (7, TType.STRING, 'undoes', 'UTF8', None, ),  # 7
 )
 all_structs.append(BulkRun)
 BulkRun.thrift_spec = (
@@ -4118,6 +4132,7 @@ BulkRun.thrift_spec = (
     (8, TType.I64, 'newsMillis', None, None, ),  # 8
     (9, TType.I64, 'endedMillis', None, None, ),  # 9
     (10, TType.STRING, 'detail', 'UTF8', None, ),  # 10
+    (11, TType.I64, 'undoUntilMillis', None, None, ),  # 11
 )
 all_structs.append(FailureMute)
 FailureMute.thrift_spec = (

@@ -48,8 +48,9 @@ async def delete(
     jobs = [job for _, job in chosen[:number]]
     if not jobs:
         return DeletedWithCopies(handled)
-    contents = {job_id: about for job_id, *about in await dialect.load_contents([job.id for job in jobs])}
-    copied = [copy_of(job, *contents[job.id]) for job in jobs]
+    contents = await dialect.load_contents([job.id for job in jobs])
+    about = {job_id: (body, last_holder) for job_id, body, last_holder in contents}
+    copied = [copy_of(job, *about[job.id]) for job in jobs]
     packed = pack_copies(copied)
     _save(dialect, now_ms, copies.run, place_of(now_ms, copied), packed)
     deleted = await delete_ids(dialect, [job.id for job in jobs], state=state)
