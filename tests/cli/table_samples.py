@@ -157,7 +157,9 @@ BULK_RUN = BulkRun(
     AT_MS,
     AT_MS,
     TEXT,
+    AT_MS,
 )
+UNDO = BulkOrder(QUEUE, BulkAction.RESTORE, JobState.FAILED, undoes=BULK_RUN.id)
 RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
 CLUSTER = ClusterStatus(
@@ -265,7 +267,7 @@ def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
 
 
 def _bulk_list(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
-    bulk._print([BULK_RUN, BULK_RUN._replace(detail="")], False, in_one_line=False)
+    bulk._print([BULK_RUN, BULK_RUN._replace(detail=""), BULK_RUN._replace(order=UNDO)], False, in_one_line=False)
 
 
 SAMPLES: Mapping[str, Print] = {

@@ -268,14 +268,14 @@ async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bul
 
 async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
-    delete, failures = world.service.bulk.delete_jobs_by_descriptor, iter(range(3))
+    delete, failures = world.service.bulk.delete_with_copies, iter(range(3))
 
-    async def deleted(*arguments: object) -> int:
+    async def deleted(*arguments: object) -> None:
         if next(failures, None) is not None:
             raise ShardConnectionFailed("gone")
-        return await delete(*arguments)  # type: ignore[arg-type]
+        await delete(*arguments)  # type: ignore[arg-type]
 
-    with patch.object(world.service.bulk, "delete_jobs_by_descriptor", deleted):
+    with patch.object(world.service.bulk, "delete_with_copies", deleted):
         run = await ended(bulk, await bulk.start(DELETE, "ops"))
     assert (run.state, run.changed, run.detail) == (BulkState.DONE, 3, "")
 
