@@ -76,11 +76,10 @@ async def _chosen(dialect: Dialect, keys: Sequence[JobKey], state: JobState) -> 
 async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restored:
     run = order.copies.run
     dialect.insert("save_copies", [(UNDONE_STEP_S, order.copies.started_ms, run, _MARK, b"")])
-    after_ms, after = (int(order.after.partition(".")[0]), order.after + _BEHIND) if order.after else (-1, "")
-    found = await dialect.select("find_copies", step_s=COPIES_STEP_S, run=run, after_ms=after_ms, after=after)
-    if not found:
+    found = await _next(dialect, run, order.after)
+    if found is None:
         return Restored(None)
-    at_ms, place = found[0][0], _text(found[0][1]).rpartition(".")[0]
+    at_ms, place = found
     packed = await _rows(dialect, COPIES_STEP_S, at_ms, run, place)
     if packed is None:
         return Restored(place)  # another server has brought them back
@@ -106,6 +105,19 @@ async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restore
         due=sum(run_after_ms <= now_ms for run_after_ms in due),
         next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
     )
+
+
+async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | None:
+    """The time and the place of the first copies behind a place; None if there are no more."""
+    at_ms: int | None = int(after.partition(".")[0]) if after else -1
+    behind = after + _BEHIND if after else ""
+    while at_ms is not None:
+        rows = await dialect.select("find_copies", step_s=COPIES_STEP_S, at_ms=at_ms, run=run, after=behind)
+        if rows:
+            return at_ms, _text(rows[0][0]).rpartition(".")[0]
+        [(at_ms,)] = await dialect.select("next_copies", step_s=COPIES_STEP_S, run=run, after_ms=at_ms)
+        behind = ""
+    return None
 
 
 async def _decide(dialect: Dialect, jobs: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
