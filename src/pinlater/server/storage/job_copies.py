@@ -14,8 +14,7 @@ import msgspec
 
 from pinlater.domain.job import JobState, NewJob, UniqueKey, UniqueScope
 from pinlater.domain.transitions import IN_PROGRESS, PENDING
-from pinlater.server.storage.options import Options, options_of, text_of
-from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.options import Options, options_of
 from pinlater.server.storage.values import SAMPLE_BYTES_MAX
 
 BATCH_BYTES_MAX = 1024 * 1024
@@ -56,32 +55,6 @@ class JobCopy(NamedTuple):
         """The unique key that it needs to come back."""
         return options_of(self.options).unique if self.takes_key else None
 
-    def record(self, now_ms: int) -> JobRecord:
-        """The job as it comes back."""
-        return JobRecord(
-            self.id,
-            self.queue_id,
-            self.priority,
-            self.created_at_ms,
-            self.run_after_ms,
-            self.updated_at_ms,
-            self.attempts_allowed,
-            self.attempts_remaining,
-            options_of(self.options),
-            self.job_state,
-            self.finished_at_ms,
-            self.attempts_ended,
-            self.custom_status,
-            self.error_type,
-            self.error_text,
-            self.history,
-            holder=self.holder,
-            has_progress=True,
-            counted_future=self.job_state is PENDING and self.run_after_ms > now_ms,
-            body_bytes=len(self.body),
-            changed=True,
-        )
-
     def new_job(self) -> NewJob:
         """The job as at an enqueue, with its newest body."""
         options = options_of(self.options)
@@ -97,32 +70,6 @@ class JobCopy(NamedTuple):
             options.timeout_ms,
             options.expires_ms,
         )
-
-
-def copy_of(job: JobRecord, body: bytes, last_holder: str | None) -> JobCopy:
-    """A job that is about to be deleted. `last_holder`: of a finished one."""
-    waits = job.state is PENDING or job.state is IN_PROGRESS
-    return JobCopy(
-        job.id,
-        job.queue_id,
-        job.priority,
-        job.created_at_ms,
-        max(job.run_after_ms, job.deadline_ms or 0) if job.state is IN_PROGRESS else job.run_after_ms,
-        job.updated_at_ms,
-        job.attempts_allowed,
-        job.attempts_remaining,
-        text_of(job.options),
-        int(PENDING if waits else job.state),
-        None if waits else job.finished_at_ms,
-        job.attempts_ended,
-        job.custom_status,
-        job.error_type,
-        job.error_text,
-        job.history,
-        None if waits else last_holder,
-        takes_key(job.options, job.state, job.attempts_ended),
-        body,
-    )
 
 
 def takes_key(options: Options, state: JobState, attempts_ended: int) -> bool:

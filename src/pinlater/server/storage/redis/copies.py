@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState, UniqueKey
 from pinlater.domain.transitions import PENDING
+from pinlater.server.storage.copied_records import copy_of, restored
 from pinlater.server.storage.job_copies import (
     JobCopy,
-    copy_of,
     first_that_fit,
     pack_copies,
     place_of,
@@ -166,7 +166,7 @@ def _replace(changes: Changes, of: CopiesOf, place: str, left: bytes) -> None:
 
 def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
     """As the job was, except that a body of a checkpoint is now the job's own."""
-    enter, job = changes.writing.enter, copy.record(changes.now_ms)
+    enter, job = changes.writing.enter, restored(copy, changes.now_ms)
     line, ref = line_of(queue, copy.priority), ref_of(queue, copy.priority, copy.id)
     record = pack_job(copy.new_job(), copy.created_at_ms, copy.options)
     changes.writing.single("SET", b"j" + ref, bytes((record[0] | HAS_PAST,)) + record[1:])

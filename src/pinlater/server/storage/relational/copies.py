@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from pinlater.domain.job import JobState
 from pinlater.domain.transitions import PENDING
+from pinlater.server.storage.copied_records import copy_of, restored
 from pinlater.server.storage.job_copies import (
     JobCopy,
-    copy_of,
     first_that_fit,
     pack_copies,
     pieces_of,
@@ -139,7 +139,7 @@ async def _take_key(dialect: Dialect, job: JobCopy, now_ms: int) -> bool:
     held = await dialect.key_holder(job.queue_id, unique.key)
     if held is not None and (held[2] is None or held[2] > now_ms):
         return False
-    dialect.save_key(job.queue_id, unique.key, int(unique.scope), job.record(now_ms))
+    dialect.save_key(job.queue_id, unique.key, int(unique.scope), restored(job, now_ms))
     return True
 
 
@@ -160,7 +160,7 @@ def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
             for job in copies
         ]
     )
-    jobs = [job.record(now_ms) for job in copies]
+    jobs = [restored(job, now_ms) for job in copies]
     dialect.insert("save_progress", [progress_row(job) for job in jobs])
     dialect.enter_ready([job for job in jobs if job.state is PENDING])
     dialect.insert("insert_done", [done_row(job) for job in jobs if job.finished])
