@@ -70,7 +70,7 @@ class BulkForm(RequestShape, frozen=True, kw_only=True):
     for_good: Literal["yes"] | None = None
 
 
-class RunForm(BackForm, frozen=True, kw_only=True):
+class BulkRunForm(BackForm, frozen=True, kw_only=True):
     """`run`: its id."""
 
     run: str
@@ -194,7 +194,7 @@ async def start(call: PageCall) -> Goto:
 
 async def stop(call: PageCall) -> Goto:
     """Ends a run."""
-    form = call.read(RunForm)
+    form = call.read(BulkRunForm)
     run = await call.api.ask(stop_bulk_run, queue=call.queue, body=StopBulkRequest(run=form.run))
     told = "stops" if run.state == "stopped" else f"had ended already ({run.state})"
     return Goto("/bulk", f"Run {run.id} {told}. It has changed {counted(run.changed, 'job')}.")
@@ -202,7 +202,7 @@ async def stop(call: PageCall) -> Goto:
 
 async def undo(call: PageCall) -> Goto:
     """Brings back what a run has deleted."""
-    form = call.read(RunForm)
+    form = call.read(BulkRunForm)
     run = await call.api.ask(undo_bulk_run, queue=call.queue, body=UndoBulkRequest(run=form.run))
     return Goto("/bulk", f"The servers bring the deleted jobs of {call.queue} back in the background: run {run.id}.")
 

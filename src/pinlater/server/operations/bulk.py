@@ -50,7 +50,7 @@ class _Step(NamedTuple):
 
 
 class CopyLog(Protocol):
-    """Who keeps the accounts of copies of deleted jobs."""
+    """Keeps count of the copies of deleted jobs."""
 
     def check(self, shard: str) -> None:
         """Raises `InvalidArgument` if there is no space for more copies on that shard."""

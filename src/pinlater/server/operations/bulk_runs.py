@@ -151,7 +151,7 @@ class BulkRuns:
         return run.shown()
 
     async def _find(self, queue: str, run_id: str) -> tuple[KeptRun, list[KeptRun]]:
-        """The run, and all of its queue. Raises `InvalidArgument` if there is none, `ShardConnectionFailed` if it may be out of reach."""
+        """The run, and all of its queue. Raises `InvalidArgument` if there is none, `ShardConnectionFailed` if a shard is missing."""
         found, incomplete = await self._records.all([queue])
         run = next((run for run in found if run.id == run_id), None)
         if run is not None:
