@@ -160,7 +160,8 @@ class CopyStore(Protocol):
     async def delete_with_copies(
         self, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
     ) -> DeletedWithCopies:
-        """Deletes the first of these jobs that are in that state, and keeps copies of them: about a MiB of bodies, but at least one job.
+        """Deletes the first of these jobs that are in that state, and keeps copies of them: of a thousand, or about a MiB of bodies, but of
+        one at least.
 
         Deletes nothing once `restore_jobs` was called for that run: the caller stood still meanwhile. Copies are kept for `COPIES_KEPT_MS`
         at least: `HistoryStore.trim_samples` forgets them, with the step `COPIES_STEP_S`, unless the store does it by itself.

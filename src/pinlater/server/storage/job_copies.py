@@ -19,6 +19,7 @@ from pinlater.server.storage.values import SAMPLE_BYTES_MAX
 
 BATCH_BYTES_MAX = 1024 * 1024
 """Bodies that one call deletes together; a longer one goes alone."""
+BATCH_JOBS_MAX = 1_000
 _PACKED_BYTES_MAX = 256 * 1024  # longer bodies are kept as they are: to pack one would hold up the event loop
 _JOB_BYTES = 200  # what a job takes beside its body, about
 
@@ -87,7 +88,7 @@ def first_that_fit(sizes: Iterable[int]) -> int:
     number = together = 0
     for size in sizes:
         together += size + _JOB_BYTES
-        if number and together > BATCH_BYTES_MAX:
+        if number and (together > BATCH_BYTES_MAX or number >= BATCH_JOBS_MAX):
             break
         number += 1
     return number

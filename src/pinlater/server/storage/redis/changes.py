@@ -272,6 +272,10 @@ class Changes(changes.Changes):
         if count:
             self.writing.single("HINCRBY", b"n" + line, field, count)
 
+    def note_finished(self, size: int) -> None:
+        """A finished job of that size enters."""
+        self._finished_bytes += size
+
     # --- deleting -------------------------------------------------------------------------------------------------------------
 
     def delete(self, job: JobRecord) -> None:

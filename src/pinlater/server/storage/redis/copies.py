@@ -184,7 +184,7 @@ def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
     finished_ms = job.finished_at_ms or 0
     enter("HSET", b"h", ref, pack_finished(job.state, len(record), finished_ms, job.holder))
     enter("ZADD", INDEX_OF[job.state] + line, finished_ms, packed_id(job.id))
-    changes.writing.single("INCRBY", b"fb", len(record))
+    changes.note_finished(len(record))
 
 
 def _key(of: CopiesOf) -> bytes:
