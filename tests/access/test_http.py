@@ -45,6 +45,7 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "add_mark": {"text": "v2", "queue": "mail_new"},
     "start_bulk_run": {"action": "retry"},
     "stop_bulk_run": {"run": "0123456789abcdef"},
+    "undo_bulk_run": {"run": "0123456789abcdef"},
     "mute_failures": {"group": "0123456789abcdef"},
 }
 QUERIES = {
@@ -55,7 +56,7 @@ QUERIES = {
     "get_workers": "?queue={queue}",
     "search_jobs": "?text=x&queue={queue}",
 }
-_PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()}
+_PROTOCOL_NAMES = {ours: name for name, ours in _CLIENT_NAMES.items()} | {"undo_bulk_run": "startBulkRun"}
 
 
 def method_of(call: str) -> str:

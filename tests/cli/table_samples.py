@@ -158,7 +158,9 @@ BULK_RUN = BulkRun(
     AT_MS,
     AT_MS,
     TEXT,
+    AT_MS,
 )
+UNDO = BulkOrder(QUEUE, BulkAction.RESTORE, JobState.FAILED, undoes=BULK_RUN.id)
 IN_HAND = JobInHand(DESCRIPTOR, QUEUE, WORKER, 725_000, -75_000)
 WORKERS = WorkersFound(
     [
@@ -301,7 +303,7 @@ def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
 
 
 def _bulk_list(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
-    bulk._print([BULK_RUN, BULK_RUN._replace(detail="")], False, in_one_line=False)
+    bulk._print([BULK_RUN, BULK_RUN._replace(detail=""), BULK_RUN._replace(order=UNDO)], False, in_one_line=False)
 
 
 SAMPLES: Mapping[str, Print] = {

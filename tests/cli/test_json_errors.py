@@ -28,6 +28,7 @@ FAILING = {
     "bulk list": (),
     "bulk start": ("emails", "--action", "retry"),
     "bulk stop": ("emails", "0123456789abcdef"),
+    "bulk undo": ("emails", "0123456789abcdef"),
     "cancel": (JOB,),
     "check-dequeue": ("emails",),
     "cluster status": (),

@@ -59,6 +59,8 @@ async def test_without_a_filter_a_preview_counts_all_jobs_due_or_not(caller: Cal
         ({"action": "burn"}, "action"),
         ({"action": "delete", "jobs_per_second": 0}, "jobs_per_second"),
         ({"action": "retry", "attempts": 0}, "attempts"),
+        ({"action": "retry", "for_good": True}, "for_good"),
+        ({"action": "restore"}, "action"),
     ],
 )
 async def test_what_can_not_be_done_is_refused(caller: Caller, request_body: dict[str, Any], field: str) -> None:
@@ -73,3 +75,28 @@ async def test_a_run_is_stopped_by_its_name(caller: Caller) -> None:
     stopped = await caller.ok("POST", f"{BULK}/stop", {"run": run["id"]})
     assert stopped["state"] in ("stopped", "done")
     assert (await caller.post(f"{BULK}/stop", {"run": "0123456789abcdef"})).status == 400
+
+
+async def test_a_run_that_deletes_is_undone_by_its_name(caller: Caller, client: AsyncClient) -> None:
+    name = await failed_job(client, "no disk")
+    before = await client.lookup([name])
+    run = await caller.ok("POST", BULK, {"action": "delete"})
+    run = await ended(caller, run["id"])
+    assert run["undo_until_ms"] == run["started_ms"] + 86_400_000
+    assert await client.lookup([name]) == {}
+    undone = await caller.ok("POST", f"{BULK}/undo", {"run": run["id"], "jobs_per_second": 100.0})
+    assert (undone["action"], undone["undoes"], undone["jobs_per_second"]) == ("restore", run["id"], 100.0)
+    undone = await ended(caller, undone["id"])
+    assert (undone["state"], undone["changed"], undone["undo_until_ms"]) == ("done", 1, None)
+    assert await client.lookup([name]) == before
+    assert (await caller.post(f"{BULK}/undo", {"run": "0123456789abcdef"})).status == 400
+
+
+async def test_what_was_deleted_for_good_does_not_come_back(caller: Caller, client: AsyncClient) -> None:
+    await failed_job(client, "no disk")
+    run = await caller.ok("POST", BULK, {"action": "delete", "for_good": True})
+    run = await ended(caller, run["id"])
+    assert (run["for_good"], run["changed"], run["undo_until_ms"]) == (True, 1, None)
+    answer = await caller.post(f"{BULK}/undo", {"run": run["id"]})
+    assert answer.status == 400
+    assert "for good" in answer.body.decode()

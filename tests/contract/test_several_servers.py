@@ -20,12 +20,15 @@ from pinlater.server.storage.values import (
     ClaimCall,
     Claimed,
     ClaimOrder,
+    CopiesOf,
     Inserted,
     InsertRequest,
     JobAck,
     JobCheckpoint,
     Page,
     Purge,
+    Restored,
+    RestoreOrder,
     TimeToLive,
 )
 from tests.contract.desk import QUEUE, Desk, DeskJob
@@ -387,3 +390,35 @@ async def test_creations_and_deletions_of_one_moment_leave_no_queue_or_setting_f
         if not found:
             [late] = await other.shard.create_queues([name], desk.now, life=Life(latest_ms))
             assert late.life.over
+
+
+# --- jobs that are deleted with copies --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.differs("row locks and deadlocks")
+async def test_two_servers_that_delete_and_restore_at_once_lose_and_double_no_job(desk: Desk, other: Desk) -> None:
+    run = CopiesOf("0123456789abcdef", 1)
+    keys = [await desk.put(unique=UniqueKey(f"k{number}")) for number in range(40)]
+
+    async def delete(server: Desk, first: int) -> int:
+        done = 0
+        for start in range(first, 40, 5):
+            done += (await server.shard.delete_with_copies(keys[start:], JobState.PENDING, run, desk.now)).deleted
+        return done
+
+    assert sum(await asyncio.gather(delete(desk, 0), delete(other, 3), delete(desk, 1))) == 40
+    await desk.assert_counters_exact()
+    answers: list[Restored] = []
+
+    async def restore(server: Desk) -> None:
+        after: str | None = ""
+        while after is not None:
+            answers.append(await server.shard.restore_jobs(RestoreOrder(QUEUE, run, after), desk.now))
+            after = answers[-1].after
+
+    await asyncio.gather(restore(desk), restore(other), restore(desk))
+    assert sum(answer.restored for answer in answers) == 40
+    assert sum(answer.key_taken for answer in answers) == 0
+    await desk.assert_counters_exact()
+    await other.shared.changed_queues()
+    assert len({held.key for held in await other.claim(100, owned=False)}) == 40

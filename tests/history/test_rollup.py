@@ -122,4 +122,4 @@ async def test_an_idle_server_reads_little(world: World) -> None:
 
     assert later["save_samples"] == 0
     assert later["list_samples"] - calls["list_samples"] <= 7
-    assert later["trim_samples"] - calls["trim_samples"] <= 6 * 7
+    assert later["trim_samples"] - calls["trim_samples"] <= 6 * 9

@@ -33,7 +33,8 @@ from pinlater.domain.job_criteria import JobCriteria
 from pinlater.server.history.rollup import BULK_STEP_S
 from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
-from pinlater.server.operations.bulk_runs import PAGE_JOBS, STALE_MS, BulkRuns
+from pinlater.server.operations.bulk_runs import BulkRuns
+from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
 from pinlater.server.operations.values import ScanCommand
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
@@ -268,14 +269,14 @@ async def test_the_kept_runs_of_a_queue_are_bounded(world: ServiceUnderTest, bul
 
 async def test_it_waits_for_a_shard_that_is_away(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
-    delete, failures = world.service.bulk.delete_jobs_by_descriptor, iter(range(3))
+    delete, failures = world.service.bulk.delete_with_copies, iter(range(3))
 
-    async def deleted(*arguments: object) -> int:
+    async def deleted(*arguments: object) -> None:
         if next(failures, None) is not None:
             raise ShardConnectionFailed("gone")
-        return await delete(*arguments)  # type: ignore[arg-type]
+        await delete(*arguments)  # type: ignore[arg-type]
 
-    with patch.object(world.service.bulk, "delete_jobs_by_descriptor", deleted):
+    with patch.object(world.service.bulk, "delete_with_copies", deleted):
         run = await ended(bulk, await bulk.start(DELETE, "ops"))
     assert (run.state, run.changed, run.detail) == (BulkState.DONE, 3, "")
 
@@ -600,7 +601,7 @@ async def test_a_crash_leaves_at_most_a_page_uncounted_and_the_run_says_so(serve
         return done
 
     with patch.object(servers.cores[0].service.bulk, "delete_jobs_by_descriptor", deleted):
-        run = await one.start(DELETE, "ops")
+        run = await one.start(DELETE._replace(for_good=True), "ops")
         await last.wait()
         killed(one)
     other = await servers.start("b", go=lambda: True)

@@ -8,10 +8,15 @@ from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.errors import OutcomeUnknown, ShardConnectionFailed
 from pinlater.domain.job import JobState
-from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards
+from tests.sharding.sharded_server import CALLER, ShardedServer, on_shards, run_on_shards, shard_of
 
 DELETE = BulkOrder("q", BulkAction.DELETE, JobState.FAILED)
 RETRY = BulkOrder("q", BulkAction.RETRY, JobState.FAILED)
+of_both_deletes = pytest.mark.parametrize(
+    ("order", "method"),
+    [(DELETE, "delete_with_copies"), (DELETE._replace(for_good=True), "delete_jobs")],
+    ids=["with copies", "for good"],
+)
 
 
 async def failed_on(server: ShardedServer, *shards: str) -> None:
@@ -86,28 +91,34 @@ async def test_a_job_that_was_retried_and_fails_again_is_not_retried_by_the_seco
     assert await left(server) == 2
 
 
-@on_shards()
-async def test_what_one_shard_has_changed_counts_though_another_fails(server: ShardedServer) -> None:
-    await failed_on(server, "1", "2", "3")
-    server.store("2").fails("delete_jobs", error=ShardConnectionFailed("reset"))
-    run = await server.service.bulk_runs.start(DELETE, "ops")
-    await server.pass_time(10_000)
-    found = await now(server, run)
-    assert (found.state, found.changed, found.detail) == (BulkState.DONE, 3, "")
-    assert await left(server) == 0
+@of_both_deletes
+def test_what_one_shard_has_changed_counts_though_another_fails(order: BulkOrder, method: str) -> None:
+    async def scenario(server: ShardedServer) -> None:
+        await failed_on(server, "1", "2", "3")
+        server.store("2").fails(method, error=ShardConnectionFailed("reset"))
+        run = await server.service.bulk_runs.start(order, "ops")
+        await server.pass_time(10_000)
+        found = await now(server, run)
+        assert (found.state, found.changed, found.detail) == (BulkState.DONE, 3, "")
+        assert await left(server) == 0
+
+    run_on_shards(scenario)
 
 
-@on_shards()
-async def test_a_change_whose_answer_is_lost_may_be_missing_in_the_number_and_the_run_says_so(
-    server: ShardedServer,
+@of_both_deletes
+def test_a_change_whose_answer_is_lost_may_be_missing_in_the_number_and_the_run_says_so(
+    order: BulkOrder, method: str
 ) -> None:
-    await failed_on(server, "1", "2", "3")
-    server.store("2").fails("delete_jobs", error=OutcomeUnknown("reset"), done_first=True)
-    run = await server.service.bulk_runs.start(DELETE, "ops")
-    await server.pass_time(10_000)
-    found = await now(server, run)
-    assert (found.state, found.changed, "may be missing" in found.detail) == (BulkState.DONE, 2, True)
-    assert await left(server) == 0
+    async def scenario(server: ShardedServer) -> None:
+        await failed_on(server, "1", "2", "3")
+        server.store("2").fails(method, error=OutcomeUnknown("reset"), done_first=True)
+        run = await server.service.bulk_runs.start(order, "ops")
+        await server.pass_time(10_000)
+        found = await now(server, run)
+        assert (found.state, found.changed, "may be missing" in found.detail) == (BulkState.DONE, 2, True)
+        assert await left(server) == 0
+
+    run_on_shards(scenario)
 
 
 @on_shards()
@@ -130,3 +141,45 @@ async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(ser
     server.store("1").dead = None
     await server.pass_time(60_000)
     assert ((await now(server, run)).state, await left(server)) == (BulkState.DONE, 0)
+
+
+@on_shards()
+async def test_an_undo_waits_for_a_shard_that_is_unreachable(server: ShardedServer) -> None:
+    """It restores what other shards have meanwhile, and ends only when it has asked the shard."""
+    await failed_on(server, "1", "2", "2", "3")
+    run = await server.service.bulk_runs.start(DELETE, "ops")
+    await server.pass_time(10_000)
+    assert ((await now(server, run)).state, await left(server)) == (BulkState.DONE, 0)
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    order = DELETE._replace(action=BulkAction.RESTORE, undoes=run.id)
+    undone = await server.service.bulk_runs.start(order, "ops")
+    await server.pass_time(60_000)
+    waiting = await now(server, undone)
+    assert (waiting.state, waiting.changed) == (BulkState.RUNNING, 2)
+    assert waiting.detail == "waits: Shard 2 is unreachable"
+    server.store("2").dead = None
+    await server.pass_time(60_000)
+    found = await now(server, undone)
+    assert (found.state, found.changed, found.detail) == (BulkState.DONE, 4, "")
+    assert await left(server) == 4
+
+
+@on_shards()
+async def test_an_undo_that_waits_for_a_shard_tells_a_taken_key_once(server: ShardedServer) -> None:
+    """The second look comes to that job again: it has kept its copy."""
+    [name] = (await server.enqueue(b"x", unique="k")).descriptors
+    away = "3" if shard_of(name) == "2" else "2"
+    pending = DELETE._replace(state=JobState.PENDING)
+    run = await server.service.bulk_runs.start(pending, "ops")
+    await server.pass_time(10_000)
+    await server.enqueue(b"y", unique="k")
+    server.store(away).dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    undone = await server.service.bulk_runs.start(pending._replace(action=BulkAction.RESTORE, undoes=run.id), "ops")
+    await server.pass_time(30_000)
+    server.store(away).dead = None
+    await server.pass_time(60_000)
+    found = await now(server, undone)
+    assert (found.state, found.changed) == (BulkState.DONE, 0)
+    assert found.detail.startswith("1 job stayed away: another job has the unique key.")

@@ -85,8 +85,10 @@ BULK_ORDER = BulkOrder(
     JobCriteria(frozenset({"send"}), {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
     2,
     2.5,
+    True,
+    "fedcba9876543210",
 )
-BULK_RUN = BulkRun("0123456789abcdef", BULK_ORDER, "ops", 1, BulkState.FAILED, 2**40, 2**39, 2, 3, "gone")
+BULK_RUN = BulkRun("0123456789abcdef", BULK_ORDER, "ops", 1, BulkState.FAILED, 2**40, 2**39, 2, 3, "gone", 2**42)
 DETAILS = ShardDetails(
     kind="mysql",
     address="db:3306/jobs",

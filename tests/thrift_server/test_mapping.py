@@ -111,6 +111,8 @@ BULK_RUN_ON_WIRE = {
         },
         "attemptsToAllow": 2,
         "jobsPerSecond": 2.5,
+        "forGood": True,
+        "undoes": "fedcba9876543210",
     },
     "startedBy": "ops",
     "startedMillis": 1,
@@ -120,6 +122,7 @@ BULK_RUN_ON_WIRE = {
     "newsMillis": 2,
     "endedMillis": 3,
     "detail": "gone",
+    "undoUntilMillis": 2**42,
 }
 INFO = {
     "jobDescriptor": DESCRIPTOR,

@@ -108,6 +108,8 @@ def full_arguments() -> dict[str, dict[str, Any]]:
                 types.BulkFilter(0, 2, "a.*b", ["send"], {"Ü": "1"}, "Ü", 3, 1, 2**40, "0123456789abcdef", True),
                 2,
                 2.5,
+                True,
+                "fedcba9876543210",
             )
         },
         "stopBulkRun": {"queueName": "emails", "runId": "0123456789abcdef"},

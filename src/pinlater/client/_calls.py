@@ -413,6 +413,13 @@ def start_bulk_run(order: values.BulkOrder) -> ClientCall[values.BulkRun]:
     return ClientCall("startBulkRun", (wire_order(order),), run_of)
 
 
+def undo_bulk_run(queue: str, run_id: str, jobs_per_second: float | None) -> ClientCall[values.BulkRun]:
+    order = values.BulkOrder(
+        queue, values.BulkAction.RESTORE, JobState.PENDING, jobs_per_second=jobs_per_second, undoes=run_id
+    )
+    return start_bulk_run(order)
+
+
 def stop_bulk_run(queue: str, run_id: str) -> ClientCall[values.BulkRun]:
     return ClientCall("stopBulkRun", (queue, run_id), run_of, Resend.SAFE)
 

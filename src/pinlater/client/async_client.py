@@ -132,6 +132,10 @@ class AsyncClient(AsyncClientBase):
         """Stops it; one that has ended stays as it is."""
         return await self._run(_calls.stop_bulk_run(queue, run_id))
 
+    async def undo_bulk_run(self, queue: str, run_id: str, *, jobs_per_second: float | None = None) -> values.BulkRun:
+        """Begins to bring back the jobs that a run has deleted, as they were, under their descriptors. Copies are kept for a day."""
+        return await self._run(_calls.undo_bulk_run(queue, run_id, jobs_per_second))
+
     async def bulk_runs(self, *queues: str) -> list[values.BulkRun]:
         """The runs of the last 30 days, the newest first: of these queues, or of all."""
         return await self._run(_calls.bulk_runs(queues))

@@ -11,6 +11,8 @@ from pinlater.domain.job_criteria import JobCriteria
 
 BULK_KEPT_MS = LONGEST_MS
 """How long a run is shown, from its start."""
+UNDO_MS = 24 * 3_600_000
+"""How long the jobs that a run has deleted can be brought back, from its start."""
 BULK_RUNNING_MAX = 50
 BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 500
 """How many of the last 30 days are kept."""
@@ -24,14 +26,16 @@ class BulkAction(str, Enum):  # noqa: UP042 - also the words of the wire, of com
     RETRY = "retry"
     DELETE = "delete"
     CANCEL = "cancel"
+    RESTORE = "restore"
 
 
 STATES_OF: dict[BulkAction, tuple[JobState, ...]] = {
     BulkAction.RETRY: (JobState.FAILED,),
     BulkAction.DELETE: tuple(JobState),
     BulkAction.CANCEL: (JobState.PENDING, JobState.IN_PROGRESS),
+    BulkAction.RESTORE: (),
 }
-"""The states of jobs to which it can happen."""
+"""The states of jobs to which it can happen. A run that restores brings back what another one has deleted, whatever its state."""
 
 
 class BulkState(str, Enum):  # noqa: UP042 - as above
@@ -45,7 +49,8 @@ class BulkState(str, Enum):  # noqa: UP042 - as above
 
 class BulkOrder(NamedTuple):
     """What to do, with which jobs of a queue. `attempts`: of each job that is retried. `jobs_per_second`: the most changes; as many as
-    go for None."""
+    go for None. `for_good`: no copies of deleted jobs are kept. `undoes`: the run whose deleted jobs are restored; only this and the rate
+    count then, and the servers fill in the rest."""
 
     queue: str
     action: BulkAction
@@ -55,11 +60,14 @@ class BulkOrder(NamedTuple):
     criteria: JobCriteria = JobCriteria()
     attempts: int = 1
     jobs_per_second: float | None = None
+    for_good: bool = False
+    undoes: str | None = None
 
 
 class BulkRun(NamedTuple):
     """An order that servers carry out, or have. `looked`: how often a job was compared, also again. `changed`: to how many it
-    happened. `news_ms`: of the latest progress. `detail`: what it waits for, why it failed, or that changes may be missing in `changed`."""
+    happened. `news_ms`: of the latest progress. `detail`: what it waits for, why it failed, what it could not do, or that changes may be
+    missing in `changed`. `undo_until_ms`: until then all that it has deleted can be restored; None if there is nothing to restore."""
 
     id: str
     order: BulkOrder
@@ -71,3 +79,4 @@ class BulkRun(NamedTuple):
     news_ms: int = 0
     ended_ms: int | None = None
     detail: str = ""
+    undo_until_ms: int | None = None

@@ -31,7 +31,15 @@ def wire_order(order: BulkOrder) -> types.BulkOrder:
         wanted.group or None,
         wanted.skip_cancelled or None,
     )
-    return types.BulkOrder(order.queue, _ACTION_NUMBERS[order.action], chosen, order.attempts, order.jobs_per_second)
+    return types.BulkOrder(
+        order.queue,
+        _ACTION_NUMBERS[order.action],
+        chosen,
+        order.attempts,
+        order.jobs_per_second,
+        order.for_good or None,
+        order.undoes,
+    )
 
 
 def order_of(order: types.BulkOrder | received.BulkOrder) -> BulkOrder:
@@ -56,6 +64,8 @@ def order_of(order: types.BulkOrder | received.BulkOrder) -> BulkOrder:
         criteria,
         1 if order.attemptsToAllow is None else order.attemptsToAllow,
         order.jobsPerSecond,
+        bool(order.forGood),
+        order.undoes,
     )
 
 
@@ -72,6 +82,7 @@ def wire_run(run: BulkRun) -> types.BulkRun:
         run.news_ms,
         run.ended_ms,
         run.detail or None,
+        run.undo_until_ms,
     )
 
 
@@ -88,4 +99,5 @@ def run_of(run: types.BulkRun) -> BulkRun:
         run.newsMillis,
         run.endedMillis,
         run.detail or "",
+        run.undoUntilMillis,
     )

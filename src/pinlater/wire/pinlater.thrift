@@ -61,6 +61,7 @@ enum BulkAction {
   RETRY = 0,   // FAILED jobs
   DELETE = 1,  // of any state
   CANCEL = 2,  // PENDING or IN_PROGRESS jobs
+  RESTORE = 3, // those that the run `undoes` has deleted; of the filter nothing counts
 }
 
 enum BulkState {
@@ -497,6 +498,10 @@ struct BulkOrder {
   4: optional i32 attemptsToAllow = 1
   // The most changes a second; as many as go if absent.
   5: optional double jobsPerSecond
+  // No copies of deleted jobs are kept: they can't be restored.
+  6: optional bool forGood
+  // The id of the run whose deleted jobs are restored.
+  7: optional string undoes
 }
 
 // A change of many jobs that servers carry out in the background, or have.
@@ -513,8 +518,10 @@ struct BulkRun {
   // When its progress was told last.
   8: required i64 newsMillis
   9: optional i64 endedMillis
-  // What it waits for, why it failed, or that changes may be missing in `changed`.
+  // What it waits for, why it failed, what it could not do, or that changes may be missing in `changed`.
   10: optional string detail
+  // Until then all that it has deleted can be restored. Absent if there is nothing to restore.
+  11: optional i64 undoUntilMillis
 }
 
 struct FailureMute {

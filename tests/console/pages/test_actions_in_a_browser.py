@@ -98,6 +98,20 @@ async def press_on_bulk(page: Page, url: str, queue: str) -> None:
     await told(page, "stops. It has changed")
 
 
+async def press_on_undo(page: Page, url: str, queue: str) -> None:
+    """Of the two jobs that wait. The page shows by itself that the run has ended."""
+    await page.goto(f"{url}/queues/{queue}")
+    await page.get_by_role("link", name="Change all due jobs").click()
+    await page.get_by_label("What to do").select_option("delete")
+    await page.get_by_role("button", name="Start in the background").click()
+    await told(page, f"The servers delete jobs of {queue} in the background")
+    await expect(page.get_by_role("row").filter(has_text="Delete pending").filter(has_text=queue)).to_contain_text(
+        "Undo"
+    )
+    await confirm(page, "Undo", row=queue)
+    await told(page, f"The servers bring the deleted jobs of {queue} back in the background")
+
+
 async def prepare(browsed: BrowsedConsole, queue: str) -> str:
     """A queue with failed jobs of two kinds, and one that waits; the descriptor of that."""
     await browsed.client.create_queue(queue)
@@ -135,4 +149,5 @@ async def test_each_action_does_what_its_button_says(browsed: BrowsedConsole, wi
         await press_on_job(page, browsed.url, waiting)
         await browsed.client.enqueue(queue, [b"1", b"2", b"3"])
         await press_on_bulk(page, browsed.url, queue)
+        await press_on_undo(page, browsed.url, queue)
     assert pressed == {action.path for action in ACTIONS}

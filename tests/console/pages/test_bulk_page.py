@@ -26,3 +26,27 @@ async def test_a_person_looks_at_what_would_change_and_starts_it(visitor: PageVi
     assert "at most 100 a second" in words
     assert "Done" in page.text
     assert "had ended already (done). It has changed 1 job." in await visitor.does("/queues/mail/bulk/stop", run=run_id)
+
+
+async def test_a_person_undoes_a_delete(visitor: PageVisitor, client: AsyncClient) -> None:
+    name = await failed_job(client, "no disk")
+    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed")
+    run_id = told.rpartition(" ")[2].rstrip(".")
+    await ended(visitor, run_id)
+    page = await visitor.page("/bulk")
+    assert "Undo" in page.text
+    told = await visitor.does("/queues/mail/bulk/undo", run=run_id)
+    assert told.startswith("The servers bring the deleted jobs of mail back in the background: run ")
+    await ended(visitor, told.rpartition(" ")[2].rstrip("."))
+    page = await visitor.page("/bulk")
+    assert f"Restore the jobs that run {run_id} has deleted" in " ".join(page.text.split())
+    assert await client.lookup([name])
+
+
+async def test_what_is_deleted_for_good_has_no_undo(visitor: PageVisitor, client: AsyncClient) -> None:
+    await failed_job(client, "no disk")
+    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", for_good="yes")
+    await ended(visitor, told.rpartition(" ")[2].rstrip("."))
+    page = await visitor.page("/bulk")
+    assert "for good" in page.text
+    assert "Undo" not in page.text

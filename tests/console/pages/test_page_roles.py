@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import count
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/mute": {"muteFailures"},
     "/queues/{queue}/bulk": {"startBulkRun"},
     "/queues/{queue}/bulk/stop": {"stopBulkRun"},
+    "/queues/{queue}/bulk/undo": {"startBulkRun"},
     "/jobs/{descriptor}/run": {"runJobs"},
     "/jobs/{descriptor}/cancel": {"cancelJobs"},
     "/jobs/{descriptor}/delete": {"deleteJobsByDescriptor"},
@@ -62,9 +64,8 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "/queues/{queue}/delete-failed": {"number": 10, "group": GROUP},
     "/queues/{queue}/mute": {"group": GROUP, "until_ms": 2**45},
     "/queues/{queue}/bulk": {"action": "delete", "state": "failed"},
-    "/queues/{queue}/bulk/stop": {"run": "0123456789abcdef"},
 }
-OF_A_RUN = "/queues/{queue}/bulk/stop"
+OF_A_RUN = ("/queues/{queue}/bulk/stop", "/queues/{queue}/bulk/undo")
 OF_A_WAITING_JOB = "/jobs/{descriptor}/cancel"
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
 OF_SERVERS = [action for action in ACTIONS if NEEDED_BY_ACTIONS[action.path]]
@@ -101,7 +102,7 @@ class Dashboard(NamedTuple):
 
     def fields(self, action: Action) -> dict[str, Any]:
         """Of the form of the action."""
-        return {"run": self.run} if action.path == OF_A_RUN else dict(FIELDS.get(action.path, {}))
+        return {"run": self.run} if action.path in OF_A_RUN else dict(FIELDS.get(action.path, {}))
 
     async def state(self) -> object:
         """What actions could change."""
@@ -123,6 +124,8 @@ async def dashboard(guarded: GuardedConsole, client: AsyncClient) -> Dashboard:
     await stored(client)
     await client.dequeue("mail", 1)
     run = await client.start_bulk_run(BulkOrder("mail", BulkAction.DELETE, JobState.SUCCEEDED))
+    while not all(one.ended_ms for one in await client.bulk_runs("mail")):
+        await asyncio.sleep(0.005)
     return Dashboard(guarded, client, failed, await stored(client), run.id)
 
 

@@ -18,7 +18,7 @@ from pinlater.domain.wording import counted
 
 app = typer.Typer(
     name="bulk",
-    help="Change many jobs in the background: start, list and stop.\n\nExample: pinlater bulk list",
+    help="Change many jobs in the background: start, list, stop and undo.\n\nExample: pinlater bulk list",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -56,6 +56,9 @@ def start(
     rate: Annotated[
         float | None, typer.Option("--rate", metavar="N", help="At most this number of changes a second.")
     ] = None,
+    for_good: Annotated[
+        bool, typer.Option("--for-good", help="Delete without copies: frees space at once, and cannot be undone.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing: show how many jobs fit, and some of them.")
     ] = False,
@@ -65,7 +68,7 @@ def start(
 ) -> None:
     """Begin to retry, delete or cancel the jobs that the options choose. The servers do it in the background, also over restarts.
 
-    `bulk list` shows how far it is. A job whose state has changed meanwhile stays as it is.
+    `bulk list` shows how far it is. A job whose state has changed meanwhile stays as it is. `bulk undo` brings deleted jobs back for a day.
 
     Example: pinlater bulk start emails --action retry --error 'Connection refused' --rate 100 --dry-run
     """
@@ -73,13 +76,14 @@ def start(
     if state.wire not in STATES_OF[chosen]:
         names = ", ".join(each.name.lower() for each in STATES_OF[chosen])
         raise typer.BadParameter(f"{action.value} changes jobs that are {names}", param_hint="--state")
-    if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
-        raise typer.BadParameter(f"must be from {RATE_MIN} to {RATE_MAX:,.0f}", param_hint="--rate")
+    _check_rate(rate)
+    if for_good and chosen is not BulkAction.DELETE:
+        raise typer.BadParameter("only a delete can be for good", param_hint="--for-good")
     skip_cancelled = chosen is BulkAction.RETRY and not cancelled
     wanted = options.criteria(
         task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=skip_cancelled
     )
-    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate)
+    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate, for_good)
     if dry_run:
         _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), json)
         return
@@ -133,6 +137,37 @@ def stop(
     _print([options.ask(server, timeout, lambda client: client.stop_bulk_run(queue, run))], json, in_one_line=False)
 
 
+@app.command()
+def undo(
+    queue: options.QueueName,
+    run: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", help="About this number of jobs a second at most.")
+    ] = None,
+    server: options.Server = options.SERVER,
+    timeout: options.TimeoutSeconds = options.TIMEOUT_S,
+    json: options.Json = False,
+) -> None:
+    """Bring back the jobs that a bulk run has deleted in the last day, as they were. The servers do it in the background.
+
+    A job whose unique key another job has by now stays away; `bulk list` tells how many. Undo again once the keys are free.
+
+    Example: pinlater bulk undo emails 0123456789abcdef
+    """
+    _check_rate(rate)
+    undoing = options.ask(server, timeout, lambda client: client.undo_bulk_run(queue, run, jobs_per_second=rate))
+    if json:
+        output.print_json(_as_json(undoing))
+        return
+    output.print_lines([undoing.id])
+    notes.write(f"the servers bring jobs of {queue} back now: `pinlater bulk list {queue}` shows how far they are")
+
+
+def _check_rate(rate: float | None) -> None:
+    if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+        raise typer.BadParameter(f"must be from {RATE_MIN} to {RATE_MAX:,.0f}", param_hint="--rate")
+
+
 async def fitting(client: AsyncClient, order: BulkOrder) -> tuple[Sequence[JobInfo], bool]:
     """The jobs that an order would change now, and whether there may be more: at most some 20,000 are compared."""
     found: list[JobInfo] = []
@@ -181,22 +216,29 @@ def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None
     if as_json:
         output.print_json({"runs": list(map(_as_json, runs))}, in_one_line=in_one_line)
         return
-    columns = ["run", "queue", "action", "state", "looked at", "changed", "started", "by", "detail"]
+    columns = ["run", "queue", "action", "state", "looked at", "changed", "started", "undo until", "by", "detail"]
     rows = [
         (
             run.id,
             run.order.queue,
-            f"{run.order.action.value} {run.order.state.name.lower()}",
+            _action(run.order),
             run.state.value,
             run.looked,
             run.changed,
             output.iso(run.started_ms),
+            None if run.undo_until_ms is None else output.iso(run.undo_until_ms),
             run.who or None,
             run.detail or None,
         )
         for run in runs
     ]
     output.print_blocks(columns, rows, without_rows="no bulk run in the last 30 days")
+
+
+def _action(order: BulkOrder) -> str:
+    if order.undoes is not None:
+        return f"undo {order.undoes}"
+    return f"{order.action.value} {order.state.name.lower()}{' for good' if order.for_good else ''}"
 
 
 def _as_json(run: BulkRun) -> dict[str, object]:

@@ -17,6 +17,7 @@ from pinlater.console.shapes.bulk import (
     BulkRunsAnswer,
     BulkRunsQuery,
     StopBulkRequest,
+    UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Nothing
 from pinlater.domain.bulk_runs import STATES_OF
@@ -32,6 +33,8 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
     action, state = BulkAction(body.action), state_of(body.state)
     if state not in STATES_OF[action]:
         raise invalid("state", f"no {body.state} job can be changed by {body.action}")
+    if body.for_good and action is not BulkAction.DELETE:
+        raise invalid("for_good", "only a delete can be for good")
     skip_cancelled = action is BulkAction.RETRY and not body.cancelled
     order = BulkOrder(
         call.queue,
@@ -42,6 +45,7 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
         criteria_of(body, skip_cancelled=skip_cancelled),
         body.attempts,
         body.jobs_per_second,
+        body.for_good,
     )
     return _shown(await call.client.start_bulk_run(order))
 
@@ -68,6 +72,13 @@ async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPrev
             more |= counted.incomplete
         found += page.jobs[:SAMPLES]
     return BulkPreviewAnswer(jobs=number, more=more, samples=[job_shown(job) for job in found[:SAMPLES]])
+
+
+async def undo_bulk_run(call: ApiCall[Nothing, UndoBulkRequest]) -> BulkRunItem:
+    """Begins to bring back the jobs that a run of the queue has deleted in the last day, as they were. The servers do it in the background,
+    as a run of its own. A job whose unique key another job has by now stays away; `detail` tells how many."""
+    body = call.body
+    return _shown(await call.client.undo_bulk_run(call.queue, body.run, jobs_per_second=body.jobs_per_second))
 
 
 async def stop_bulk_run(call: ApiCall[Nothing, StopBulkRequest]) -> BulkRunItem:
@@ -100,6 +111,8 @@ def _shown(run: BulkRun) -> BulkRunItem:
         ),
         attempts=order.attempts,
         jobs_per_second=order.jobs_per_second,
+        for_good=order.for_good,
+        undoes=order.undoes,
         started_by=run.who,
         started_ms=run.started_ms,
         state=run.state.value,
@@ -108,4 +121,5 @@ def _shown(run: BulkRun) -> BulkRunItem:
         news_ms=run.news_ms,
         ended_ms=run.ended_ms,
         detail=run.detail,
+        undo_until_ms=run.undo_until_ms,
     )

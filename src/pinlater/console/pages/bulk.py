@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from msgspec import Meta
 
 from pinlater.client import BulkAction
-from pinlater.console.endpoints.bulk import get_bulk_runs, preview_bulk_run, start_bulk_run, stop_bulk_run
+from pinlater.console.endpoints.bulk import (
+    get_bulk_runs,
+    preview_bulk_run,
+    start_bulk_run,
+    stop_bulk_run,
+    undo_bulk_run,
+)
 from pinlater.console.endpoints.forms import state_of
 from pinlater.console.pages.actions import BackForm
 from pinlater.console.pages.listed_job import ListedJob, rows_of
@@ -21,6 +27,7 @@ from pinlater.console.shapes.bulk import (
     BulkRunItem,
     BulkRunsQuery,
     StopBulkRequest,
+    UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
 from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
@@ -60,19 +67,21 @@ class BulkForm(RequestShape, frozen=True, kw_only=True):
     group: str | None = None
     attempts: Attempts = 1
     rate: Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None = None
+    for_good: Literal["yes"] | None = None
 
 
-class StopForm(BackForm, frozen=True, kw_only=True):
+class BulkRunForm(BackForm, frozen=True, kw_only=True):
     """`run`: its id."""
 
     run: str
 
 
 class RunRow(NamedTuple):
-    """A run, with the words for what it changes."""
+    """A run, with the words for what it changes. `undo_until_ms`: until when it can be undone; None if it can't now."""
 
     run: BulkRunItem
     chosen: str
+    undo_until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +108,7 @@ class BulkPreviewView(PageView):
 async def show(call: PageCall) -> BulkView:
     """One call."""
     runs = (await call.api.ask(get_bulk_runs, query=BulkRunsQuery())).runs
-    rows = [RunRow(run, _words(run)) for run in runs[:RUNS]]
+    rows = [RunRow(run, _words(run), _undo_until_ms(run, call.now_ms)) for run in runs[:RUNS]]
     return BulkView(title="Bulk", polls=any(run.state == "running" for run in runs), runs=rows, total=len(runs))
 
 
@@ -140,7 +149,7 @@ async def preview(call: PageCall) -> BulkPreviewView:
         jobs=found.jobs,
         more=found.more,
         samples=rows_of(found.samples),
-        actions=[action.value for action in BulkAction if state in STATES_OF[action]],
+        actions=[name for name in get_args(ActionName) if state in STATES_OF[BulkAction(name)]],
         fields={name: value for name, value in fields.items() if value not in (None, "")},
     )
 
@@ -177,6 +186,7 @@ async def start(call: PageCall) -> Goto:
         group=form.group or "",
         attempts=form.attempts,
         jobs_per_second=form.rate,
+        for_good=form.for_good is not None,
     )
     run = await call.api.ask(start_bulk_run, queue=call.queue, body=wanted)
     return Goto("/bulk", f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}.")
@@ -184,13 +194,27 @@ async def start(call: PageCall) -> Goto:
 
 async def stop(call: PageCall) -> Goto:
     """Ends a run."""
-    form = call.read(StopForm)
+    form = call.read(BulkRunForm)
     run = await call.api.ask(stop_bulk_run, queue=call.queue, body=StopBulkRequest(run=form.run))
     told = "stops" if run.state == "stopped" else f"had ended already ({run.state})"
     return Goto("/bulk", f"Run {run.id} {told}. It has changed {counted(run.changed, 'job')}.")
 
 
+async def undo(call: PageCall) -> Goto:
+    """Brings back what a run has deleted."""
+    form = call.read(BulkRunForm)
+    run = await call.api.ask(undo_bulk_run, queue=call.queue, body=UndoBulkRequest(run=form.run))
+    return Goto("/bulk", f"The servers bring the deleted jobs of {call.queue} back in the background: run {run.id}.")
+
+
+def _undo_until_ms(run: BulkRunItem, now_ms: int) -> int | None:
+    until_ms = run.undo_until_ms
+    return None if until_ms is None or run.ended_ms is None or until_ms <= now_ms else until_ms
+
+
 def _words(run: BulkRunItem) -> str:
+    if run.undoes is not None:
+        return f"the jobs that run {run.undoes} has deleted"
     chosen = run.filter
     return _chosen(
         chosen.state,

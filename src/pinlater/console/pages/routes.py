@@ -43,6 +43,7 @@ ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/mute", actions.mute),
     Action("/queues/{queue}/bulk", bulk.start),
     Action("/queues/{queue}/bulk/stop", bulk.stop),
+    Action("/queues/{queue}/bulk/undo", bulk.undo),
     Action("/jobs/{descriptor}/run", actions.run),
     Action("/jobs/{descriptor}/cancel", actions.cancel),
     Action("/jobs/{descriptor}/delete", actions.delete),

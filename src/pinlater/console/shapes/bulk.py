@@ -12,6 +12,10 @@ from pinlater.console.shapes.jobs import ComparedJobs, JobItem
 from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN
 
 ActionName = Literal["retry", "delete", "cancel"]
+JobsPerSecond = Annotated[
+    Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None,
+    Meta(description="The most changes a second; without it as many as go."),
+]
 
 
 class BulkPreviewQuery(ComparedJobs, frozen=True, kw_only=True):
@@ -31,10 +35,17 @@ class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):
     ]
     attempts: Attempts = 1
     cancelled: Annotated[bool, Meta(description="Retries cancelled jobs too.")] = False
-    jobs_per_second: Annotated[
-        Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None,
-        Meta(description="The most changes a second; without it as many as go."),
-    ] = None
+    jobs_per_second: JobsPerSecond = None
+    for_good: Annotated[
+        bool, Meta(description="Deletes without copies: frees space at once, and cannot be undone.")
+    ] = False
+
+
+class UndoBulkRequest(RequestShape, frozen=True, kw_only=True):
+    """The run whose deleted jobs are to come back."""
+
+    run: str
+    jobs_per_second: JobsPerSecond = None
 
 
 class StopBulkRequest(RequestShape, frozen=True, kw_only=True):
@@ -69,10 +80,14 @@ class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
 
     id: str
     queue: str
-    action: ActionName
+    action: Annotated[
+        Literal["retry", "delete", "cancel", "restore"], Meta(description="`restore`: an undo of the run `undoes`.")
+    ]
     filter: BulkFilterItem
     attempts: int
     jobs_per_second: float | None
+    for_good: Annotated[bool, Meta(description="No copies of deleted jobs are kept.")]
+    undoes: str | None
     started_by: Annotated[str, Meta(description="The source of the caller.")]
     started_ms: int
     state: Literal["running", "stopped", "done", "failed"]
@@ -80,7 +95,11 @@ class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
     changed: int
     news_ms: Annotated[int, Meta(description="When its progress was told last.")]
     ended_ms: int | None
-    detail: Annotated[str, Meta(description="What it waits for, why it failed, or what it could not look at.")]
+    detail: Annotated[str, Meta(description="What it waits for, why it failed, or what it could not do.")]
+    undo_until_ms: Annotated[
+        int | None,
+        Meta(description="Until then all that it has deleted can be restored; null if there is nothing to restore."),
+    ]
 
 
 class BulkRunsAnswer(AnswerShape, frozen=True, kw_only=True):

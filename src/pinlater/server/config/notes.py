@@ -13,6 +13,8 @@ NOTES: Mapping[str, str] = {
     "jobs.max_scan_limit": "Most jobs that one scan returns; a larger limit is cut to this.",
     "jobs.max_wait_ms": "Longest wait of a dequeue; a longer one is cut to this.",
     "jobs.max_backlog": "Most PENDING jobs in a queue that sets no limit of its own; beyond it enqueues are rejected.",
+    "jobs.max_undo_bytes": "About the most that the copies take, on each shard, of jobs that bulk runs have deleted. A run that would "
+    "exceed it fails. 0: only deletes for good are possible.",
     "jobs.max_queues": "Most queues; createQueue of one more is refused.",
     "jobs.max_header_bytes": "Most bytes of one job's headers, names and values together.",
     "jobs.max_unique_key_bytes": "Longest unique key or request key.",

@@ -70,6 +70,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "console_port": (0, 65_535),
     "jobs.priority_levels": (1, 127),  # a byte on the wire
     "jobs.default_attempts": (1, 2**31 - 1),
+    "jobs.max_undo_bytes": (0, 2**50),
     "jobs.quarantine_after": (0, ATTEMPTS_KEPT_MAX),  # the history tells
     "thrift.max_frame_bytes": (1024, 2**31 - 1),
     "thrift.backlog": (1, 2**31 - 1),  # an int of C

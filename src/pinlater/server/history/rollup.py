@@ -15,7 +15,7 @@ from pinlater.domain.clock import Clock
 from pinlater.domain.history import HOUR_S, KEPT_MS, LONGEST_MS, MINUTE_MS, MINUTE_S, TEN_MINUTES_S
 from pinlater.server.history.sample import Total, pack, unpack
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import SampleRange, StoredSample
+from pinlater.server.storage.values import COPIES_KEPT_MS, COPIES_STEP_S, UNDONE_STEP_S, SampleRange, StoredSample
 
 MARKS_STEP_S = 0
 """The step of rows that are deploy marks."""
@@ -23,13 +23,14 @@ MUTES_STEP_S = 1
 """The step of rows that mute a group of failures, or end that (`operations.failure_groups`)."""
 BULK_STEP_S = 2
 """The step of rows of bulk changes in the background (`operations.bulk_runs`)."""
-_NO_POINTS = (MARKS_STEP_S, MUTES_STEP_S, BULK_STEP_S)
+_NO_POINTS = (MARKS_STEP_S, MUTES_STEP_S, BULK_STEP_S, UNDONE_STEP_S)
 ROLLED_UP = ""
 """The origin of rows that stand for all servers."""
 LATE_MS = 3 * MINUTE_MS
 _WINDOWS_A_TURN = 8
 _ROWS_A_PAGE = 1_000
 _TRIMMED_A_CALL = 1_000
+_COPIES_A_CALL = 100  # up to 64 KiB each
 _TRIM_EVERY_MS = 10 * MINUTE_MS
 
 
@@ -129,4 +130,6 @@ class Rollup:
         for step_s, kept_ms in {**dict.fromkeys(_NO_POINTS, LONGEST_MS), **KEPT_MS}.items():
             while await shard.store.trim_samples(step_s, now_ms - kept_ms, _TRIMMED_A_CALL) >= _TRIMMED_A_CALL:
                 pass
+        while await shard.store.trim_samples(COPIES_STEP_S, now_ms - COPIES_KEPT_MS, _COPIES_A_CALL) >= _COPIES_A_CALL:
+            pass
         self._trimmed_ms[shard.name] = now_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pinlater.domain.calls import AckResult
 from pinlater.domain.clock import Clock
@@ -24,7 +24,19 @@ from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import NOT_FOUND, Acked, Position, Purge, Requeue, RunOrder, raise_error
+from pinlater.server.storage.values import (
+    NOT_FOUND,
+    Acked,
+    CopiesOf,
+    DeletedWithCopies,
+    Position,
+    Purge,
+    Requeue,
+    Restored,
+    RestoreOrder,
+    RunOrder,
+    raise_error,
+)
 from pinlater.server.telemetry.metrics import Metrics
 
 _ROWS_A_TRANSACTION = 1_000
@@ -35,6 +47,18 @@ class _Step(NamedTuple):
 
     done: int
     is_last: bool
+
+
+class CopyLog(Protocol):
+    """Keeps count of the copies of deleted jobs."""
+
+    def check(self, shard: str) -> None:
+        """Raises `InvalidArgument` if there is no space for more copies on that shard."""
+        ...
+
+    def note(self, shard: str, done: DeletedWithCopies) -> None:
+        """Some jobs were deleted."""
+        ...
 
 
 class Bulk:
@@ -189,6 +213,35 @@ class Bulk:
             if isinstance(result, BaseException):
                 raise result  # what others deleted stays deleted, and repeating is safe
         return done
+
+    async def delete_with_copies(
+        self, queue: str, descriptors: Sequence[str], state: JobState, of: CopiesOf, log: CopyLog
+    ) -> None:
+        """Deletes those of these jobs that are in that state, and keeps copies of them. What `log` hears stays so, also after an error."""
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._queue_cache.require(queue)
+
+        async def delete(part: OnShard) -> None:
+            keys = part.keys
+            while keys:
+                log.check(part.shard.name)
+                done = await part.shard.store.delete_with_copies(keys, state, of, self._clock.now_ms())
+                self._metrics.queue(queue).deleted += done.deleted
+                log.note(part.shard.name, done)
+                keys = keys[done.handled :]
+
+        results = await asyncio.gather(*map(delete, parts), return_exceptions=True)
+        for result in results:
+            if result is not None:
+                raise result
+
+    async def restore(self, shard: ShardLanes, order: RestoreOrder) -> Restored:
+        """Brings back the jobs of one call. Dequeues that wait get them."""
+        await self._queue_cache.require(order.queue)
+        answer = await shard.store.restore_jobs(order, self._clock.now_ms())
+        if answer.restored:
+            self._dispatcher.wakeups.jobs_ready(order.queue, answer.due, answer.next_due_ms, past_owner=True)
+        return answer
 
 
 def check_attempts(attempts: int) -> None:

@@ -11,27 +11,30 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.domain.bulk_runs import BULK_KEPT_MS, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk_runs import BULK_KEPT_MS, UNDO_MS, BulkAction, BulkOrder, BulkRun, BulkState
 from pinlater.domain.clock import Clock
-from pinlater.domain.errors import NoHealthyShards, ShardConnectionFailed
+from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnectionFailed
 from pinlater.domain.history import HOUR_MS
 from pinlater.server.history.rollup import BULK_STEP_S
 from pinlater.server.operations.addressing import on_reachable
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import START
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import SampleRange, StoredSample
+from pinlater.server.storage.values import CopiesOf, SampleRange, StoredSample
 from pinlater.server.telemetry.metrics import Metrics
 
+WHO_CHARS_MAX = 300
+_ORDER_BYTES_MAX = 8_000
 _RUNS_A_TURN = 250
 _PROGRESS, _STOP, _END = ".progress", ".stop", ".end"
 
 
 class _Order(NamedTuple):
-    """The first row of a run."""
+    """The first row of a run. `undone_ms`: the start of the run that it undoes."""
 
     order: BulkOrder
     who: str
+    undone_ms: int = 0
 
 
 class RunProgress(NamedTuple):
@@ -40,6 +43,9 @@ class RunProgress(NamedTuple):
 
     `server`: which carries it out, '' once that one has left it. `term`: grows with each server that continues the run. `again`: the scan
     may come to jobs that the run has changed already. `uncounted`: some changes may be missing in the numbers.
+
+    `key_taken`, `queue_gone`: jobs that it could not restore (`storage.values.Restored`) since its scan began. `copy_bytes`: what its
+    copies take, by shard; less than 0 if it restores.
     """
 
     state: BulkState = BulkState.RUNNING
@@ -55,6 +61,9 @@ class RunProgress(NamedTuple):
     term: int = 1
     again: bool = False
     uncounted: bool = False
+    key_taken: int = 0
+    queue_gone: int = 0
+    copy_bytes: Mapping[str, int] = {}
 
 
 class KeptRun(NamedTuple):
@@ -67,11 +76,26 @@ class KeptRun(NamedTuple):
     who: str
     progress: RunProgress
     stop: bool = False
+    undone_ms: int = 0
 
     @property
     def is_running(self) -> bool:
         """Whether it has not ended; it may be about to stop."""
         return self.progress.state is BulkState.RUNNING
+
+    @property
+    def copies(self) -> CopiesOf:
+        """The copies that it makes, or restores."""
+        undoes = self.order.undoes
+        return CopiesOf(self.id, self.started_ms) if undoes is None else CopiesOf(undoes, self.undone_ms)
+
+    @property
+    def _may_have_copies(self) -> bool:
+        """Whether it has made copies, as far as its numbers tell."""
+        order, now = self.order, self.progress
+        if order.action is not BulkAction.DELETE or order.for_good:
+            return False
+        return now.uncounted or any(size > 0 for size in now.copy_bytes.values())
 
     def shown(self) -> BulkRun:
         """Returns the run as callers see it."""
@@ -88,17 +112,13 @@ class KeptRun(NamedTuple):
             now.news_ms,
             now.ended_ms,
             now.detail,
+            self.started_ms + UNDO_MS if self._may_have_copies else None,
         )
 
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack_order = msgspec.msgpack.Decoder(_Order).decode
 _unpack_progress = msgspec.msgpack.Decoder(RunProgress).decode
-
-
-def packed_order(order: BulkOrder, who: str) -> bytes:
-    """The first row."""
-    return _pack(_Order(order, who))
 
 
 class BulkRecords:
@@ -148,9 +168,15 @@ class BulkRecords:
         rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
         return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
 
-    async def add(self, run: KeptRun, order: bytes) -> None:
-        """Keeps a new run. `order`: as `packed_order` gives it. Raises `Unavailable`."""
-        await self._save(run, {"": order, _PROGRESS: _pack(run.progress)})
+    def check_size(self, order: BulkOrder, who: str) -> None:
+        """Raises `InvalidArgument` if the order is too long to be kept."""
+        size = len(_pack(_Order(order, who)))
+        if size > _ORDER_BYTES_MAX:
+            raise InvalidArgument(f"The filters take {size} bytes; at most {_ORDER_BYTES_MAX} are kept")
+
+    async def add(self, run: KeptRun) -> None:
+        """Keeps a new run. Raises `Unavailable`."""
+        await self._save(run, {"": _pack(_Order(run.order, run.who, run.undone_ms)), _PROGRESS: _pack(run.progress)})
         self._seen.setdefault(run.shard, {})[run.id] = run
 
     async def save_progress(self, run: KeptRun, progress: RunProgress) -> None:
@@ -210,4 +236,5 @@ def _kept_of(shard: str, orders: Sequence[StoredSample], rows: Mapping[str, Stor
             now = RunProgress() if progress is None else _unpack_progress(progress.data)
         except msgspec.MsgspecError:
             continue
-        yield KeptRun(shard, row.origin, row.at_ms, order.order, order.who, now, row.origin + _STOP in rows)
+        stop = row.origin + _STOP in rows
+        yield KeptRun(shard, row.origin, row.at_ms, order.order, order.who, now, stop, order.undone_ms)

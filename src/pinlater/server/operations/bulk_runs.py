@@ -37,16 +37,25 @@ from pinlater.domain.bulk_runs import (
 )
 from pinlater.domain.clock import Clock
 from pinlater.domain.descriptor import parse_descriptor
-from pinlater.domain.errors import InvalidArgument, OutcomeUnknown, PinLaterError, ShardConnectionFailed, WorldError
+from pinlater.domain.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    PinLaterError,
+    ShardConnectionFailed,
+    StoreFull,
+    WorldError,
+)
 from pinlater.domain.history import QUEUES_MAX
-from pinlater.domain.job import JobInfo, JobState, Outcome
+from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.bulk import Bulk, check_attempts
-from pinlater.server.operations.bulk_records import BulkRecords, KeptRun, RunProgress, packed_order
+from pinlater.server.operations.bulk_records import WHO_CHARS_MAX, BulkRecords, KeptRun, RunProgress
+from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS, BulkSteps, waits_for
+from pinlater.server.operations.bulk_undo import BulkRestore, CopySpace, RunCopies, left_out, order_to_undo
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
 from pinlater.server.operations.long_lists import in_turns
-from pinlater.server.operations.merged_rows import END, START
+from pinlater.server.operations.merged_rows import END
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter, ScanCommand
 from pinlater.server.sharding.shards import Shards
@@ -54,22 +63,15 @@ from pinlater.server.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-PAGE_JOBS = 500
 _PAGE_JOBS_MIN = 10  # however slow: most jobs of a page may not fit
-STALE_MS = 30_000
-"""A run whose progress is older is continued by the next server that looks."""
 _LOOK_MS = 60_000  # where the look before saw no run under way
-_PROGRESS_MS = 1_000
 _RETRY_FIRST_S, _RETRY_MAX_S = 1.0, 10.0
 _REGEX_FAILURES_MAX = 5  # in a row: a search may also take too long since others search
-_ORDER_BYTES_MAX = 8_000
-_WHO_CHARS_MAX = 300
 _PAGES_AT_ONCE = 2
 _JOBS_A_TURN = 100
 _SLEEP_MAX_S = 1.0
 _CLOSE_S_MAX = 2.5
 _TELLS_MAX = 60
-_UNCOUNTED = "some changes may be missing in the number: a server or a shard stopped before they were counted"
 
 
 class BulkRuns:
@@ -95,6 +97,8 @@ class BulkRuns:
         self._bulk = bulk
         self._claimed_jobs = claimed_jobs
         self._records = BulkRecords(shards, metrics, clock)
+        self._space = CopySpace(self._records, clock, settings.max_undo_bytes)
+        self._undo = BulkRestore(shards, bulk)
         self._clock = clock
         self._settings = settings
         self._server = server
@@ -113,25 +117,29 @@ class BulkRuns:
         self._check(order)
         await self._queue_cache.require(order.queue)
         await self._job_queries.regex(JobFilter(order.queue, order.state, body_regex=order.regex))
-        who = who[:_WHO_CHARS_MAX]
-        data = packed_order(order, who)
-        if len(data) > _ORDER_BYTES_MAX:
-            raise InvalidArgument(f"The filters take {len(data)} bytes; at most {_ORDER_BYTES_MAX} are kept")
+        who = who[:WHO_CHARS_MAX]
+        self._records.check_size(order, who)
         async with self._starting:
-            await self._check_number(order.queue)
-            now_ms = self._clock.now_ms()
+            await self._check_number(order)
+            now_ms, undone_ms = self._clock.now_ms(), 0
+            if order.undoes is not None:
+                undone, of_queue = await self._find(order.queue, order.undoes)
+                order, undone_ms = order_to_undo(of_queue, undone, order, now_ms), undone.started_ms
             progress = RunProgress(server=self._server(), news_ms=now_ms)
-            run = KeptRun(self._records.roomiest(), secrets.token_hex(8), now_ms, order, who, progress)
-            await self._records.add(run, data)
+            shard, run_id = self._records.roomiest(), secrets.token_hex(8)
+            run = KeptRun(shard, run_id, now_ms, order, who, progress, undone_ms=undone_ms)
+            await self._records.add(run)
             self._begin(run)
         return run.shown()
 
-    async def _check_number(self, queue: str) -> None:
-        found, _ = await self._records.all()
-        running = sum(run.is_running for run in found)
+    async def _check_number(self, order: BulkOrder) -> None:
+        """Undos have numbers of their own, so that the runs which they undo do not keep them out."""
+        every, _ = await self._records.all()
+        running = sum(run.is_running for run in every)
         if max(running, len(self._under_way)) >= BULK_RUNNING_MAX:
             raise InvalidArgument(f"{BULK_RUNNING_MAX} bulk runs are under way already", detail="TOO_MANY")
-        of_queue = sum(run.order.queue == queue for run in found)
+        found = [run for run in every if (run.order.undoes is None) is (order.undoes is None)]
+        of_queue = sum(run.order.queue == order.queue for run in found)
         if of_queue >= BULKS_OF_QUEUE_MAX or len(found) >= BULKS_KEPT_MAX:
             raise InvalidArgument(
                 f"{of_queue} bulk runs of the queue and {len(found)} in all are kept for 30 days; at most {BULKS_OF_QUEUE_MAX} and "
@@ -142,16 +150,21 @@ class BulkRuns:
     async def stop(self, queue: str, run_id: str) -> BulkRun:
         """Stops a run; one that has ended stays as it is. Raises `InvalidArgument` if there is none of that queue, and `QueueNotFound`."""
         await self._queue_cache.require(queue)
-        found, incomplete = await self._records.all([queue])
-        run = next((run for run in found if run.id == run_id), None)
-        if run is None and incomplete:
-            raise ShardConnectionFailed("A shard is unreachable, and may keep the run")
-        if run is None:
-            raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
+        run, _ = await self._find(queue, run_id)
         if run.is_running:
             await self._records.save_stop(run)
             run = run._replace(stop=True)
         return run.shown()
+
+    async def _find(self, queue: str, run_id: str) -> tuple[KeptRun, list[KeptRun]]:
+        """The run, and all of its queue. Raises `InvalidArgument` if there is none, `ShardConnectionFailed` if a shard is missing."""
+        found, incomplete = await self._records.all([queue])
+        run = next((run for run in found if run.id == run_id), None)
+        if run is not None:
+            return run, found
+        if incomplete:
+            raise ShardConnectionFailed("A shard is unreachable, and may keep the run")
+        raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
         """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
@@ -164,7 +177,11 @@ class BulkRuns:
     def _check(self, order: BulkOrder) -> None:
         check_priority(order.priority, self._settings)
         check_attempts(order.attempts)
-        if order.state not in STATES_OF[order.action]:
+        if (order.action is BulkAction.RESTORE) is (order.undoes is None):
+            raise InvalidArgument("A run that restores names the run that it undoes, and no other run does")
+        if order.for_good and order.action is not BulkAction.DELETE:
+            raise InvalidArgument("Only a run that deletes can do so for good")
+        if order.undoes is None and order.state not in STATES_OF[order.action]:
             raise InvalidArgument(f"No {order.state.name} job can be changed by {order.action.value}")
         rate = order.jobs_per_second
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
@@ -206,7 +223,7 @@ class BulkRuns:
 
     async def _carry_out(self, run: KeptRun) -> None:
         """Until it has ended, another server carries it out, or this one stops."""
-        steps = _Steps(run, self._server())
+        steps = BulkSteps(run, self._server())
         if run.stop:
             await self._finish(steps, BulkState.STOPPED, "")
         failures = 0
@@ -225,12 +242,15 @@ class BulkRuns:
                 logger.exception("a bulk run failed by a bug", extra={"run": run.id})
                 await self._end(steps, BulkState.FAILED, "internal error; the log of the server has it")
 
-    async def _step(self, steps: _Steps) -> None:
+    async def _step(self, steps: BulkSteps) -> None:
         """One page: compares its jobs, changes those that fit, and tells how far it is."""
         if steps.progress.after == END:
             await self._scan_again(steps)
             return
         order, now = steps.run.order, steps.progress
+        if order.undoes is not None:
+            await self._restore(steps)
+            return
         future = order.state is JobState.PENDING and not now.due
         chosen_by = JobFilter(order.queue, order.state, order.priority, future, order.regex)
         most = min(PAGE_JOBS, self._settings.max_descriptors_per_request)
@@ -258,18 +278,30 @@ class BulkRuns:
                 await self._change(steps, part)
             finally:
                 self._pages.release()
-            pause_s = 0.0 if order.jobs_per_second is None else len(part) / order.jobs_per_second
-            if not await self._wait(steps, pause_s):
+            if not await self._wait(steps, _pause_s(order, len(part))):
                 return
         steps.to_next_page(looked, after, unseen=missing)
         if steps.progress.after == END and not steps.progress.unseen:
             await self._finish(steps, BulkState.DONE, "")
 
+    async def _restore(self, steps: BulkSteps) -> None:
+        """Brings back what one call has deleted."""
+        if not await self._turn(steps, self._pages):
+            return
+        try:
+            restored = await self._undo.step(steps)
+        finally:
+            self._pages.release()
+        if not await self._wait(steps, _pause_s(steps.run.order, restored)):
+            return
+        if steps.progress.after == END and not steps.progress.unseen:
+            await self._finish(steps, BulkState.DONE, left_out(steps, self._clock.now_ms()))
+
     @property
     def _reaches_all(self) -> bool:
         return len(self._shards.in_reach()) == len(self._shards)
 
-    async def _scan_again(self, steps: _Steps) -> None:
+    async def _scan_again(self, steps: BulkSteps) -> None:
         """A shard was unreachable for a time. Raises `ShardConnectionFailed` while one is; later looks at all jobs again."""
         if not self._reaches_all:
             names = ", ".join(shard.name for shard in self._shards if not shard.healthy)
@@ -277,7 +309,7 @@ class BulkRuns:
         if await self._wait(steps, _RETRY_MAX_S):
             steps.scan_again()
 
-    async def _turn(self, steps: _Steps, turns: asyncio.Semaphore) -> bool:
+    async def _turn(self, steps: BulkSteps, turns: asyncio.Semaphore) -> bool:
         """Takes one of the turns, and tells meanwhile how far it is; whether it goes on, and then has the turn."""
         while await self._goes_on(steps):
             try:
@@ -288,7 +320,7 @@ class BulkRuns:
             return True
         return False
 
-    async def _wait(self, steps: _Steps, seconds: float) -> bool:
+    async def _wait(self, steps: BulkSteps, seconds: float) -> bool:
         """Pauses, and tells meanwhile how far it is; whether it goes on."""
         while seconds > 0:
             await self._sleep(min(seconds, _SLEEP_MAX_S))
@@ -297,7 +329,7 @@ class BulkRuns:
                 return False
         return steps.goes_on
 
-    async def _goes_on(self, steps: _Steps, *, is_last: bool = False) -> bool:
+    async def _goes_on(self, steps: BulkSteps, *, is_last: bool = False) -> bool:
         """Tells how far it is, if that is due, and whether it goes on: unless it is to stop, or another server carries it out, or this one
         stops. `is_last`: before its end, which must not be told over that of another server.
 
@@ -311,11 +343,11 @@ class BulkRuns:
                 if self._is_closing:
                     steps.leave()
                     break
-                steps.note(detail=_waits_for(error))
+                steps.note(detail=waits_for(error))
                 await self._sleep(_RETRY_FIRST_S)
         return steps.goes_on
 
-    async def _compare(self, steps: _Steps) -> None:
+    async def _compare(self, steps: BulkSteps) -> None:
         """With what its shard has of the run. Raises `Unavailable`."""
         kept = await self._records.read_again(steps.run)
         if kept is None:
@@ -331,27 +363,29 @@ class BulkRuns:
         else:
             await self._tell(steps)
 
-    async def _finish(self, steps: _Steps, state: BulkState, detail: str) -> None:
+    async def _finish(self, steps: BulkSteps, state: BulkState, detail: str) -> None:
         """Ends the run unless another server has, or carries it out, while this one stood still."""
         if await self._goes_on(steps, is_last=True):
             await self._end(steps, state, detail)
 
-    async def _end(self, steps: _Steps, state: BulkState, detail: str) -> None:
+    async def _end(self, steps: BulkSteps, state: BulkState, detail: str) -> None:
         """Ends the run, and then tells the audit. If the end can't be kept, the next server that looks ends the run."""
         steps.end(state, self._clock.now_ms(), detail)
         if not await self._keep_end(steps):
             return
         now, order = steps.progress, steps.run.order
         about = {"run": steps.run.id, "action": order.action.value, "state": order.state.name, "ended": state.value}
+        if order.undoes is not None:
+            about["undoes"] = order.undoes
         logger.info("a bulk run has ended", extra={"queue": order.queue, **about, "changed": now.changed})
         outcome = AuditOutcome.FAILED if state is BulkState.FAILED else AuditOutcome.OK
-        arguments, detail = json.dumps(about), now.detail[:_WHO_CHARS_MAX]
+        arguments, detail = json.dumps(about), now.detail[:WHO_CHARS_MAX]
         who = steps.run.who
         self._note(
             AuditEntry("", 0, who, (), who, "", "bulkRun", order.queue, arguments, now.changed, outcome.value, detail)
         )
 
-    async def _keep_end(self, steps: _Steps) -> bool:
+    async def _keep_end(self, steps: BulkSteps) -> bool:
         """Whether this server is the one that has ended the run. Tries again while the shard is unreachable."""
         for tries in range(_TELLS_MAX):
             try:
@@ -369,28 +403,46 @@ class BulkRuns:
                 return True
         return False
 
-    async def _tell(self, steps: _Steps) -> None:
+    async def _tell(self, steps: BulkSteps) -> None:
         progress = steps.progress._replace(news_ms=self._clock.now_ms())
         await self._records.save_progress(steps.run, progress)
         steps.told(progress)
 
-    async def _change(self, steps: _Steps, names: Sequence[str]) -> None:
+    async def _change(self, steps: BulkSteps, names: Sequence[str]) -> None:
         """Changes these jobs, and counts to how many it happened: on each shard, also if another one fails. Raises that failure.
 
         A job whose state has changed meanwhile stays as it is.
         """
+        if steps.run.order.action is BulkAction.DELETE:
+            await self._space.refresh()
         parts = [list(part) for _, part in groupby(sorted(names, key=_shard_of), key=_shard_of)]
-        results = await asyncio.gather(
-            *(self._change_some(steps.run.order, part) for part in parts), return_exceptions=True
-        )
-        steps.note(changed=sum(result for result in results if isinstance(result, int)))
-        failures = [result for result in results if isinstance(result, BaseException)]
+        results = await asyncio.gather(*(self._change_some(steps, part) for part in parts), return_exceptions=True)
+        failures = [result for result in results if result is not None]
         if failures:
             raise next((failure for failure in failures if isinstance(failure, OutcomeUnknown)), failures[0])
 
-    async def _change_some(self, order: BulkOrder, names: Sequence[str]) -> int:
-        if order.action is BulkAction.DELETE:
-            return await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state)
+    async def _change_some(self, steps: BulkSteps, names: Sequence[str]) -> None:
+        """Changes the jobs of one shard."""
+        order = steps.run.order
+        if order.action is not BulkAction.DELETE:
+            steps.note(changed=await self._cancel_or_retry(order, names))
+        elif order.for_good:
+            steps.note(changed=await self._bulk.delete_jobs_by_descriptor(order.queue, names, order.state))
+        else:
+            await self._delete(steps, names)
+
+    async def _delete(self, steps: BulkSteps, names: Sequence[str]) -> None:
+        """With copies."""
+        run, copies = steps.run, RunCopies(self._space, steps)
+        try:
+            await self._bulk.delete_with_copies(run.order.queue, names, run.order.state, run.copies, copies)
+        except StoreFull as error:
+            raise InvalidArgument(
+                f"{error.message}. There is no space for copies of deleted jobs; delete for good to keep none"
+            ) from error
+
+    async def _cancel_or_retry(self, order: BulkOrder, names: Sequence[str]) -> int:
+        """To how many of these it happened."""
         if order.action is BulkAction.CANCEL:
             results = await self._claimed_jobs.cancel(order.queue, names, order.state)
         else:
@@ -398,96 +450,13 @@ class BulkRuns:
         return sum(result.outcome is Outcome.APPLIED for result in results)
 
 
-class _Steps:
-    """How far this server is with a run."""
-
-    def __init__(self, run: KeptRun, server: str) -> None:
-        self.run = run
-        self.server = server
-        self.progress = run.progress._replace(server=server)
-        self._told = self.progress.changed
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether this server carries it out."""
-        return self.progress.state is BulkState.RUNNING
-
-    def has_news(self, now_ms: int) -> bool:
-        """Whether to tell how far it is: once a second, and after a page, so that a crash leaves few changes uncounted."""
-        now = self.progress
-        return now_ms - now.news_ms >= _PROGRESS_MS or now.changed - self._told >= PAGE_JOBS
-
-    def told(self, progress: RunProgress) -> None:
-        """Notes what is kept now."""
-        self.progress, self._told = progress, progress.changed
-
-    def is_others(self, kept: KeptRun, now_ms: int) -> bool:
-        """Whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower name."""
-        other = kept.progress
-        if other.term != self.progress.term:
-            return other.term > self.progress.term
-        return "" < other.server < self.server and now_ms - other.news_ms <= STALE_MS
-
-    def is_own_end(self, kept: KeptRun) -> bool:
-        """Whether this server has ended the run, and only the answer was lost."""
-        return (kept.progress.server, kept.progress.ended_ms) == (self.server, self.progress.ended_ms)
-
-    def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
-        """The jobs that fit, of those that were there when the run began."""
-        fits = self.run.order.criteria.fits
-        return [job.descriptor for job in jobs if self._was_there(job) and fits(job)]
-
-    def _was_there(self, job: JobInfo) -> bool:
-        """Whether it is a job from before the run; if the scan may come to jobs that were retried, whether it had failed before that."""
-        began_ms, order = self.run.started_ms, self.run.order
-        if order.action is BulkAction.RETRY and self.progress.again and (job.finished_at_ms or 0) > began_ms:
-            return False
-        return job.created_at_ms <= began_ms
-
-    def note(self, *, changed: int = 0, detail: str = "") -> None:
-        """Adds to what is told next."""
-        now = self.progress
-        self.progress = now._replace(changed=now.changed + changed, detail=detail or now.detail)
-
-    def failed(self, error: PinLaterError) -> None:
-        """A page failed, and is tried again; it may be half changed."""
-        self.note(detail=_waits_for(error))
-        unknown = isinstance(error, OutcomeUnknown)
-        self.progress = self.progress._replace(again=True, uncounted=self.progress.uncounted or unknown)
-
-    def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
-        """Of waiting jobs those that are not due come first, then the others."""
-        now = self.progress
-        now = now._replace(looked=now.looked + looked, after=after, unseen=now.unseen or unseen, detail="")
-        if after == END and self.run.order.state is JobState.PENDING and not now.due:
-            now = now._replace(after=START, due=True)
-        self.progress = now
-
-    def scan_again(self) -> None:
-        """From the first job on."""
-        self.progress = self.progress._replace(after=START, due=False, unseen=False, again=True, detail="")
-
-    def end(self, state: BulkState, now_ms: int, detail: str) -> None:
-        """What is told next is the end."""
-        if self.progress.uncounted:
-            detail = f"{detail}; {_UNCOUNTED}" if detail else _UNCOUNTED
-        self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
-
-    def hand_over(self) -> None:
-        """This server stops: the next one that looks continues the run, and need not wait."""
-        self.progress = self.progress._replace(server="")
-
-    def leave(self) -> None:
-        """Another server carries it out: this one tells nothing more."""
-        self.progress = self.progress._replace(state=BulkState.STOPPED)
+def _pause_s(order: BulkOrder, jobs: int) -> float:
+    """After that number of changes."""
+    return 0.0 if order.jobs_per_second is None else jobs / order.jobs_per_second
 
 
 def _shard_of(descriptor: str) -> str:
     return parse_descriptor(descriptor).shard
-
-
-def _waits_for(error: PinLaterError) -> str:
-    return f"waits: {error.message}"
 
 
 def _passes(error: PinLaterError, failures: int) -> bool:

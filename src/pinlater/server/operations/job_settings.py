@@ -34,6 +34,7 @@ class JobSettings:
     max_scan_limit: int = 10_000
     max_wait_ms: int = 60_000
     max_backlog: int | None = None
+    max_undo_bytes: int = 256 * 1024 * 1024
     max_queues: int = 10_000
     max_header_bytes: int = 16 * 1024
     max_unique_key_bytes: int = 256

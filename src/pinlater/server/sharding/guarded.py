@@ -18,6 +18,7 @@ from pinlater.server.sharding.failure_kind import NoAnswerInTime
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import (
     AuditStore,
+    CopyStore,
     FailureStore,
     HistoryStore,
     JobStore,
@@ -156,6 +157,8 @@ class GuardedShard:
     requeue_failed_jobs = _guarded(_Limit.WORK, JobStore.requeue_failed_jobs)
     purge_jobs = _guarded(_Limit.WORK, JobStore.purge_jobs)
     delete_jobs = _guarded(_Limit.WORK, JobStore.delete_jobs)
+    delete_with_copies = _guarded(_Limit.WORK, CopyStore.delete_with_copies)
+    restore_jobs = _guarded(_Limit.WORK, CopyStore.restore_jobs)
     peek_jobs = _guarded(_Limit.LOOK, JobStore.peek_jobs)
     lookup_jobs = _guarded(_Limit.LOOK, JobStore.lookup_jobs)
     scan_jobs = _guarded(_Limit.WORK, JobStore.scan_jobs)

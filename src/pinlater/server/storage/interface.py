@@ -29,6 +29,8 @@ from pinlater.server.storage.values import (
     Claimed,
     ClaimOrder,
     ClaimRef,
+    CopiesOf,
+    DeletedWithCopies,
     Inserted,
     InsertRequest,
     JobAck,
@@ -44,6 +46,8 @@ from pinlater.server.storage.values import (
     RequestRef,
     Requeue,
     Requeued,
+    Restored,
+    RestoreOrder,
     RunOrder,
     SampleRange,
     StoredFailures,
@@ -147,6 +151,28 @@ class JobStore(Protocol):
 
     async def count_jobs(self, queues: Sequence[str] | None = None) -> Sequence[QueueCounts]:
         """Counters by queue and priority, of all queues for None; queues without jobs yet may be left out. Never a scan of jobs."""
+        ...
+
+
+class CopyStore(Protocol):
+    """Jobs that are deleted with copies, and brought back. No job is deleted without its copy, and none is brought back twice."""
+
+    async def delete_with_copies(
+        self, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
+    ) -> DeletedWithCopies:
+        """Deletes the first of these jobs that are in that state, and keeps copies of them: of a thousand, or about a MiB of bodies, but of
+        one at least.
+
+        Deletes nothing once `restore_jobs` was called for that run: the caller stood still meanwhile. Copies are kept for `COPIES_KEPT_MS`
+        at least: `HistoryStore.trim_samples` forgets them, with the step `COPIES_STEP_S`, unless the store does it by itself.
+        """
+        ...
+
+    async def restore_jobs(self, order: RestoreOrder, now_ms: int) -> Restored:
+        """Stores the jobs that one call deleted as they were, under their ids, and forgets their copies.
+
+        A job that a worker had waits, and is due when the claim would have ended.
+        """
         ...
 
 
@@ -374,7 +400,7 @@ class SharedStore(Protocol):
         ...
 
 
-class Shard(JobStore, QueueStore, KeyLookup, AuditStore, FailureStore, Maintenance, HistoryStore, Protocol):
+class Shard(JobStore, CopyStore, QueueStore, KeyLookup, AuditStore, FailureStore, Maintenance, HistoryStore, Protocol):
     """One shard. Every method may be called concurrently; every method is one transaction."""
 
     name: str

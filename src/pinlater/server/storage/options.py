@@ -51,6 +51,22 @@ def options_text(job: NewJob, rule: StatusRule = MYSQL_STATUS) -> str | None:
     return _encode(found).decode() if found else None
 
 
+def text_of(options: Options) -> str | None:
+    """The column that `options_of` reads so."""
+    found: dict[str, object] = {}
+    if options.status:
+        found["status"] = options.status
+    if options.headers:
+        found["headers"] = dict(options.headers)
+    if options.unique is not None:
+        found["unique"] = [options.unique.key, int(options.unique.scope), options.unique.for_ms]
+    if options.timeout_ms is not None:
+        found["timeout_ms"] = options.timeout_ms
+    if options.expires_ms is not None:
+        found["expires_ms"] = options.expires_ms
+    return _encode(found).decode() if found else None
+
+
 def options_of(text: str | None) -> Options:
     """The stored column's meaning."""
     if text is None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
+from pinlater.domain.bulk_runs import UNDO_MS
 from pinlater.domain.descriptor import descriptor_prefix
 from pinlater.domain.errors import PinLaterError
 from pinlater.domain.job import HandedOutJob, Holder, JobInfo, JobState, NewJob, Outcome
@@ -308,6 +309,53 @@ class Purge(NamedTuple):
     state: JobState
     priority: int
     limit: int
+
+
+COPIES_STEP_S, UNDONE_STEP_S = 3, 4
+"""The steps of samples that are copies of deleted jobs, and of those that say that a run was undone on their shard."""
+COPIES_KEPT_MS = UNDO_MS + 3_600_000
+"""How long copies are kept: an hour longer than they are needed, so that an undo at the last moment finds them."""
+
+
+class CopiesOf(NamedTuple):
+    """The bulk run that deletes jobs, by its id (at most 16 characters) and its start: the jobs can be brought back by these."""
+
+    run: str
+    started_ms: int
+
+
+class DeletedWithCopies(NamedTuple):
+    """What one call deleted. `handled`: how many of the keys it looked at, the first ones; the others are for further calls. `copy_bytes`:
+    what the copies take."""
+
+    handled: int
+    deleted: int = 0
+    copy_bytes: int = 0
+
+
+class RestoreOrder(NamedTuple):
+    """Bring back what a call deleted for a bulk run. `after`: behind the place where an earlier call ended; '' for the first."""
+
+    queue: str
+    copies: CopiesOf
+    after: str = ""
+
+
+class Restored(NamedTuple):
+    """What one call brought back. `after`: where the next call begins; None if there is nothing more.
+
+    `key_taken`: jobs whose unique key another job has by now. `queue_gone`: jobs of a queue that was deleted. Both keep their copies.
+    `freed_bytes`: what the copies took that are gone. `due`: of the restored jobs, those that are due; `next_due_ms`: when the first of the
+    others is.
+    """
+
+    after: str | None
+    restored: int = 0
+    key_taken: int = 0
+    queue_gone: int = 0
+    freed_bytes: int = 0
+    due: int = 0
+    next_due_ms: int | None = None
 
 
 class Page(NamedTuple):

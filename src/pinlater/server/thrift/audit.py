@@ -105,7 +105,8 @@ def _start_bulk_run(call: Any) -> Fields:
         "headers": len(chosen.headers or ()),
         "tasks": [task[:_TEXT_MAX] for task in (chosen.tasks or ())[:_TASKS_MAX]],
         "group": (chosen.groupName or "")[:_TEXT_MAX],
-        **_given(order, "attemptsToAllow", "jobsPerSecond"),
+        "undoes": (order.undoes or "")[:_TEXT_MAX],
+        **_given(order, "attemptsToAllow", "jobsPerSecond", "forGood"),
         **_given(chosen, "priority", "minAttempts", "enqueuedFromMillis", "enqueuedBeforeMillis", "skipCancelled"),
     }
 

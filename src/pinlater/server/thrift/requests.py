@@ -58,7 +58,7 @@ def bulk_order(order: received.BulkOrder) -> BulkOrder:
         return order_of(order)
     except KeyError as error:
         raise InvalidArgument(
-            f"{error} is no action of a bulk run, or no job state; there are 0 RETRY, 1 DELETE, 2 CANCEL"
+            f"{error} is no action of a bulk run, or no job state; there are 0 RETRY, 1 DELETE, 2 CANCEL, 3 RESTORE"
         ) from None
 
 

@@ -323,6 +323,8 @@ class BulkOrder:
     filter: BulkFilter = _NOT_SENT
     attemptsToAllow: int = 1
     jobsPerSecond: float | None = None
+    forGood: bool | None = None
+    undoes: str | None = None
 
 
 class BulkRun:
@@ -336,6 +338,7 @@ class BulkRun:
     newsMillis: int = _NOT_SENT
     endedMillis: int | None = None
     detail: str | None = None
+    undoUntilMillis: int | None = None
 
 
 class FailureMute:

@@ -126,17 +126,20 @@ class BulkAction(TBase):
     RETRY = 0
     DELETE = 1
     CANCEL = 2
+    RESTORE = 3
 
     _VALUES_TO_NAMES = {
         0: "RETRY",
         1: "DELETE",
         2: "CANCEL",
+        3: "RESTORE",
     }
 
     _NAMES_TO_VALUES = {
         "RETRY": 0,
         "DELETE": 1,
         "CANCEL": 2,
+        "RESTORE": 3,
     }
 
 
@@ -1230,6 +1233,8 @@ class BulkOrder(TBase):
      - filter
      - attemptsToAllow
      - jobsPerSecond
+     - forGood
+     - undoes
 
     """
 
@@ -1239,15 +1244,19 @@ class BulkOrder(TBase):
         'filter',
         'attemptsToAllow',
         'jobsPerSecond',
+        'forGood',
+        'undoes',
     )
 
 
-    def __init__(self, queueName=None, action=None, filter=None, attemptsToAllow=1, jobsPerSecond=None,):
+    def __init__(self, queueName=None, action=None, filter=None, attemptsToAllow=1, jobsPerSecond=None, forGood=None, undoes=None,):
         self.queueName = queueName
         self.action = action
         self.filter = filter
         self.attemptsToAllow = attemptsToAllow
         self.jobsPerSecond = jobsPerSecond
+        self.forGood = forGood
+        self.undoes = undoes
 
 
 class BulkRun(TBase):
@@ -1263,6 +1272,7 @@ class BulkRun(TBase):
      - newsMillis
      - endedMillis
      - detail
+     - undoUntilMillis
 
     """
 
@@ -1277,10 +1287,11 @@ class BulkRun(TBase):
         'newsMillis',
         'endedMillis',
         'detail',
+        'undoUntilMillis',
     )
 
 
-    def __init__(self, id=None, order=None, startedBy=None, startedMillis=None, state=None, looked=None, changed=None, newsMillis=None, endedMillis=None, detail=None,):
+    def __init__(self, id=None, order=None, startedBy=None, startedMillis=None, state=None, looked=None, changed=None, newsMillis=None, endedMillis=None, detail=None, undoUntilMillis=None,):
         self.id = id
         self.order = order
         self.startedBy = startedBy
@@ -1291,6 +1302,7 @@ class BulkRun(TBase):
         self.newsMillis = newsMillis
         self.endedMillis = endedMillis
         self.detail = detail
+        self.undoUntilMillis = undoUntilMillis
 
 
 class FailureMute(TBase):
@@ -4428,6 +4440,8 @@ BulkOrder.thrift_spec = (
     (3, TType.STRUCT, 'filter', [BulkFilter, None], None, ),  # 3
     (4, TType.I32, 'attemptsToAllow', None, 1, ),  # 4
     (5, TType.DOUBLE, 'jobsPerSecond', None, None, ),  # 5
+    (6, TType.BOOL, 'forGood', None, None, ),  # 6
+    (7, TType.STRING, 'undoes', 'UTF8', None, ),  # 7
 )
 all_structs.append(BulkRun)
 BulkRun.thrift_spec = (
@@ -4442,6 +4456,7 @@ BulkRun.thrift_spec = (
     (8, TType.I64, 'newsMillis', None, None, ),  # 8
     (9, TType.I64, 'endedMillis', None, None, ),  # 9
     (10, TType.STRING, 'detail', 'UTF8', None, ),  # 10
+    (11, TType.I64, 'undoUntilMillis', None, None, ),  # 11
 )
 all_structs.append(FailureMute)
 FailureMute.thrift_spec = (

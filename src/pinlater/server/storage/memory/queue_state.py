@@ -85,7 +85,9 @@ class RequestSeen:
 class QueueState:
     """A queue. Every change of a job goes through `add`, `changing` or `drop`, so that no order or count can be forgotten."""
 
-    def __init__(self, settings: Queue, status_rule: StatusRule = MYSQL_STATUS) -> None:
+    def __init__(self, settings: Queue, status_rule: StatusRule = MYSQL_STATUS, number: int = 0) -> None:
+        """`number`: no other queue of the shard has or had it."""
+        self.number = number
         self.status_rule = status_rule
         self.settings = settings
         self.jobs: dict[int, MemoryJob] = {}

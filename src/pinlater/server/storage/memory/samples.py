@@ -19,6 +19,12 @@ class MemorySamples:
             moment = self._by_moment.setdefault((sample.step_s, sample.at_ms), {})
             moment[sample.queue, sample.origin] = sample
 
+    def drop(self, samples: Sequence[StoredSample]) -> None:
+        """Deletes these."""
+        for sample in samples:
+            moment = self._by_moment[sample.step_s, sample.at_ms]
+            del moment[sample.queue, sample.origin]
+
     def list(self, wanted: SampleRange) -> list[StoredSample]:
         """The samples of a range, in order."""
         queues = None if wanted.queues is None else set(wanted.queues)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
+from itertools import count
 
 from pinlater.domain.calls import ShardSize
 from pinlater.domain.errors import PinLaterError, QueueNotFound
@@ -15,7 +16,7 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState, UniqueScope
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import MYSQL_STATUS, StatusRule
 from pinlater.server.storage.claim_bytes import BytesTogether
-from pinlater.server.storage.memory import bulk, claiming, finishing, inserting, reading, sweeping
+from pinlater.server.storage.memory import bulk, claiming, copies, finishing, inserting, reading, sweeping
 from pinlater.server.storage.memory.audit import Audit
 from pinlater.server.storage.memory.queue_state import QueueState
 from pinlater.server.storage.memory.record import MemoryJob
@@ -30,6 +31,8 @@ from pinlater.server.storage.values import (
     Claimed,
     ClaimOrder,
     ClaimRef,
+    CopiesOf,
+    DeletedWithCopies,
     Inserted,
     InsertRequest,
     JobAck,
@@ -43,6 +46,8 @@ from pinlater.server.storage.values import (
     RequestRef,
     Requeue,
     Requeued,
+    Restored,
+    RestoreOrder,
     RunOrder,
     SampleRange,
     StoredFailures,
@@ -76,6 +81,7 @@ class MemoryShard:
             )
         self._status_rule = status_rule
         self._queues: dict[str, QueueState] = {}
+        self._numbers = count(1)
         self._deleted: dict[str, int] = {}
         self._highest_id = 0
         self._map: tuple[str, int] | None = None
@@ -123,7 +129,7 @@ class MemoryShard:
             return state.settings
         queue = given.made_after(self._deleted.get(given.name, 0))
         if not queue.life.over:
-            self._queues[given.name] = QueueState(queue, self._status_rule)
+            self._queues[given.name] = QueueState(queue, self._status_rule, next(self._numbers))
         return queue
 
     async def delete_queues(self, names: Sequence[str], deleted_ms: int = 0, now_ms: int = 0) -> int:
@@ -268,6 +274,16 @@ class MemoryShard:
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return sum(bulk.delete(queue, [key], state) for key in keys if (queue := self._queues.get(key.queue)))
+
+    # --- copies of deleted jobs -----------------------------------------------------------------------------------------
+
+    async def delete_with_copies(
+        self, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
+    ) -> DeletedWithCopies:
+        return copies.delete(self._queues, self._samples, keys, state, of, now_ms)
+
+    async def restore_jobs(self, order: RestoreOrder, now_ms: int) -> Restored:
+        return copies.restore(self._queues, self._samples, order, now_ms)
 
     # --- reading --------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from pinlater.server.storage.mysql.statements import (
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
-from pinlater.server.storage.relational.rows import ClaimRow, JobRow, StateRow
+from pinlater.server.storage.relational.rows import ClaimRow, JobRow, Row, StateRow
 
 # Flags of a row of `ready`: the job has a row in `progress`; the counters count it as future; the job has options.
 CHANGED, FUTURE, OPTIONS = 1, 2, 4
@@ -31,6 +31,7 @@ CHANGED, FUTURE, OPTIONS = 1, 2, 4
 _LOOKS_MAX = 5
 
 _LOAD_JOBS = sql("load_jobs")
+_LOAD_CONTENTS = sql("load_contents")
 _LOAD_CLAIMS = sql("load_claims")
 _LOAD_STATES = sql("load_states")
 _SAVE_BODY = sql("save_body")
@@ -101,6 +102,12 @@ class MysqlDialect:
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
         return [StateRow._make(line) for line in await self._transaction.select_jobs(_LOAD_STATES, ids)]
 
+    async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
+        return {job.id: job.body_bytes for job in jobs}
+
+    async def load_contents(self, ids: Sequence[int]) -> list[tuple[Any, ...]]:
+        return await self._transaction.select_jobs(_LOAD_CONTENTS, ids)
+
     async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
         [found] = await self._transaction.select(sql(name)(**values))
         return found.rows
@@ -124,6 +131,9 @@ class MysqlDialect:
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:
             self._insert(sql(name), rows)
+
+    def insert_jobs(self, rows: Sequence[Row]) -> None:
+        self.insert("insert_jobs", rows)
 
     def _insert(self, statement: Template, rows: Sequence[Sequence[object]]) -> None:
         """As many statements as the rows' length takes."""

@@ -132,6 +132,8 @@ class Changes(changes.Changes):
         self.missing: dict[bytes, bytes] = {}  # index entries without a job, and their claims
         self.held_keys: dict[tuple[bytes, str], bytes] = {}  # what was found under unique keys
         self.taken_keys: set[tuple[bytes, str]] = set()
+        self.marks: list[tuple[bytes, str, int]] = []  # fields of hashes that must be there (1), or not (0)
+        self.undoes: str | None = None  # the bulk run whose deleted jobs come back
         self.writing = Writing()
         self._finished_bytes = 0
         self._deleted_waiting: dict[bytes, int] = {}
@@ -180,6 +182,8 @@ class Changes(changes.Changes):
                 [one.past_bytes for one in found],
                 [(queue, key, held) for (queue, key), held in self.held_keys.items()],
                 self.writing.commands(),
+                self.marks,
+                self.undoes or False,
             )
         )
 
@@ -267,6 +271,10 @@ class Changes(changes.Changes):
     def _add_to_total(self, line: bytes, field: bytes, count: int) -> None:
         if count:
             self.writing.single("HINCRBY", b"n" + line, field, count)
+
+    def note_finished(self, size: int) -> None:
+        """A finished job of that size enters."""
+        self._finished_bytes += size
 
     # --- deleting -------------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,17 @@ from pinlater.domain.job import HandedOutJob, JobInfo, JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig, QueueCounts
 from pinlater.domain.transitions import REDIS_STATUS
 from pinlater.server.storage.connections import WRITERS, Connections
-from pinlater.server.storage.redis import audit, bulk, claiming, failures, finishing, inserting, reading, sweeping
+from pinlater.server.storage.redis import (
+    audit,
+    bulk,
+    claiming,
+    copies,
+    failures,
+    finishing,
+    inserting,
+    reading,
+    sweeping,
+)
 from pinlater.server.storage.redis import queues as queue_rows
 from pinlater.server.storage.redis import samples as sample_rows
 from pinlater.server.storage.redis.access import Access, conflict
@@ -50,6 +60,8 @@ from pinlater.server.storage.values import (
     Claimed,
     ClaimOrder,
     ClaimRef,
+    CopiesOf,
+    DeletedWithCopies,
     Inserted,
     InsertRequest,
     JobAck,
@@ -65,6 +77,8 @@ from pinlater.server.storage.values import (
     RequestRef,
     Requeue,
     Requeued,
+    Restored,
+    RestoreOrder,
     RunOrder,
     SampleRange,
     StoredFailures,
@@ -301,8 +315,7 @@ class RedisShard:
     # --- the three hot paths ------------------------------------------------------------------------------------------------
 
     async def insert_jobs(self, requests: Sequence[InsertRequest], now_ms: int) -> Sequence[Inserted | PinLaterError]:
-        if await self._memory.is_full(self._opened.readers):
-            raise StoreFull.of(f"{self.endpoint}: {self._memory}")
+        await self._check_space()
         lost, age = self._membership.lost, InsertAge()
         names = [request.queue for request in requests]
         with self._nothing_due.change(names):
@@ -311,6 +324,10 @@ class RedisShard:
                 names,
                 lambda access: inserting.insert(access, self._front, requests, now_ms, age, lost),
             )
+
+    async def _check_space(self) -> None:
+        if await self._memory.is_full(self._opened.readers):
+            raise StoreFull.of(f"{self.endpoint}: {self._memory}")
 
     async def claim_jobs(self, orders: Sequence[ClaimOrder], now_ms: int) -> Sequence[Claimed | PinLaterError]:
         self._check_open()
@@ -470,6 +487,24 @@ class RedisShard:
         return await self._with_queues(
             self._opened.other, [key.queue for key in keys], lambda access: bulk.delete_named(access, keys, state, 0)
         )
+
+    # --- copies of deleted jobs ---------------------------------------------------------------------------------------------
+
+    async def delete_with_copies(
+        self, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
+    ) -> DeletedWithCopies:
+        return await self._with_queues(
+            self._opened.other,
+            [key.queue for key in keys],
+            lambda access: copies.delete(access, keys, state, of, now_ms),
+        )
+
+    async def restore_jobs(self, order: RestoreOrder, now_ms: int) -> Restored:
+        await self._check_space()
+        with self._nothing_due.change([order.queue]):
+            return await self._with_queues(
+                self._opened.other, [order.queue], lambda access: copies.restore(access, order, now_ms)
+            )
 
     # --- reading ------------------------------------------------------------------------------------------------------------
 

@@ -82,6 +82,14 @@ class Dialect(Protocol):
         """Where each of the jobs is, locked."""
         ...
 
+    async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
+        """The bytes of these jobs' bodies, by id."""
+        ...
+
+    async def load_contents(self, ids: Sequence[int]) -> Sequence[tuple[int, bytes, str | None]]:
+        """Id and newest body of each of these jobs, and the last holder of a finished one. They exist and are locked."""
+        ...
+
     async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
         """The rows of a statement, after all changes so far."""
         ...
@@ -104,6 +112,10 @@ class Dialect(Protocol):
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
         """An INSERT of many rows."""
+        ...
+
+    def insert_jobs(self, rows: Sequence[Row]) -> None:
+        """Rows of `jobs`: id, queue, priority, run-after, attempts allowed, created at, options, body."""
         ...
 
     def for_each(self, name: str, keys: Keys) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
-from pinlater.server.storage.relational import audit, bulk, failures, in_hand, reading
+from pinlater.server.storage.relational import audit, bulk, copies, failures, in_hand, reading
 from pinlater.server.storage.relational import queues as queue_rules
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.queues import QueueTable
@@ -19,6 +19,8 @@ from pinlater.server.storage.values import (
     Acked,
     AuditRecord,
     ClaimRef,
+    CopiesOf,
+    DeletedWithCopies,
     Inserted,
     JobCheckpoint,
     JobKey,
@@ -28,6 +30,8 @@ from pinlater.server.storage.values import (
     RequestRef,
     Requeue,
     Requeued,
+    Restored,
+    RestoreOrder,
     RunOrder,
     StoredFailures,
     TimedKeys,
@@ -140,6 +144,16 @@ class RelationalShard(ABC):
 
     async def delete_jobs(self, keys: Sequence[JobKey], state: JobState | None = None) -> int:
         return await self._change(bulk.delete_named, keys, state)
+
+    # --- copies of deleted jobs -----------------------------------------------------------------------------------------------
+
+    async def delete_with_copies(
+        self, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
+    ) -> DeletedWithCopies:
+        return await self._change(copies.delete, keys, state, of, now_ms)
+
+    async def restore_jobs(self, order: RestoreOrder, now_ms: int) -> Restored:
+        return await self._change(copies.restore, order, now_ms)
 
     # --- audit --------------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ T = TypeVar("T")
 _LOAD_JOBS = OfIds("load_jobs")
 _LOAD_CLAIMS = OfIds("load_claims")
 _LOAD_STATES = OfIds("load_states")
+_LOAD_SIZES = OfIds("load_sizes")
+_LOAD_CONTENTS = OfIds("load_contents")
 _DELETE_ROWS = {table: OfIds("delete_rows", table) for table in ("jobs", "progress", "claims", "done", "audit")}
 _FREE_UNIQUE_KEY = sql("free_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
@@ -81,6 +83,12 @@ class SqliteDialect:
     async def load_states(self, ids: Sequence[int]) -> list[StateRow]:
         return [StateRow._make(row) for row in _LOAD_STATES.run(self._transaction.execute, ids)]
 
+    async def body_sizes(self, jobs: Sequence[JobRecord]) -> Mapping[int, int]:
+        return dict(_LOAD_SIZES.run(self._transaction.execute, [job.id for job in jobs])) if jobs else {}
+
+    async def load_contents(self, ids: Sequence[int]) -> list[tuple[int, bytes, str | None]]:
+        return _LOAD_CONTENTS.run(self._transaction.execute, ids).fetchall()
+
     async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self._transaction.execute(sql(name), in_order(name, values)).fetchall()
         return found
@@ -109,6 +117,9 @@ class SqliteDialect:
             self._transaction.executemany(sql(name), rows)
         else:
             several.run(self._transaction.execute, [value for row in rows for value in row])
+
+    def insert_jobs(self, rows: Sequence[Row]) -> None:
+        self.insert("insert_jobs_with_options", rows)
 
     def for_each(self, name: str, keys: Keys) -> None:
         if keys:

@@ -34,6 +34,12 @@ LEFT JOIN done ON done.id = jobs.id
 WHERE jobs.id IN (:ids)
 FOR UPDATE;
 
+-- name: load_contents(jobs, ids)
+SELECT jobs.id, coalesce(progress.body, jobs.body), done.holder FROM :jobs
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id
+WHERE jobs.id IN (:ids);
+
 -- name: load_claims(ids)
 -- The columns of `ClaimRow`.
 SELECT id, queue_id, priority, deadline_ms, timeout_ms, flags, token FROM claims FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE;

@@ -1,18 +1,21 @@
 -- Writes what was decided on loaded jobs, if they are still as they were; and plain successes beside them, if they are plain.
 --   ARGV[3] now, in ms        ARGV[4] now, 8 bytes
---   ARGV[5] {names of the queues, their ids, plain or false, refs, claims, pasts, keys, commands}
+--   ARGV[5] {names of the queues, their ids, plain or false, refs, claims, pasts, keys, commands, marks, undoes}
 --     plain     {refs, tokens} as in `finish_jobs.lua`
 --     refs      of the loaded jobs; claims and pasts: what was found of each, '' for nothing
 --     keys      {queue, unique key, what was found, '' for nothing}
 --     commands  {command, key without the shard's part, values}; `FAILED` has a queue as its key
--- Answers {0} done, {1, places} these aren't plain, {2} something has changed. Only after {0} was anything written.
+--     marks     {hash without the shard's part, field, 1 if it must be there, 0 if it must not}
+--     undoes    the bulk run whose deleted jobs come back, or false
+-- Answers {0} done, {1, places} these aren't plain, {2} something has changed, {3} a mark is not so. Only after {0} was anything
+-- written.
 -- As `domain/failures.py` has them.
 local GROUPS_MAX, OTHERS = 200, '0000000000000000'
 local again = before()
 if again then
     return again
 end
-local names, ids, plain, refs, claims, pasts, keys, commands = unpack(cmsgpack.unpack(ARGV[5]))
+local names, ids, plain, refs, claims, pasts, keys, commands, marks, undoes = unpack(cmsgpack.unpack(ARGV[5]))
 if stale(names, ids) then
     return redis.error_reply(STALE)
 end
@@ -46,6 +49,11 @@ local function unchanged()
     return true
 end
 
+for _, mark in ipairs(marks) do
+    if call('HEXISTS', T .. mark[1], mark[2]) ~= mark[3] then
+        return { 3 }
+    end
+end
 if not unchanged() then
     return { 2 }
 end
@@ -55,7 +63,12 @@ if plain then
         return { 1, odd }
     end
 end
-even_when_full()
+if undoes then
+    -- Redis refuses it without free memory, and then nothing is written.
+    call('HSET', T .. 'b' .. undoes, 'undone', '1')
+else
+    even_when_full()
+end
 
 -- Failed attempts of one group: {group, about it, how many, the newest, the hour, now}. Two commands, one more for a group too many.
 local function count_failures(queue, values)

@@ -32,6 +32,20 @@ SELECT claims.id, queue_id, priority, deadline_ms, timeout_ms, flags, token
 FROM json_each(:ids) AS wanted
 CROSS JOIN claims ON claims.id = wanted.value;
 
+-- name: load_sizes(ids)
+-- The bytes of bodies, which are not read.
+SELECT jobs.id, CASE WHEN progress.body IS NULL THEN length(jobs.body) ELSE length(progress.body) END
+FROM json_each(:ids) AS wanted
+CROSS JOIN jobs ON jobs.id = wanted.value
+LEFT JOIN progress ON progress.id = jobs.id;
+
+-- name: load_contents(ids)
+SELECT jobs.id, coalesce(progress.body, jobs.body), done.holder
+FROM json_each(:ids) AS wanted
+CROSS JOIN jobs ON jobs.id = wanted.value
+LEFT JOIN progress ON progress.id = jobs.id
+LEFT JOIN done ON done.id = jobs.id;
+
 -- name: save_progress(id, attempts_allowed, attempts_remaining, attempts_ended, run_after_ms, updated_at_ms,
 --   custom_status, error_type, error_text, attempts)
 -- `body` keeps its value: `save_body` sets it.

@@ -1,0 +1,129 @@
+"""How far a server is with a bulk run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.bulk_runs import BulkAction, BulkState
+from pinlater.domain.errors import OutcomeUnknown, PinLaterError
+from pinlater.domain.job import JobInfo, JobState
+from pinlater.server.operations.bulk_records import KeptRun, RunProgress
+from pinlater.server.operations.merged_rows import END, START
+from pinlater.server.storage.values import Restored
+
+PAGE_JOBS = 500
+STALE_MS = 30_000
+"""A run whose progress is older is continued by the next server that looks."""
+_PROGRESS_MS = 1_000
+_UNCOUNTED = "some changes may be missing in the number: a server or a shard stopped before they were counted"
+
+
+class BulkSteps:
+    """How far this server is with a run."""
+
+    def __init__(self, run: KeptRun, server: str) -> None:
+        self.run = run
+        self.server = server
+        self.progress = run.progress._replace(server=server)
+        self._told = self.progress.changed
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether this server carries it out."""
+        return self.progress.state is BulkState.RUNNING
+
+    def has_news(self, now_ms: int) -> bool:
+        """Whether to tell how far it is: once a second, and after a page, so that a crash leaves few changes uncounted."""
+        now = self.progress
+        return now_ms - now.news_ms >= _PROGRESS_MS or now.changed - self._told >= PAGE_JOBS
+
+    def told(self, progress: RunProgress) -> None:
+        """Notes what is kept now."""
+        self.progress, self._told = progress, progress.changed
+
+    def is_others(self, kept: KeptRun, now_ms: int) -> bool:
+        """Whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower name."""
+        other = kept.progress
+        if other.term != self.progress.term:
+            return other.term > self.progress.term
+        return "" < other.server < self.server and now_ms - other.news_ms <= STALE_MS
+
+    def is_own_end(self, kept: KeptRun) -> bool:
+        """Whether this server has ended the run, and only the answer was lost."""
+        return (kept.progress.server, kept.progress.ended_ms) == (self.server, self.progress.ended_ms)
+
+    def chosen(self, jobs: Sequence[JobInfo]) -> list[str]:
+        """The jobs that fit, of those that were there when the run began."""
+        fits = self.run.order.criteria.fits
+        return [job.descriptor for job in jobs if self._was_there(job) and fits(job)]
+
+    def _was_there(self, job: JobInfo) -> bool:
+        """Whether it is a job from before the run; if the scan may come to jobs that were retried, whether it had failed before that."""
+        began_ms, order = self.run.started_ms, self.run.order
+        if order.action is BulkAction.RETRY and self.progress.again and (job.finished_at_ms or 0) > began_ms:
+            return False
+        return job.created_at_ms <= began_ms
+
+    def note(self, *, changed: int = 0, detail: str = "") -> None:
+        """Adds to what is told next."""
+        now = self.progress
+        self.progress = now._replace(changed=now.changed + changed, detail=detail or now.detail)
+
+    def failed(self, error: PinLaterError) -> None:
+        """A page failed, and is tried again; it may be half changed."""
+        self.note(detail=waits_for(error))
+        unknown = isinstance(error, OutcomeUnknown)
+        self.progress = self.progress._replace(again=True, uncounted=self.progress.uncounted or unknown)
+
+    def note_copies(self, shard: str, size: int) -> None:
+        """Adds what the copies of some jobs take there."""
+        sizes = self.progress.copy_bytes
+        self.progress = self.progress._replace(copy_bytes={**sizes, shard: sizes.get(shard, 0) + size})
+
+    def note_restored(self, shard: str, answer: Restored) -> None:
+        """Adds what one call brought back."""
+        now = self.progress
+        self.progress = now._replace(
+            looked=now.looked + answer.restored + answer.key_taken + answer.queue_gone,
+            changed=now.changed + answer.restored,
+            key_taken=now.key_taken + answer.key_taken,
+            queue_gone=now.queue_gone + answer.queue_gone,
+            detail="",
+        )
+        self.note_copies(shard, -answer.freed_bytes)
+
+    def to_place(self, after: str, *, unseen: bool = False) -> None:
+        """Of a run that restores."""
+        self.progress = self.progress._replace(after=after, unseen=self.progress.unseen or unseen)
+
+    def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
+        """Of waiting jobs those that are not due come first, then the others."""
+        now = self.progress
+        now = now._replace(looked=now.looked + looked, after=after, unseen=now.unseen or unseen, detail="")
+        if after == END and self.run.order.state is JobState.PENDING and not now.due:
+            now = now._replace(after=START, due=True)
+        self.progress = now
+
+    def scan_again(self) -> None:
+        """From the first job on. What could not be restored is told anew: it has kept its copy."""
+        now = self.progress._replace(after=START, due=False, unseen=False, again=True, detail="")
+        self.progress = now._replace(key_taken=0, queue_gone=0)
+
+    def end(self, state: BulkState, now_ms: int, detail: str) -> None:
+        """What is told next is the end."""
+        if self.progress.uncounted:
+            detail = f"{detail}; {_UNCOUNTED}" if detail else _UNCOUNTED
+        self.progress = self.progress._replace(state=state, ended_ms=now_ms, detail=detail)
+
+    def hand_over(self) -> None:
+        """This server stops: the next one that looks continues the run, and need not wait."""
+        self.progress = self.progress._replace(server="")
+
+    def leave(self) -> None:
+        """Another server carries it out: this one tells nothing more."""
+        self.progress = self.progress._replace(state=BulkState.STOPPED)
+
+
+def waits_for(error: PinLaterError) -> str:
+    """What a run tells meanwhile."""
+    return f"waits: {error.message}"

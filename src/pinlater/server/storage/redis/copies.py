@@ -1,0 +1,200 @@
+"""Jobs that are deleted with copies, and brought back: a hash for each bulk run has the copies, by the place of the call that deleted them.
+
+The key of the hash expires, so that no sweep has to look for old copies. A field of it says that the run was undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.job import JobState, UniqueKey
+from pinlater.domain.transitions import PENDING
+from pinlater.server.storage.copied_records import copy_of, restored
+from pinlater.server.storage.job_copies import (
+    JobCopy,
+    first_that_fit,
+    pack_copies,
+    place_of,
+    read_copies,
+)
+from pinlater.server.storage.redis.access import Access, conflict
+from pinlater.server.storage.redis.changes import Changes, LoadedJob
+from pinlater.server.storage.redis.keys import (
+    INDEX_OF,
+    WAITING,
+    line_of,
+    may_exist,
+    packed_id,
+    ref_of,
+)
+from pinlater.server.storage.redis.loading import load_jobs
+from pinlater.server.storage.redis.packing import HAS_PAST, pack_finished, pack_job, pack_past, past_of
+from pinlater.server.storage.redis.reading import is_held
+from pinlater.server.storage.values import (
+    COPIES_KEPT_MS,
+    CopiesOf,
+    DeletedWithCopies,
+    JobKey,
+    Restored,
+    RestoreOrder,
+)
+
+_TRIES = 10
+_UNDONE = "undone"
+
+
+async def delete(
+    access: Access, keys: Sequence[JobKey], state: JobState, of: CopiesOf, now_ms: int
+) -> DeletedWithCopies:
+    queues = access.queues
+    places: dict[bytes, int] = {}
+    for place, key in enumerate(keys):
+        if key.queue in queues and may_exist(key):
+            places.setdefault(ref_of(queues[key.queue], key.priority, key.id), place)
+    for _ in range(_TRIES):
+        changes = Changes(now_ms)
+        names = access.ids_of([key.queue for key in keys])
+        loaded = await changes.load(access.readers, list(places), names)
+        found = [changes.found(job) for job in loaded if job.state is state]
+        number = first_that_fit(one.size - len(one.front) for one in found)
+        handled = len(keys) if number == len(found) else places[found[number].ref]
+        if not number:
+            return DeletedWithCopies(handled)
+        packed = await _take_out(access, changes, found[:number], of, now_ms)
+        for other in found[number:]:
+            del changes.loaded[other.ref]
+        changes.marks.append((_key(of), _UNDONE, 0))
+        answer = await access.write(changes, now_ms, names)
+        if answer == [0]:
+            return DeletedWithCopies(handled, number, len(packed))
+        if answer == [3]:
+            return DeletedWithCopies(len(keys))
+    raise conflict()
+
+
+async def _take_out(access: Access, changes: Changes, found: Sequence[LoadedJob], of: CopiesOf, now_ms: int) -> bytes:
+    """Deletes these jobs, and adds their copies, which it returns. The bodies are those of the claims and pasts that were loaded, or the
+    script finds that these have changed."""
+    whole, _ = await load_jobs(access.readers, [one.ref for one in found], bodies=True)
+    copies = [copy_of(one.record, whole[4 * at][len(one.front) :], one.record.holder) for at, one in enumerate(found)]
+    place, packed = place_of(now_ms, copies), pack_copies(copies)
+    for one in found:
+        changes.delete(one.record)
+    changes.writing.enter("HSET", _key(of), place, packed)
+    changes.writing.enter("ZADD", _index(of), 0, place)
+    _expire(changes, of)
+    return packed
+
+
+async def restore(access: Access, order: RestoreOrder, now_ms: int) -> Restored:
+    for _ in range(_TRIES):
+        found = await access.readers.run("next_copies", order.copies.run, order.after)
+        changes = Changes(now_ms)
+        changes.undoes = order.copies.run
+        if not found:
+            await access.write(changes, now_ms, ())
+            return Restored(None)
+        place, packed = found[0].decode(), found[1]
+        if not packed:
+            return Restored(place)
+        copies, queue = read_copies(packed), access.queues.get(order.queue)
+        if queue is None or int.from_bytes(queue, "big") != copies[0].queue_id:
+            return Restored(place, queue_gone=len(copies))
+        back, kept = await _decide(access, changes, queue, copies)
+        if len(kept) == len(copies):
+            return Restored(place, key_taken=len(kept))
+        left = pack_copies(kept) if kept else b""
+        _replace(changes, order.copies, place, left)
+        for copy in back:
+            _store(changes, queue, copy)
+        answer = await access.write(changes, now_ms, access.ids_of([order.queue]))
+        if answer == [0]:
+            return _restored(place, back, kept, len(packed) - len(left), now_ms)
+        if answer == [3]:
+            return Restored(place)  # another server has brought them back
+    raise conflict()
+
+
+def _restored(place: str, back: Sequence[JobCopy], kept: Sequence[JobCopy], freed_bytes: int, now_ms: int) -> Restored:
+    due = [copy.run_after_ms for copy in back if copy.job_state is PENDING]
+    return Restored(
+        place,
+        len(back),
+        len(kept),
+        freed_bytes=freed_bytes,
+        due=sum(run_after_ms <= now_ms for run_after_ms in due),
+        next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
+    )
+
+
+async def _decide(
+    access: Access, changes: Changes, queue: bytes, copies: Sequence[JobCopy]
+) -> tuple[list[JobCopy], list[JobCopy]]:
+    """Those that come back, and those whose key another job has. One that is there already is neither."""
+    refs = [ref_of(queue, copy.priority, copy.id) for copy in copies]
+    wanted = [(queue, unique.key) for copy in copies if (unique := copy.key_to_take) is not None]
+    there, held = await load_jobs(access.readers, refs, keys=wanted)
+    changes.held_keys.update(zip(wanted, held, strict=True))
+    back: list[JobCopy] = []
+    kept: list[JobCopy] = []
+    for at, copy in enumerate(copies):
+        if not there[4 * at]:
+            (back if _is_free(changes, queue, copy.key_to_take) else kept).append(copy)
+    return back, kept
+
+
+def _is_free(changes: Changes, queue: bytes, unique: UniqueKey | None) -> bool:
+    if unique is None:
+        return True
+    place = (queue, unique.key)
+    if place in changes.taken_keys or is_held(changes.held_keys[place], changes.now_ms):
+        return False
+    changes.taken_keys.add(place)
+    return True
+
+
+def _replace(changes: Changes, of: CopiesOf, place: str, left: bytes) -> None:
+    """The copies of those that come back go."""
+    changes.marks.append((_key(of), place, 1))
+    if left:
+        changes.writing.enter("HSET", _key(of), place, left)
+    else:
+        changes.writing.leave("HDEL", _key(of), place)
+        changes.writing.leave("ZREM", _index(of), place)
+    _expire(changes, of)
+
+
+def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
+    """As the job was, except that a body of a checkpoint is now the job's own."""
+    enter, job = changes.writing.enter, restored(copy, changes.now_ms)
+    line, ref = line_of(queue, copy.priority), ref_of(queue, copy.priority, copy.id)
+    record = pack_job(copy.new_job(), copy.created_at_ms, copy.options)
+    changes.writing.single("SET", b"j" + ref, bytes((record[0] | HAS_PAST,)) + record[1:])
+    enter("HSET", b"p", ref, pack_past(past_of(job)))
+    unique = copy.key_to_take
+    if unique is not None:
+        held = bytes((unique.scope, copy.priority)) + packed_id(copy.id)
+        changes.writing.single("HSET", b"u" + queue, unique.key, held)
+    if job.state is PENDING:
+        enter("ZADD", WAITING + line, job.run_after_ms, packed_id(job.id))
+        if job.options.expires_ms is not None:
+            enter("ZADD", b"e", job.options.expires_ms, ref)
+        enter("READY", queue)
+        return
+    finished_ms = job.finished_at_ms or 0
+    enter("HSET", b"h", ref, pack_finished(job.state, len(record), finished_ms, job.holder))
+    enter("ZADD", INDEX_OF[job.state] + line, finished_ms, packed_id(job.id))
+    changes.note_finished(len(record))
+
+
+def _key(of: CopiesOf) -> bytes:
+    return b"b" + of.run.encode()
+
+
+def _index(of: CopiesOf) -> bytes:
+    return b"l" + of.run.encode()
+
+
+def _expire(changes: Changes, of: CopiesOf) -> None:
+    changes.writing.single("PEXPIRE", _key(of), COPIES_KEPT_MS)
+    changes.writing.single("PEXPIRE", _index(of), COPIES_KEPT_MS)

@@ -1,0 +1,189 @@
+"""Jobs that are deleted with copies, and brought back: rows of the history hold the copies, and come and go in the jobs' transactions.
+
+A row says that a run was undone on the shard. What a server that stood still would delete for the run afterwards stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.domain.job import JobState
+from pinlater.domain.transitions import PENDING
+from pinlater.server.storage.copied_records import copy_of, restored
+from pinlater.server.storage.job_copies import (
+    JobCopy,
+    first_that_fit,
+    pack_copies,
+    pieces_of,
+    place_of,
+    read_copies,
+)
+from pinlater.server.storage.record import JobRecord
+from pinlater.server.storage.relational.bulk import delete_ids
+from pinlater.server.storage.relational.dialect import Dialect
+from pinlater.server.storage.relational.rows import STATES, done_row, progress_row, record_of
+from pinlater.server.storage.values import (
+    COPIES_STEP_S,
+    UNDONE_STEP_S,
+    CopiesOf,
+    DeletedWithCopies,
+    JobKey,
+    Restored,
+    RestoreOrder,
+)
+
+_MARK = "undone"
+_BEHIND = "~"  # higher than every character of an origin
+
+
+async def delete(
+    dialect: Dialect, keys: Sequence[JobKey], state: JobState, copies: CopiesOf, now_ms: int
+) -> DeletedWithCopies:
+    if await _rows(dialect, UNDONE_STEP_S, copies.started_ms, copies.run, "") is not None:
+        return DeletedWithCopies(len(keys))
+    chosen = await _chosen(dialect, keys, state)
+    sizes = await dialect.body_sizes([job for _, job in chosen])
+    number = first_that_fit(sizes[job.id] for _, job in chosen)
+    handled = len(keys) if number == len(chosen) else chosen[number][0]
+    jobs = [job for _, job in chosen[:number]]
+    if not jobs:
+        return DeletedWithCopies(handled)
+    contents = await dialect.load_contents([job.id for job in jobs])
+    about = {job_id: (body, last_holder) for job_id, body, last_holder in contents}
+    copied = [copy_of(job, *about[job.id]) for job in jobs]
+    packed = pack_copies(copied)
+    _save(dialect, now_ms, copies.run, place_of(now_ms, copied), packed)
+    deleted = await delete_ids(dialect, [job.id for job in jobs], state=state)
+    return DeletedWithCopies(handled, len(deleted), len(packed))
+
+
+async def _chosen(dialect: Dialect, keys: Sequence[JobKey], state: JobState) -> list[tuple[int, JobRecord]]:
+    """The jobs that there are, in that state, each once, with the places of their keys."""
+    queues = await dialect.queues_named([key.queue for key in keys])
+    wanted: dict[tuple[int, int, int], int] = {}
+    for place, key in enumerate(keys):
+        if key.queue in queues:
+            wanted.setdefault((queues[key.queue].queue_id, key.priority, key.id), place)
+    chosen: list[tuple[int, JobRecord]] = []
+    for row in await dialect.load_jobs(sorted({job_id for _, _, job_id in wanted})):
+        job = record_of(row)
+        at = wanted.get((job.queue_id, job.priority, job.id))
+        if at is not None and job.state is state:
+            chosen.append((at, job))
+    return sorted(chosen, key=lambda found: found[0])
+
+
+async def restore(dialect: Dialect, order: RestoreOrder, now_ms: int) -> Restored:
+    run = order.copies.run
+    dialect.insert("save_copies", [(UNDONE_STEP_S, order.copies.started_ms, run, _MARK, b"")])
+    found = await _next(dialect, run, order.after)
+    if found is None:
+        return Restored(None)
+    at_ms, place = found
+    packed = await _rows(dialect, COPIES_STEP_S, at_ms, run, place)
+    if packed is None:
+        return Restored(place)  # another server has brought them back
+    jobs = read_copies(packed)
+    queue = (await dialect.queues_named([order.queue])).get(order.queue)
+    if queue is None or queue.queue_id != jobs[0].queue_id:
+        return Restored(place, queue_gone=len(jobs))
+    back, kept = await _decide(dialect, jobs, now_ms)
+    if len(kept) == len(jobs):
+        return Restored(place, key_taken=len(kept))
+    await dialect.change_now(
+        "delete_copies", step_s=COPIES_STEP_S, at_ms=at_ms, run=run, first=place, last=place + _BEHIND
+    )
+    left = pack_copies(kept) if kept else b""
+    _save(dialect, at_ms, run, place, left)
+    _store(dialect, back, now_ms)
+    due = [job.run_after_ms for job in back if job.job_state is PENDING]
+    return Restored(
+        place,
+        len(back),
+        len(kept),
+        freed_bytes=len(packed) - len(left),
+        due=sum(run_after_ms <= now_ms for run_after_ms in due),
+        next_due_ms=min([run_after_ms for run_after_ms in due if run_after_ms > now_ms], default=None),
+    )
+
+
+async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | None:
+    """The time and the place of the first copies behind a place; None if there are no more."""
+    at_ms: int | None = int(after.partition(".")[0]) if after else -1
+    behind = after + _BEHIND if after else ""
+    while at_ms is not None:
+        rows = await dialect.select("find_copies", step_s=COPIES_STEP_S, at_ms=at_ms, run=run, after=behind)
+        if rows:
+            return at_ms, _text(rows[0][0]).rpartition(".")[0]
+        [(at_ms,)] = await dialect.select("next_copies", step_s=COPIES_STEP_S, run=run, after_ms=at_ms)
+        behind = ""
+    return None
+
+
+async def _decide(dialect: Dialect, jobs: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
+    """Those that come back, with their keys taken, and those whose key another job has. One that is there already is neither."""
+    there = {row.id for row in await dialect.load_states(sorted(job.id for job in jobs))}
+    back: list[JobCopy] = []
+    kept: list[JobCopy] = []
+    for job in jobs:
+        if job.id not in there:
+            (back if await _take_key(dialect, job, now_ms) else kept).append(job)
+    return back, kept
+
+
+async def _take_key(dialect: Dialect, job: JobCopy, now_ms: int) -> bool:
+    """False if another job has it."""
+    unique = job.key_to_take
+    if unique is None:
+        return True
+    held = await dialect.key_holder(job.queue_id, unique.key)
+    if held is not None and (held[2] is None or held[2] > now_ms):
+        return False
+    dialect.save_key(job.queue_id, unique.key, int(unique.scope), restored(job, now_ms))
+    return True
+
+
+def _store(dialect: Dialect, copies: Sequence[JobCopy], now_ms: int) -> None:
+    """As the jobs were, except that a body of a checkpoint is now the job's own. Not counted as enqueued."""
+    dialect.insert_jobs(
+        [
+            (
+                job.id,
+                job.queue_id,
+                job.priority,
+                job.run_after_ms,
+                job.attempts_allowed,
+                job.created_at_ms,
+                job.options,
+                job.body,
+            )
+            for job in copies
+        ]
+    )
+    jobs = [restored(job, now_ms) for job in copies]
+    dialect.insert("save_progress", [progress_row(job) for job in jobs])
+    dialect.enter_ready([job for job in jobs if job.state is PENDING])
+    dialect.insert("insert_done", [done_row(job) for job in jobs if job.finished])
+    for job in jobs:
+        counter = dialect.counter(job.queue_id, job.priority)
+        if job.state is PENDING:
+            counter.enter_waiting(job, now_ms)
+        else:
+            counter.add_finished(STATES[job.state])
+
+
+def _save(dialect: Dialect, at_ms: int, run: str, place: str, packed: bytes) -> None:
+    dialect.insert(
+        "save_copies", [(COPIES_STEP_S, at_ms, run, origin, piece) for origin, piece in pieces_of(place, packed)]
+    )
+
+
+async def _rows(dialect: Dialect, step_s: int, at_ms: int, run: str, place: str) -> bytes | None:
+    """What the rows of a place hold together; None if there are none. They are locked."""
+    found = await dialect.select("load_copies", step_s=step_s, at_ms=at_ms, run=run, first=place, last=place + _BEHIND)
+    return b"".join(bytes(data) for (data,) in found) if found else None
+
+
+def _text(name: str | bytes) -> str:
+    """Of a column that is text on one store and bytes on the other."""
+    return name if isinstance(name, str) else name.decode()

@@ -1,0 +1,88 @@
+"""Copies of deleted jobs in Redis: all keys agree, copies expire, and a Redis without memory refuses to bring jobs back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from pinlater.domain.errors import StoreFull
+from pinlater.domain.job import JobState
+from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.values import COPIES_KEPT_MS, CopiesOf, Restored, RestoreOrder
+from tests.contract.desk import QUEUE, Desk, unique
+from tests.databases.redis import RedisServer
+from tests.redis.proxied_redis import FRONT, ProxiedRedis, proxied
+
+RUN = CopiesOf("0123456789abcdef", 1)
+
+
+@pytest.fixture
+async def own(start_redis: Callable[..., RedisServer]) -> AsyncIterator[ProxiedRedis]:
+    """On a Redis of the test's own."""
+    async with proxied(start_redis(appendonly=False)) as database:
+        yield database
+
+
+async def restore(desk: Desk, after: str = "") -> Restored:
+    return await desk.shard.restore_jobs(RestoreOrder(QUEUE, RUN, after), desk.now)
+
+
+async def test_all_keys_agree_about_jobs_that_come_back(own: ProxiedRedis) -> None:
+    desk = await own.desk()
+    keys = {
+        state: await desk.put_in(state, unique=unique(state.name), expires_in_ms=10**9)
+        for state in list(JobState)[::-1]
+    }
+    for state, key in keys.items():
+        assert (await desk.shard.delete_with_copies([key], state, RUN, desk.now)).deleted == 1
+        desk.clock.advance(ms=1)
+    await own.assert_consistent()
+
+    after: str | None = ""
+    while after is not None:
+        after = (await restore(desk, after)).after
+
+    assert all([await desk.find(key) for key in keys.values()])
+    await own.assert_consistent()
+
+
+async def test_copies_expire_by_themselves(own: ProxiedRedis) -> None:
+    desk = await own.desk()
+    key = await desk.put()
+    await desk.shard.delete_with_copies([key], JobState.PENDING, RUN, desk.now)
+    for name in (b"b", b"l"):
+        left_ms = int(own.server.execute("PTTL", FRONT + name + RUN.run.encode()))
+        assert COPIES_KEPT_MS - 60_000 < left_ms <= COPIES_KEPT_MS
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["the server refuses", "Redis refuses"])
+async def test_without_memory_nothing_comes_back_and_nothing_is_lost(own: ProxiedRedis, asked: bool) -> None:
+    desk = await own.desk()
+    keys = [await desk.put() for _ in range(3)]
+    await desk.shard.delete_with_copies(keys, JobState.PENDING, RUN, desk.now)
+    shard = desk.shard
+    assert isinstance(shard, RedisShard)
+    if not asked:
+        shard._memory._looked_at = float("inf")
+    own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
+
+    with pytest.raises(StoreFull):
+        await restore(desk)
+
+    own.server.execute("CONFIG", "SET", "maxmemory", 0)
+    assert (await desk.counts()).pending == 0
+    assert (await restore(desk)).restored == 3
+    await own.assert_consistent()
+
+
+async def test_without_memory_jobs_are_deleted_with_copies(own: ProxiedRedis) -> None:
+    """Bodies that compress free memory in the end."""
+    desk = await own.desk(memory_used_max_percent=100)
+    key = await desk.put(b"x" * 1_000)
+    own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
+
+    assert (await desk.shard.delete_with_copies([key], JobState.PENDING, RUN, desk.now)).deleted == 1
+
+    own.server.execute("CONFIG", "SET", "maxmemory", 0)
+    assert (await restore(desk)).restored == 1
