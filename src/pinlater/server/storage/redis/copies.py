@@ -130,7 +130,7 @@ def _restored(place: str, back: Sequence[JobCopy], kept: Sequence[JobCopy], free
 async def _decide(
     access: Access, changes: Changes, queue: bytes, copies: Sequence[JobCopy]
 ) -> tuple[list[JobCopy], list[JobCopy]]:
-    """Those that come back, and those whose key another job has. One that is there already is neither."""
+    """The jobs that come back, and those whose key another job has. One that is there already is neither."""
     refs = [ref_of(queue, copy.priority, copy.id) for copy in copies]
     wanted = [(queue, unique.key) for copy in copies if (unique := copy.key_to_take) is not None]
     there, held = await load_jobs(access.readers, refs, keys=wanted)

@@ -121,7 +121,7 @@ async def _next(dialect: Dialect, run: str, after: str) -> tuple[int, str] | Non
 
 
 async def _decide(dialect: Dialect, jobs: Sequence[JobCopy], now_ms: int) -> tuple[list[JobCopy], list[JobCopy]]:
-    """Those that come back, with their keys taken, and those whose key another job has. One that is there already is neither."""
+    """The jobs that come back, with their keys taken, and those whose key another job has. One that is there already is neither."""
     there = {row.id for row in await dialect.load_states(sorted(job.id for job in jobs))}
     back: list[JobCopy] = []
     kept: list[JobCopy] = []
