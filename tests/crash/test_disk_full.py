@@ -145,7 +145,7 @@ def test_a_bulk_run_waits_while_the_disk_is_full_and_then_changes_each_job_once(
     server = start_server(small_disk.folder / "store.db")
     with Client(f"127.0.0.1:{server.port}", retries=0) as client:
         names = [name for _ in range(6) for name in client.enqueue(QUEUE, [Job(b"x" * 100)] * 500).descriptors]
-        order = BulkOrder(QUEUE, BulkAction.DELETE, JobState.PENDING, jobs_per_second=500.0)
+        order = BulkOrder(QUEUE, BulkAction.DELETE, JobState.PENDING, jobs_per_second=500.0, for_good=True)
         run = client.start_bulk_run(order)
         seen = bulk_run_once(client, lambda now: now.changed > 0)
         small_disk.fill()

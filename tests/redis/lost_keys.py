@@ -7,7 +7,7 @@ import re
 from pinlater.server.storage.redis import keys
 
 # How long the part behind a kind's letters is.
-_BYTES = {"": 0, "writer": 2, "queue": 4, "line": 5, "ref": 13, "step": 4, "moment": 12}
+_BYTES = {"": 0, "writer": 2, "queue": 4, "line": 5, "ref": 13, "step": 4, "moment": 12, "run": 16}
 # What follows the letters, by kind. Without `x`, which is never there.
 _TAILS = {
     kind: _BYTES[tail]

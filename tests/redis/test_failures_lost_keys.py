@@ -14,6 +14,7 @@ from pinlater.domain.job import JobState, Outcome, UniqueScope
 from pinlater.domain.queue import QueueConfig
 from pinlater.server.storage.values import (
     AuditRecord,
+    CopiesOf,
     InsertRequest,
     JobKey,
     Page,
@@ -27,6 +28,7 @@ from tests.redis.lost_keys import KINDS, keys_of_kind
 from tests.redis.proxied_redis import FRONT, ProxiedRedis
 from tests.shared_shards.proxied_database import stats_of
 
+_RUN = CopiesOf("0123456789abcdef", 1_000)
 # Those whose loss takes a job along, or more than one.
 TAKES_JOBS = {"j"}
 
@@ -58,6 +60,7 @@ async def live(desk: Desk) -> Life:
     await desk.shard.note_map("{}", desk.now)
     await desk.shard.add_audit([AuditRecord("1", b"{}")], 10)
     await desk.shard.save_samples([StoredSample(60, desk.now, QUEUE, "server", b"s")])
+    await desk.shard.delete_with_copies([await desk.put(b"deleted")], JobState.PENDING, _RUN, desk.now)
     bodies = {b"held", b"waits", b"unique", b"timed", b"expires", b"keyed", b"tried"}
     return Life(bodies, held, finished)
 

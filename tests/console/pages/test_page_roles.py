@@ -64,6 +64,8 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "/queues/{queue}/delete-failed": {"number": 10, "group": GROUP},
     "/queues/{queue}/mute": {"group": GROUP, "until_ms": 2**45},
     "/queues/{queue}/bulk": {"action": "delete", "state": "failed"},
+    "/queues/{queue}/bulk/stop": {"run": "0123456789abcdef"},
+    "/queues/{queue}/bulk/undo": {"run": "0123456789abcdef"},
 }
 OF_A_RUN = ("/queues/{queue}/bulk/stop", "/queues/{queue}/bulk/undo")
 OF_A_WAITING_JOB = "/jobs/{descriptor}/cancel"
