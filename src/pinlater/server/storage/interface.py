@@ -164,7 +164,7 @@ class CopyStore(Protocol):
         one at least.
 
         Deletes nothing once `restore_jobs` was called for that run: the caller stood still meanwhile. Copies are kept for `COPIES_KEPT_MS`
-        at least: `HistoryStore.trim_samples` forgets them, with the step `COPIES_STEP_S`, unless the store does it by itself.
+        at least: `HistoryStore.trim_samples` forgets them, with the step `COPIES_STEP_S`.
         """
         ...
 

@@ -1,6 +1,7 @@
 """Jobs that are deleted with copies, and brought back: a hash for each bulk run has the copies, by the place of the call that deleted them.
 
-The key of the hash expires, so that no sweep has to look for old copies. A field of it says that the run was undone.
+`cr` has the runs by the time of their newest copies, for the sweep: a key that expires could be evicted. A field of the hash says that
+the run was undone.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from pinlater.server.storage.redis.keys import (
 )
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.packing import HAS_PAST, pack_finished, pack_job, pack_past, past_of
+from pinlater.server.storage.redis.readers import Readers
 from pinlater.server.storage.redis.reading import is_held
 from pinlater.server.storage.values import (
-    COPIES_KEPT_MS,
     CopiesOf,
     DeletedWithCopies,
     JobKey,
@@ -41,6 +42,7 @@ from pinlater.server.storage.values import (
 
 _TRIES = 10
 _UNDONE = "undone"
+_RUNS = b"cr"
 
 
 async def delete(
@@ -82,7 +84,7 @@ async def _take_out(access: Access, changes: Changes, found: Sequence[LoadedJob]
         changes.delete(one.record)
     changes.writing.enter("HSET", _key(of), place, packed)
     changes.writing.enter("ZADD", _index(of), 0, place)
-    _expire(changes, of)
+    changes.writing.enter("ZADD", _RUNS, now_ms, of.run)
     return packed
 
 
@@ -161,7 +163,6 @@ def _replace(changes: Changes, of: CopiesOf, place: str, left: bytes) -> None:
     else:
         changes.writing.leave("HDEL", _key(of), place)
         changes.writing.leave("ZREM", _index(of), place)
-    _expire(changes, of)
 
 
 def _store(changes: Changes, queue: bytes, copy: JobCopy) -> None:
@@ -195,6 +196,6 @@ def _index(of: CopiesOf) -> bytes:
     return b"l" + of.run.encode()
 
 
-def _expire(changes: Changes, of: CopiesOf) -> None:
-    changes.writing.single("PEXPIRE", _key(of), COPIES_KEPT_MS)
-    changes.writing.single("PEXPIRE", _index(of), COPIES_KEPT_MS)
+async def trim(readers: Readers, before_ms: int, limit: int) -> int:
+    """Forgets the copies of runs whose newest ones are older; of how many runs, at most `limit`."""
+    return int(await readers.run("trim_copies", before_ms, limit))

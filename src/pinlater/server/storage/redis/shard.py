@@ -54,6 +54,7 @@ from pinlater.server.storage.redis.writer import Writer
 from pinlater.server.storage.request_keys import InsertAge
 from pinlater.server.storage.snapshots import NEVER_MS, Snapshots
 from pinlater.server.storage.values import (
+    COPIES_STEP_S,
     Acked,
     AuditRecord,
     Capabilities,
@@ -623,4 +624,6 @@ class RedisShard:
         return await sample_rows.find(self._opened.readers, wanted)
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
+        if step_s == COPIES_STEP_S:
+            return await copies.trim(self._opened.readers, before_ms, limit)
         return await sample_rows.trim(self._opened.readers, step_s, before_ms, limit)

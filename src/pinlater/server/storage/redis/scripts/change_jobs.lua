@@ -66,6 +66,7 @@ end
 if undoes then
     -- Redis refuses it without free memory, and then nothing is written.
     call('HSET', T .. 'b' .. undoes, 'undone', '1')
+    call('ZADD', T .. 'cr', 'NX', ARGV[3], undoes)
 else
     even_when_full()
 end
