@@ -15,23 +15,7 @@ from pinlater import __version__
 MACHINE_TEXT = re.compile("|".join(["/" + "work/", "/" + "home/[a-z]", "/" + "root/", "/" + "tmp/[a-z]"]))
 # The lock file holds the public index's addresses by its nature.
 NOT_PROSE = {"uv.lock", "LICENSE"}
-TEXT_SUFFIXES = {
-    "",
-    ".py",
-    ".md",
-    ".toml",
-    ".yml",
-    ".yaml",
-    ".sql",
-    ".thrift",
-    ".service",
-    ".sh",
-    ".svg",
-    ".json",
-    ".css",
-    ".html",
-    ".txt",
-}
+PICTURES = {".png"}
 
 
 def test_the_changelog_has_a_section_for_this_version(repository: Path) -> None:
@@ -55,11 +39,15 @@ def test_no_tracked_file_names_a_place_on_one_machine(tracked_files: list[Path],
     found = [
         f"{path.relative_to(repository)}:{number}: {line.strip()[:80]}"
         for path in tracked_files
-        if path.suffix in TEXT_SUFFIXES and path.name not in NOT_PROSE
+        if path.suffix not in PICTURES and path.name not in NOT_PROSE
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         if MACHINE_TEXT.search(line)
     ]
     assert found == []
+
+
+def test_each_tracked_file_is_text_or_a_picture(tracked_files: list[Path]) -> None:
+    assert [path for path in tracked_files if b"\0" in path.read_bytes() and path.suffix not in PICTURES] == []
 
 
 class TestMakefile:
