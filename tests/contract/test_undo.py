@@ -1,4 +1,4 @@
-"""Jobs that are deleted with copies: they come back as they were, each once, or it is said what stands in the way."""
+"""Jobs that are deleted with copies: they come back as they were, each once, or the answer tells what stands in the way."""
 
 from __future__ import annotations
 

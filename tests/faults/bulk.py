@@ -117,7 +117,18 @@ class _RunUnderFault:
         assert found.changed == _WANTED or "may be missing" in found.detail, found
         assert found.changed <= _WANTED, found
         page = await self._client.audit(operation="bulkRun", queue=self._queue, limit=500)
-        assert sum(run.id in entry.arguments for entry in page.entries) == 1, "its end is not once in the audit"
+        assert sum(f'"run": "{run.id}"' in entry.arguments for entry in page.entries) == 1, (
+            "its end is not once in the audit"
+        )
+        await self._come_back(run, wanted)
+
+    async def _come_back(self, run: BulkRun, deleted: Sequence[str]) -> None:
+        """All that the run deleted, also what its lost server had deleted and not told."""
+        async with AsyncClient(f"127.0.0.1:{self._victim.port}", source="faults") as its_client:
+            undo = await its_client.undo_bulk_run(self._queue, run.id)
+        found = await _Seen(self._client, undo).ends()
+        assert found.state is BulkState.DONE, found
+        assert await self._there(deleted) == len(deleted), "jobs did not come back"
 
     async def _failed(self, task: str, number: int) -> list[str]:
         """New jobs that have failed."""

@@ -88,10 +88,12 @@ class Dequeue:
         return DequeueResult(claimed, results)
 
     def _note_jobs(self, asking: Asking, claimed: Sequence[FromShard]) -> None:
-        number, deadline_ms = 0, 0
+        number = deadline_ms = 0
         for _, jobs, _ in claimed:
             number += len(jobs)
-            deadline_ms = max(deadline_ms, max([job.claim_deadline_ms for job in jobs]))
+            for job in jobs:
+                if job.claim_deadline_ms > deadline_ms:
+                    deadline_ms = job.claim_deadline_ms
         self._workers.handed_out(asking, number, max(0, deadline_ms - self._clock.now_ms()))
 
     async def _claim(self, request: ClaimRequest) -> list[FromShard]:

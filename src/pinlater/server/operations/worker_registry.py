@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from pinlater.domain.workers import LOST_MAX, LostClaim, WorkerInfo, WorkerQueue, WorkerStatus
-from pinlater.server.operations.identity import kept_source
+from pinlater.server.operations.identity import SOURCE_CHARS_MAX, kept_source
 from pinlater.server.operations.values import Caller
 
 WORKERS_MAX = 2_000
@@ -134,7 +134,9 @@ class WorkerRegistry:
     def asked(self, caller: Caller, queue: str) -> Asking:
         """A worker asks for jobs. The value is for `handed_out`."""
         entry, now_s = self._heard(caller)
-        seen = entry.of(queue)
+        seen = entry.queues.get(queue)
+        if seen is None or len(entry.queues) > 1:
+            seen = entry.of(queue)
         seen.asked_s = now_s
         return entry, seen
 
@@ -154,7 +156,8 @@ class WorkerRegistry:
 
     def reported(self, caller: Caller) -> None:
         """A worker sends a request that never names a process. It counts only if callers of the source name none."""
-        entry = self._entries.get((kept_source(caller.source), 0))
+        source = caller.source
+        entry = self._entries.get((kept_source(source) if len(source) > SOURCE_CHARS_MAX else source, 0))
         if entry is not None and entry.heard_s is not None:
             self._heard(caller)
 
@@ -195,11 +198,13 @@ class WorkerRegistry:
         return self._forgotten.total(self._monotonic())
 
     def _heard(self, caller: Caller) -> tuple[_Entry, float]:
-        source = kept_source(caller.source)
-        entry, now_s = self._entry(source, caller.process)
+        source, _, process, said = caller
+        if len(source) > SOURCE_CHARS_MAX:
+            source = kept_source(source)
+        entry, now_s = self._entry(source, process)
         entry.heard_s = now_s
-        if caller.worker is not None and caller.process:
-            entry.info, entry.said_s = _bounded(caller.worker), now_s
+        if said is not None and process:
+            entry.info, entry.said_s = _bounded(said), now_s
         return entry, now_s
 
     def _entry(self, source: str, process: int) -> tuple[_Entry, float]:

@@ -16,7 +16,6 @@ from pinlater.domain.audit import AuditEntry
 from pinlater.domain.byte_budget import ByteBudget
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import AccessDenied, PinLaterError, QuotaExceeded
-from pinlater.server.access.quotas import TokenUse
 from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, step_by_step
 from pinlater.server.operations.service import Service
 from pinlater.server.telemetry.metrics import MethodMetrics, Metrics
@@ -198,9 +197,10 @@ class Answering:
         """Answers a call that waits, searches or needs much memory, or that comes if there are too many."""
         request: Any = call.arguments.request if route.may_wait_or_cost else None
         waits = route.hands_out and bool(request.waitMillis) and not request.dryRun
-        if waits and recipient.use is not None and not recipient.use.token.takes_poll():
+        use, quotas = recipient.use, self.quotas
+        if waits and use is not None and quotas is not None and not use.token.takes_poll():
             if request.jobAckRequest is None:
-                return self._poll_refused(call, route, recipient, recipient.use.token)
+                return self._failed(call, route, recipient, quotas.polls_used_up(use.token))
             request.waitMillis, waits = WAIT_OVER_QUOTA_MS, False
         if recipient.over_limit or (self.running >= self._requests_max and not waits):
             return self._failed(call, route, recipient, self._refusal(recipient))
@@ -226,10 +226,6 @@ class Answering:
         if route.audited is not None:
             route = replace(route, caller=guard.caller(call))
         recipient.active_at_s = self._monotonic()
-        return self._failed(call, route, recipient, error)
-
-    def _poll_refused(self, call: DecodedCall, route: MethodRoute, recipient: Recipient, token: TokenUse) -> bytes:
-        error = TooManyRequests(self._requests_max) if self.quotas is None else self.quotas.polls_used_up(token)
         return self._failed(call, route, recipient, error)
 
     async def _deny(
