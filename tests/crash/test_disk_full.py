@@ -165,6 +165,34 @@ def test_a_bulk_run_waits_while_the_disk_is_full_and_then_changes_each_job_once(
         assert [entry.jobs for entry in ends] == [len(names)]
 
 
+def test_a_bulk_run_that_keeps_copies_ends_on_a_full_disk_and_what_it_deleted_comes_back(
+    small_disk: SmallDisk, start_server: ServerMaker
+) -> None:
+    server = start_server(small_disk.folder / "store.db")
+    with Client(f"127.0.0.1:{server.port}", retries=0) as client:
+        names = [name for _ in range(6) for name in client.enqueue(QUEUE, [Job(b"x" * 100)] * 500).descriptors]
+        client.start_bulk_run(BulkOrder(QUEUE, BulkAction.DELETE, JobState.PENDING, jobs_per_second=500.0))
+        bulk_run_once(client, lambda now: now.changed > 0)
+        small_disk.fill()
+        with WireClient(server.port) as filling:
+            enqueue_until_full(filling)
+        ended = bulk_run_once(client, lambda now: now.ended_ms is not None)
+        assert ended.state is BulkState.FAILED
+        assert "delete for good" in ended.detail
+        assert len(client.lookup(names)) == len(names) - ended.changed
+        small_disk.free()
+        with WireClient(server.port) as freed:
+            enqueue_at_last(freed, "after")
+        undo = client.undo_bulk_run(QUEUE, ended.id)
+        deadline = time.monotonic() + FULL_SECONDS_MAX
+        while any(run.ended_ms is None for run in client.bulk_runs(QUEUE)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        [done] = [run for run in client.bulk_runs(QUEUE) if run.id == undo.id]
+        assert (done.state, done.changed) == (BulkState.DONE, ended.changed)
+        assert len(client.lookup(names)) == len(names)
+
+
 def bulk_run_once(client: Client, condition: Callable[[BulkRun], bool]) -> BulkRun:
     """The only run of the queue once the condition holds."""
     deadline = time.monotonic() + FULL_SECONDS_MAX
