@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
-
-
-def _weight(key: str, shard: str) -> bytes:
-    return blake2b(f"{shard}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def rendezvous_home(key: str, shards: Sequence[str]) -> str:
     """The shard of the key. Every server computes the same from the same names."""
     if len(shards) == 1:
         return shards[0]
-    return max(shards, key=lambda shard: _weight(key, shard))
+    encoded = key.encode("utf-8", "surrogatepass")
+    home, highest = "", b""
+    for shard in shards:
+        hashing = _begun(shard).copy()
+        hashing.update(encoded)
+        weight = hashing.digest()
+        if weight > highest:
+            home, highest = shard, weight
+    return home
+
+
+@lru_cache
+def _begun(shard: str) -> blake2b:
+    """The hash of a shard's name, to be continued with a key."""
+    return blake2b(f"{shard}\0".encode("utf-8", "surrogatepass"), digest_size=8)
 
 
 def covered(coverage: float, shards: int) -> int:

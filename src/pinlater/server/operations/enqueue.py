@@ -96,7 +96,7 @@ class Enqueue:
         try:
             plain = request is None and not unique
             if not plain and len(self._shards) > 1:  # one that has all the jobs recognises keys by itself
-                return await self._router.enqueue(known, jobs, now_ms, request)
+                return await self._router.enqueue(known, jobs, now_ms, request, unique=unique)
             shard = self._shards.for_enqueue(queue)
             try:
                 inserted = await self._insert(shard, known, jobs, now_ms, request_key, request)

@@ -79,15 +79,17 @@ class ShardRouter:
         self._clock = clock
         self._insert = insert
         self._finish = finish
-        self._keyed: dict[tuple[str, str], asyncio.Future[None]] = {}  # under way
+        # Requests under way; a repeat that waits for the end of one has put a future there.
+        self._keyed: dict[tuple[str, str], asyncio.Future[None] | None] = {}
         self._unsettled = UnsettledRequests(clock.monotonic)
 
-    async def enqueue(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None) -> Enqueued:
-        """As `Enqueue.enqueue`, for checked jobs of which some have unique keys, or a request with a key."""
+    def enqueue(
+        self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest | None, *, unique: bool
+    ) -> Awaitable[Enqueued]:
+        """As `Enqueue.enqueue`, for checked jobs of which some have unique keys (`unique`), or a request with a key."""
         if request is None:
-            return await self._enqueue_unique(queue, jobs, now_ms, None, None, [])
-        unique = any(job.unique is not None for job in jobs)
-        return await self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
+            return self._enqueue_unique(queue, jobs, now_ms, None, None, [])
+        return self._one_at_a_time(queue, jobs, now_ms, request, unique=unique)
 
     async def elsewhere(
         self, queue: Queue, jobs: Sequence[Job], now_ms: int, tried: ShardLanes, failure: PinLaterError
@@ -105,17 +107,23 @@ class ShardRouter:
     ) -> Enqueued:
         """A repeat that arrives during the first waits for it."""
         name = (queue.name, request.key)
-        while (first := self._keyed.get(name)) is not None:
-            await asyncio.wait([first])
-        mine = self._keyed[name] = asyncio.get_running_loop().create_future()
+        while name in self._keyed:
+            await self._end_of(name)
+        self._keyed[name] = None
         try:
             if request.repeat or unique:
                 return await self._enqueue_keyed(queue, jobs, now_ms, request)
             shard, inserted = await self._anywhere(queue, jobs, now_ms, request.key, request)
             return self._finish(queue, jobs, shard, inserted)
         finally:
-            del self._keyed[name]
-            mine.set_result(None)
+            awaited = self._keyed.pop(name)
+            if awaited is not None:
+                awaited.set_result(None)
+
+    async def _end_of(self, name: tuple[str, str]) -> None:
+        """Waits until a request under way has its answer, or none."""
+        end = self._keyed[name] = self._keyed[name] or asyncio.get_running_loop().create_future()
+        await asyncio.wait([end])
 
     async def _enqueue_keyed(self, queue: Queue, jobs: Sequence[Job], now_ms: int, request: KeyedRequest) -> Enqueued:
         whole = RequestPart(range(len(jobs)), request.key)

@@ -42,6 +42,7 @@ class Shards:
         self.unique = UniquePlaces(self.clock)
         self._all: list[ShardLanes] = []
         self._by_name: dict[str, ShardLanes] = {}
+        self._names: Sequence[str] = ()
         self.oldest_jobs = OldestJobs(self.clock)
         self._chosen: dict[str, ShardLanes] = {}  # by queue: where this turn of the loop stores jobs
         self._first: dict[str, Collection[str]] = {}  # by queue: where this turn of the loop begins its claims
@@ -87,6 +88,12 @@ class Shards:
 
         A repeat goes there though it is slow or full: what another server may have under way there is recognised there only.
         """
+        if not tried:
+            shard = self._by_name[rendezvous_home(key, self._names)]
+            if (
+                shard.takes_enqueues and shard.usable and not shard.fullness.full
+            ):  # first among those that are as good, too
+                return shard
         candidates = self._enqueueable(tried)
         found = {shard.name: shard for shard in (candidates if repeat else self._best(candidates))}
         return found[rendezvous_home(key, list(found))]
@@ -178,6 +185,7 @@ class Shards:
         self._first.clear()
         self.oldest_jobs.forget()
         self._by_name = {shard.name: shard for shard in lanes}
+        self._names = list(self._by_name)
         for shard in lanes:
             shard.hooks = self.hooks
         if takers != {shard.name for shard in lanes if shard.takes_enqueues}:
