@@ -16,7 +16,7 @@ from bench import table
 from bench.backlog import backlog
 from bench.benchmark_run import FULL_BACKLOG, QUICK, BenchmarkRun, Sizes
 from bench.busy_loop import busy_loop
-from bench.cluster import cluster, cluster_owners
+from bench.cluster import cluster, cluster_owners, forwarded
 from bench.console_pages import console_pages
 from bench.garbage import garbage
 from bench.memory import memory
@@ -40,9 +40,11 @@ from bench.throughput import (
     steady,
 )
 from bench.waiting import idle_waits, pickup
+from bench.wire_cost import wire_cost
 
 Row = Callable[[BenchmarkRun], RowResult]
 _SQLITE: dict[str, Row] = {
+    "wire_cost": wire_cost,
     "enqueue_single": enqueue_single,
     "enqueue_batched": enqueue_batched,
     "request_keys": request_keys,
@@ -63,6 +65,7 @@ _SQLITE: dict[str, Row] = {
 }
 # What only the service does, whatever it stores in, is measured on SQLite.
 _MYSQL: dict[str, Row] = {
+    "wire_cost": wire_cost,
     "enqueue_single": enqueue_single,
     "enqueue_batched": enqueue_batched,
     "claim_single": claim_single,
@@ -74,6 +77,7 @@ _MYSQL: dict[str, Row] = {
     "two_shards": two_shards,
     "cluster": cluster,
     "cluster_owners": cluster_owners,
+    "forwarded": forwarded,
     "idle_shards": idle_shards,
     "pickup": pickup,
     "pickup_elsewhere": pickup_elsewhere,
@@ -81,6 +85,7 @@ _MYSQL: dict[str, Row] = {
     "console_pages": console_pages,
 }
 _REDIS: dict[str, Row] = {
+    "wire_cost": wire_cost,
     "enqueue_single": enqueue_single,
     "enqueue_batched": enqueue_batched,
     "claim_single": claim_single,
@@ -92,6 +97,7 @@ _REDIS: dict[str, Row] = {
     "memory": memory,
     "cluster": cluster,
     "cluster_owners": cluster_owners,
+    "forwarded": forwarded,
 }
 ROWS = {"sqlite": _SQLITE, "mysql": _MYSQL, "redis": _REDIS}
 # With --quick no row waits until a server looks for garbage or for peers.

@@ -1,4 +1,4 @@
-"""The row about clusters: what a job costs all servers and databases together, on four servers with four shards over one with one.
+"""The rows about clusters: what a job costs all servers and databases together, on four servers with four shards over one with one.
 
 CPU time and batches, no rates: on a small machine the processes of a cluster share the cores of one server. The load is spread evenly, as
 clients that know all servers spread it.
@@ -94,10 +94,42 @@ def cluster_owners(place: BenchmarkRun) -> RowResult:
                 f"{name}_even_database_ratio": even.database_us / max(0.01, one.database_us),
                 f"{name}_one_shard_server_ratio": knowing_on_one.server_us / one.server_us,
                 f"{name}_one_shard_even_server_ratio": even_on_one.server_us / one.server_us,
+                f"{name}_one_shard_database_ratio": knowing_on_one.database_us / max(0.01, one.database_us),
+                f"{name}_one_shard_even_database_ratio": even_on_one.database_us / max(0.01, one.database_us),
             }
         runs.append(run)
     title = f"{SERVERS} servers on {SHARDS} shards over one on one, clients that know the owners, one job a request"
     return RowResult("cluster_owners", title, place.goals("cluster_owners"), median_of(runs), runs=list(runs))
+
+
+def forwarded(place: BenchmarkRun) -> RowResult:
+    """Enqueues and claims one a request, over two servers on a shard: the owner's CPU a job, if all requests arrive at the other server,
+    over that if they arrive at the owner.
+    """
+    runs: list[dict[str, float]] = []
+    for _ in range(max(1, place.sizes.repeats - 2)):
+        run: dict[str, float] = {}
+        for work in ("enqueue", "claim"):
+            local, far = _owner_us(place, work, at_owner=True), _owner_us(place, work, at_owner=False)
+            run |= {f"{work}_local_us": local, f"{work}_forwarded_us": far, f"{work}_owner_ratio": far / local}
+        runs.append(run)
+    title = f"the owner's CPU for a forwarded job over a local one, {CONNECTIONS} connections, one job a request"
+    return RowResult("forwarded", title, place.goals("forwarded"), median_of(runs), runs=list(runs))
+
+
+def _owner_us(place: BenchmarkRun, work: str, *, at_owner: bool) -> float:
+    """Microseconds a job."""
+    with _cluster(place, 2, 1, first=0) as running:
+        owner_port = next(iter(_owner_ports(running).values()))
+        owner, other = sorted(running, key=lambda server: server.port != owner_port)
+        asked = owner if at_owner else other
+        if work == "claim":
+            with RawClient(owner.port) as client:
+                client.enqueue_many(QUEUE, BODY, place.sizes.claim_jobs_single)
+        place.stores.rest()
+        cpu = owner.cpu_seconds()
+        [report] = _load([replace(_plan(place, asked, work, CONNECTIONS), warmup_seconds=0.0)])
+        return (owner.cpu_seconds() - cpu) / report.jobs * 1e6
 
 
 def _cost(

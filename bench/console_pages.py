@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from bench.benchmark_run import QUEUE, BenchmarkRun, MeasuredRun
 from bench.counted import counts_of
@@ -34,7 +35,7 @@ from pinlater.server.storage.values import StoredSample
 POLL_S = 2.0
 """How often a page that is open asks again (`static/console.js`)."""
 SPREAD_MS = 24 * 3_600_000
-STATEMENT_REQUESTS = 5
+STATEMENT_REQUESTS = 9
 _CHUNK = 5_000
 _QUEUES_A_CALL = 500
 _SAMPLE = pack(
@@ -69,25 +70,31 @@ def console_pages(place: BenchmarkRun) -> RowResult:
 
 
 def _statements(place: BenchmarkRun, server: PinLaterServer, counts: Path | None, port: int, path: str) -> float:
-    """Statements of one request of a page, without those that the server makes by itself meanwhile."""
+    """Statements of one request of a page, without those that the server makes by itself meanwhile.
+
+    These come in bursts, so the middle one of several differences counts, each of a request and of as long a time without one.
+    """
     page = Page(port, path)
     page.get()
     pause = threading.Event()
 
-    def ask() -> float:
-        began_s = time.monotonic()
-        for _ in range(STATEMENT_REQUESTS):
-            pause.wait(place.sizes.page_pause_s)
-            page.get()
-        return time.monotonic() - began_s
+    def wait() -> float:
+        pause.wait(place.sizes.page_pause_s)
+        return 0.0
 
-    took_s, sent = _sent_during(place, server, counts, ask)
-    idle_s = max(took_s, place.sizes.console_seconds / 5)
-    _, background = _sent_during(place, server, counts, lambda: pause.wait(idle_s))
+    def ask() -> float:
+        wait()
+        return page.get()
+
+    differences = []
+    for _ in range(STATEMENT_REQUESTS):
+        _, without = _sent_during(place, server, counts, wait)
+        _, sent = _sent_during(place, server, counts, ask)
+        differences.append(sent - without)
     page.close()
-    if sent <= 0:
+    if max(differences) <= 0:
         raise RuntimeError(f"{path}: no statements, so they were counted elsewhere")
-    return max(0.0, (sent - background * took_s / idle_s) / STATEMENT_REQUESTS)
+    return max(0.0, median(differences))
 
 
 def _sent_during(

@@ -89,6 +89,12 @@ def key_of(frame: bytes) -> str:
     return frame[-KeyedEnqueue.KEY_BYTES - 2 : -2].decode()
 
 
+def enqueued(descriptor: str) -> bytes:
+    """A reply to an enqueue of one job."""
+    names = _field(_LIST, 1, bytes([_STRING]) + _i32(1) + _text(descriptor.encode())) + _STOP
+    return _text(b"\x80\x01\x00\x02" + _text(b"enqueueJobs") + _i32(1) + _field(_STRUCT, 0, names) + _STOP)
+
+
 def dequeue(queue: str, limit: int, *, wait_ms: int | None = None) -> bytes:
     """A dequeueJobs frame; `wait_ms` makes it a long poll."""
     request = _string(1, queue.encode()) + _field(_I32, 2, _i32(limit)) + _field(_BOOL, 4, b"\0")

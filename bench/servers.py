@@ -1,4 +1,4 @@
-"""Real servers in processes of their own: the one under test and the wire stub. The fault harness uses them too.
+"""Real servers in processes of their own: the one under test, the wire stub and the constant one. The fault harness uses them too.
 
 A server is told to take any free port and says in its output which; nothing here guesses, and nothing sleeps.
 """
@@ -168,3 +168,8 @@ def pinlater_server(
 def wire_server(*, log: Path) -> PinLaterServer:
     """The same Thrift server in front of nothing, not started yet."""
     return PinLaterServer([sys.executable, "-m", "bench.wire_stub"], log=log, with_http=False)
+
+
+def constant_server(*, log: Path) -> PinLaterServer:
+    """A server that splits frames and gives one answer to all, not started yet."""
+    return PinLaterServer([sys.executable, "-m", "bench.constant_stub"], log=log, with_http=False)

@@ -69,13 +69,22 @@ def claim_single(place: BenchmarkRun) -> RowResult:
 
 
 def claim_batched(place: BenchmarkRun) -> RowResult:
-    """Claim and ack, fifty a request, 32 connections; beside one at a time, measured in turn with it."""
+    """Claim and ack, fifty a request, 32 connections; beside one at a time and enqueues by fifty, measured in turn with it."""
     runs = []
     for _ in range(place.sizes.repeats):
+        with place.pinlater() as server:
+            enqueues = place.load(server, place.plan(server, "enqueue", 32, 50))
         single = claim_run(place, 64, 1, place.sizes.claim_jobs_single)
         ours = claim_run(place, 32, 50, place.sizes.claim_jobs_batched)
         ratio = ours.report.rate / single.report.rate
-        runs.append({**ours.facts("claim"), "single_rate": single.report.rate, "single_ratio": ratio})
+        runs.append(
+            {
+                **ours.facts("claim"),
+                "single_rate": single.report.rate,
+                "single_ratio": ratio,
+                "enqueue_ratio": ours.report.rate / enqueues.report.rate,
+            }
+        )
     return _row(place, "claim_batched", "claim + ack, fifty a request, 32 connections", runs)
 
 
