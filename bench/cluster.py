@@ -61,6 +61,7 @@ def cluster(place: BenchmarkRun) -> RowResult:
                 f"{work}_database_ratio": four.database_us / max(0.01, one.database_us),
                 f"{work}_database_apart_ratio": four.database_us / max(0.01, apart.database_us),
                 f"{work}_jobs_per_call": one.jobs_per_call,
+                f"{work}_jobs_per_call_of_four": four.jobs_per_call,
                 f"{work}_jobs_per_call_ratio": more.jobs_per_call / one.jobs_per_call,
             }
         runs.append(run)
