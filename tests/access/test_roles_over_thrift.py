@@ -50,6 +50,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "runJobs": types.RunJobsRequest(queue, [job]),
         "getAudit": types.AuditRequest(queue),
         "getFailures": types.FailuresRequest([queue]),
+        "listBulkRuns": types.BulkRunsRequest([queue]),
         "getQueueHistory": types.QueueHistoryRequest([queue], 0),
     }
     others: dict[str, dict[str, Any]] = {

@@ -17,11 +17,10 @@ from pinlater.cli.commands.queue import print_config
 from pinlater.client import (
     Ack,
     AsyncClient,
+    BulkRunList,
     Checkpoint,
     Claim,
     Client,
-    ClusterShard,
-    ClusterStatus,
     Job,
     JobCount,
     QueueConfig,
@@ -576,9 +575,11 @@ def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
 ) -> None:
     assert not pinlater.ok("bulk", "list", "--json").json["incomplete"]
 
-    async def cluster(_client: AsyncClient) -> ClusterStatus:
-        return ClusterStatus("a:1", [], [ClusterShard("1", True, 1, []), ClusterShard("2", False, 1, [])])
+    async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
+        return BulkRunList([], True, ["2", "3"])
 
-    monkeypatch.setattr(AsyncClient, "cluster", cluster)
-    assert pinlater("bulk", "list").err.endswith("incomplete: a shard is unreachable, and its runs are not shown\n")
-    assert pinlater("bulk", "list", "--json").json["incomplete"]
+    monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
+    done = pinlater("bulk", "list")
+    assert done.err.endswith("incomplete: shards 2, 3 are unreachable: runs that they keep may be missing\n")
+    shown = pinlater("bulk", "list", "--json").json
+    assert (shown["incomplete"], shown["missing_shards"]) == (True, ["2", "3"])

@@ -144,6 +144,23 @@ async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(ser
 
 
 @on_shards()
+async def test_the_list_of_runs_names_the_shards_that_could_not_be_asked(server: ShardedServer) -> None:
+    """Those known as unreachable, and those that fail on the way; also for a queue without any run."""
+    runs = server.service.bulk_runs
+    run = await runs.start(DELETE, "ops")
+    await server.pass_time(5_000)
+    whole = await runs.list_runs()
+    assert ([each.id for each in whole.runs], whole.incomplete, list(whole.missing_shards)) == ([run.id], False, [])
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    server.store("3").fails("list_samples", error=ShardConnectionFailed("reset"))
+    part = await runs.list_runs(["q"])
+    assert ([each.id for each in part.runs], part.incomplete, list(part.missing_shards)) == ([run.id], True, ["2", "3"])
+    none = await runs.list_runs(["other"])
+    assert (list(none.runs), none.incomplete, list(none.missing_shards)) == ([], True, ["2"])
+
+
+@on_shards()
 async def test_an_undo_waits_for_a_shard_that_is_unreachable(server: ShardedServer) -> None:
     """It restores what other shards have meanwhile, and ends only when it has asked the shard."""
     await failed_on(server, "1", "2", "2", "3")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.calls import (
     AckResult,
     CallerRights,
@@ -212,6 +212,7 @@ ANSWERS: dict[str, Any] = {
     "start": BULK_RUN,
     "stop": BULK_RUN,
     "runs": [BULK_RUN],
+    "list_runs": BulkRunList([BULK_RUN], True, ["2", "3"]),
     "owners": QueueOwners(
         (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 500
 """How many of the last 30 days are kept."""
 BULKS_SHOWN_MAX = 500
 RATE_MIN, RATE_MAX = 0.1, 100_000.0
+_SHARDS_NAMED = 10
 
 
 class BulkAction(str, Enum):  # noqa: UP042 - also the words of the wire, of commands and of pages
@@ -80,3 +82,20 @@ class BulkRun(NamedTuple):
     ended_ms: int | None = None
     detail: str = ""
     undo_until_ms: int | None = None
+
+
+class BulkRunList(NamedTuple):
+    """Runs of the last 30 days, the newest first. `incomplete`: a shard could not be asked, so that runs may be missing; `missing_shards`:
+    the names of these shards."""
+
+    runs: Sequence[BulkRun]
+    incomplete: bool = False
+    missing_shards: Sequence[str] = ()
+
+
+def unreachable(shards: Sequence[str]) -> str:
+    """What a list says that may lack the runs of these shards."""
+    if len(shards) == 1:
+        return f"shard {shards[0]} is unreachable: runs that it keeps may be missing"
+    more = f" and {len(shards) - _SHARDS_NAMED} more" if len(shards) > _SHARDS_NAMED else ""
+    return f"shards {', '.join(shards[:_SHARDS_NAMED])}{more} are unreachable: runs that they keep may be missing"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.wire.generated import received
@@ -101,3 +101,14 @@ def run_of(run: types.BulkRun) -> BulkRun:
         run.detail or "",
         run.undoUntilMillis,
     )
+
+
+def wire_list(found: BulkRunList) -> types.BulkRunsResponse:
+    """The runs as a struct."""
+    missing = list(found.missing_shards) or None
+    return types.BulkRunsResponse(list(map(wire_run, found.runs)), found.incomplete or None, missing)
+
+
+def list_of(found: types.BulkRunsResponse) -> BulkRunList:
+    """The runs that a struct tells of."""
+    return BulkRunList(tuple(map(run_of, found.runs)), bool(found.incomplete), tuple(found.missingShards or ()))

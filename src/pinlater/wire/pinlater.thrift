@@ -524,6 +524,20 @@ struct BulkRun {
   11: optional i64 undoUntilMillis
 }
 
+struct BulkRunsRequest {
+  // Of all queues for an empty list.
+  1: required list<string> queueNames
+}
+
+struct BulkRunsResponse {
+  // The newest first.
+  1: required list<BulkRun> runs
+  // A shard could not be asked: runs that it keeps may be missing.
+  2: optional bool incomplete
+  // The names of these shards. Absent if all were asked.
+  3: optional list<string> missingShards
+}
+
 struct FailureMute {
   1: required string queueName
   // The group's.
@@ -1116,8 +1130,11 @@ service PinLater {
   // A run that has ended stays as it is.
   BulkRun stopBulkRun(1: RequestContext context, 2: string queueName, 3: string runId) throws (1: PinLaterException e)
 
-  // Those of the last 30 days, the newest first: of these queues, or of all for an empty list.
+  // Those of the last 30 days, the newest first: of these queues, or of all for an empty list. Says nothing of shards that could not be asked.
   list<BulkRun> getBulkRuns(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
+
+  // As getBulkRuns, and says which shards could not be asked.
+  BulkRunsResponse listBulkRuns(1: RequestContext context, 2: BulkRunsRequest request) throws (1: PinLaterException e)
 
   // Mutes a group of failures, which are still counted. A repeat changes nothing but the end.
   void muteFailures(1: RequestContext context, 2: FailureMute mute) throws (1: PinLaterException e)

@@ -50,3 +50,9 @@ async def test_what_is_deleted_for_good_has_no_undo(visitor: PageVisitor, client
     page = await visitor.page("/bulk")
     assert "for good" in page.text
     assert "Undo" not in page.text
+
+
+async def test_the_page_says_which_shard_is_missing(visitor: PageVisitor, lost_shard: str) -> None:
+    page = await visitor.page("/bulk")
+    told = f"This list is incomplete: shard {lost_shard} is unreachable: runs that it keeps may be missing."
+    assert told in " ".join(page.text.split())

@@ -10,10 +10,9 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
-from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobInfo, JobState
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
-from pinlater.client.errors import CallerError, WorldError
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF, unreachable
 from pinlater.domain.wording import counted
 
 app = typer.Typer(
@@ -114,10 +113,10 @@ def list_runs(
     every_ms = interval_ms(watch, every)
 
     async def show(client: AsyncClient) -> None:
-        async def ask() -> tuple[Sequence[BulkRun], bool]:
-            return await client.bulk_runs(*(queues or [])), await _misses_a_shard(client)
+        async def ask() -> BulkRunList:
+            return await client.list_bulk_runs(*(queues or []))
 
-        await show_answers(ask, lambda found: _print_list(*found, json, in_one_line=watch), every_ms)
+        await show_answers(ask, lambda found: _print_list(found, json, in_one_line=watch), every_ms)
 
     options.ask(server, timeout, show)
 
@@ -195,21 +194,14 @@ def _print_fitting(found: tuple[Sequence[JobInfo], bool], as_json: bool) -> None
         output.print_blocks(["descriptor", "task", "age", "error"], rows)
 
 
-async def _misses_a_shard(client: AsyncClient) -> bool:
-    """Whether a shard is unreachable, which may keep more runs. The answer about the runs does not tell."""
-    try:
-        return any(not shard.in_reach for shard in (await client.cluster()).shards)
-    except (CallerError, WorldError):
-        return False
-
-
-def _print_list(runs: Sequence[BulkRun], incomplete: bool, as_json: bool, *, in_one_line: bool) -> None:
+def _print_list(found: BulkRunList, as_json: bool, *, in_one_line: bool) -> None:
     if as_json:
-        output.print_json({"runs": list(map(_as_json, runs)), "incomplete": incomplete}, in_one_line=in_one_line)
+        shown = {"incomplete": found.incomplete, "missing_shards": list(found.missing_shards)}
+        output.print_json({"runs": list(map(_as_json, found.runs)), **shown}, in_one_line=in_one_line)
         return
-    _print(runs, as_json, in_one_line=in_one_line)
-    if incomplete:
-        output.warn_incomplete("a shard is unreachable, and its runs are not shown")
+    _print(found.runs, as_json, in_one_line=in_one_line)
+    if found.incomplete:
+        output.warn_incomplete(unreachable(found.missing_shards))
 
 
 def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None:

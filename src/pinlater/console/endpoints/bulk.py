@@ -88,7 +88,10 @@ async def stop_bulk_run(call: ApiCall[Nothing, StopBulkRequest]) -> BulkRunItem:
 
 async def get_bulk_runs(call: ApiCall[BulkRunsQuery, Nothing]) -> BulkRunsAnswer:
     """Returns the runs of the last 30 days."""
-    return BulkRunsAnswer(runs=list(map(_shown, await call.client.bulk_runs(*call.query.queue))))
+    found = await call.client.list_bulk_runs(*call.query.queue)
+    return BulkRunsAnswer(
+        runs=list(map(_shown, found.runs)), incomplete=found.incomplete, missing_shards=list(found.missing_shards)
+    )
 
 
 def _shown(run: BulkRun) -> BulkRunItem:

@@ -30,7 +30,7 @@ from pinlater.console.shapes.bulk import (
     UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF, unreachable
 from pinlater.domain.wording import counted
 
 RUNS = 100
@@ -86,10 +86,11 @@ class RunRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkView(PageView):
-    """`total`: runs that were found; the page shows the first."""
+    """`total`: runs that were found; the page shows the first. `lacks`: what is missing in the list, '' for nothing."""
 
     runs: Sequence[RunRow]
     total: int
+    lacks: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +108,16 @@ class BulkPreviewView(PageView):
 
 async def show(call: PageCall) -> BulkView:
     """One call."""
-    runs = (await call.api.ask(get_bulk_runs, query=BulkRunsQuery())).runs
+    found = await call.api.ask(get_bulk_runs, query=BulkRunsQuery())
+    runs = found.runs
     rows = [RunRow(run, _words(run), _undo_until_ms(run, call.now_ms)) for run in runs[:RUNS]]
-    return BulkView(title="Bulk", polls=any(run.state == "running" for run in runs), runs=rows, total=len(runs))
+    return BulkView(
+        title="Bulk",
+        polls=any(run.state == "running" for run in runs),
+        runs=rows,
+        total=len(runs),
+        lacks=unreachable(found.missing_shards) if found.incomplete else "",
+    )
 
 
 async def preview(call: PageCall) -> BulkPreviewView:

@@ -106,6 +106,8 @@ class BulkRunsAnswer(AnswerShape, frozen=True, kw_only=True):
     """The newest first."""
 
     runs: Sequence[BulkRunItem]
+    incomplete: Annotated[bool, Meta(description="A shard could not be asked: runs that it keeps may be missing.")]
+    missing_shards: Annotated[Sequence[str], Meta(description="The names of these shards.")]
 
 
 class BulkPreviewAnswer(AnswerShape, frozen=True, kw_only=True):

@@ -135,12 +135,12 @@ class BulkRecords:
         answers = await self._read(queues)
         return _newest_first(run for runs in answers.values() for run in runs), len(answers) < len(self._shards)
 
-    async def shown(self, queues: Sequence[str] | None = None) -> list[KeptRun]:
-        """The runs, the newest first; those on a shard that does not answer as this server saw them last."""
+    async def shown(self, queues: Sequence[str] | None = None) -> tuple[list[KeptRun], list[str]]:
+        """The runs, the newest first, and the names of the shards that do not answer. The runs on these are as this server saw them last."""
         answers = await self._read(queues)
         missing = [name for name in self._seen if name not in answers]
         seen = [run for name in missing for run in self._seen[name].values() if _is_of(run, queues)]
-        return _newest_first([*(run for runs in answers.values() for run in runs), *map(_last_seen, seen)])
+        return _newest_first([*(run for runs in answers.values() for run in runs), *map(_last_seen, seen)]), missing
 
     async def _read(self, queues: Sequence[str] | None) -> dict[str, list[KeptRun]]:
         """The runs on each shard that answers."""

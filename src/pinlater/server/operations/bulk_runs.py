@@ -33,6 +33,7 @@ from pinlater.domain.bulk_runs import (
     BulkAction,
     BulkOrder,
     BulkRun,
+    BulkRunList,
     BulkState,
 )
 from pinlater.domain.clock import Clock
@@ -167,12 +168,16 @@ class BulkRuns:
         raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
+        """As `list_runs`, without a word of shards that could not be asked."""
+        return (await self.list_runs(queues)).runs
+
+    async def list_runs(self, queues: Sequence[str] | None = None) -> BulkRunList:
         """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
         those that this server has seen before, as they were then."""
         if queues is not None and len(queues) > QUEUES_MAX:
             raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
-        found = await self._records.shown(queues)
-        return [run.shown() for run in found[:BULKS_SHOWN_MAX]]
+        found, missing = await self._records.shown(queues)
+        return BulkRunList([run.shown() for run in found[:BULKS_SHOWN_MAX]], bool(missing), missing)
 
     def _check(self, order: BulkOrder) -> None:
         check_priority(order.priority, self._settings)

@@ -38,7 +38,7 @@ class CopySpace:
         """Reads anew what is ten seconds old. Runs on an unreachable shard count as they were seen last. Raises `Unavailable`."""
         now_ms = self._clock.now_ms()
         if now_ms - self._read_ms >= _READ_MS:
-            self._by_run = bytes_by_run(await self._records.shown(), now_ms)
+            self._by_run = bytes_by_run((await self._records.shown())[0], now_ms)
             self._read_ms = now_ms
 
     def of_others(self, run: str, shard: str) -> int:

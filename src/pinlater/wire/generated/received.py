@@ -341,6 +341,16 @@ class BulkRun:
     undoUntilMillis: int | None = None
 
 
+class BulkRunsRequest:
+    queueNames: list[str] = _NOT_SENT
+
+
+class BulkRunsResponse:
+    runs: list[BulkRun] = _NOT_SENT
+    incomplete: bool | None = None
+    missingShards: list[str] | None = None
+
+
 class FailureMute:
     queueName: str = _NOT_SENT
     name: str = _NOT_SENT
@@ -1034,6 +1044,16 @@ class getBulkRuns_args:
 
 class getBulkRuns_result:
     success: list[BulkRun] | None = None
+    e: PinLaterException | None = None
+
+
+class listBulkRuns_args:
+    context: RequestContext = _NOT_SENT
+    request: BulkRunsRequest = _NOT_SENT
+
+
+class listBulkRuns_result:
+    success: BulkRunsResponse | None = None
     e: PinLaterException | None = None
 
 

@@ -1305,6 +1305,44 @@ class BulkRun(TBase):
         self.undoUntilMillis = undoUntilMillis
 
 
+class BulkRunsRequest(TBase):
+    """
+    Attributes:
+     - queueNames
+
+    """
+
+    __slots__ = (
+        'queueNames',
+    )
+
+
+    def __init__(self, queueNames=None,):
+        self.queueNames = queueNames
+
+
+class BulkRunsResponse(TBase):
+    """
+    Attributes:
+     - runs
+     - incomplete
+     - missingShards
+
+    """
+
+    __slots__ = (
+        'runs',
+        'incomplete',
+        'missingShards',
+    )
+
+
+    def __init__(self, runs=None, incomplete=None, missingShards=None,):
+        self.runs = runs
+        self.incomplete = incomplete
+        self.missingShards = missingShards
+
+
 class FailureMute(TBase):
     """
     Attributes:
@@ -4457,6 +4495,18 @@ BulkRun.thrift_spec = (
     (9, TType.I64, 'endedMillis', None, None, ),  # 9
     (10, TType.STRING, 'detail', 'UTF8', None, ),  # 10
     (11, TType.I64, 'undoUntilMillis', None, None, ),  # 11
+)
+all_structs.append(BulkRunsRequest)
+BulkRunsRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 1
+)
+all_structs.append(BulkRunsResponse)
+BulkRunsResponse.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'runs', (TType.STRUCT, [BulkRun, None], False), None, ),  # 1
+    (2, TType.BOOL, 'incomplete', None, None, ),  # 2
+    (3, TType.LIST, 'missingShards', (TType.STRING, 'UTF8', False), None, ),  # 3
 )
 all_structs.append(FailureMute)
 FailureMute.thrift_spec = (
