@@ -64,6 +64,37 @@ async def test_a_run_waits_for_a_shard_that_is_unreachable_and_then_changes_its_
 
 
 @on_shards()
+async def test_a_run_that_lacks_a_shard_tells_no_share_and_no_end_until_it_can_count_all(server: ShardedServer) -> None:
+    await failed_on(server, "1", "2", "2", "3")
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    run = await server.service.bulk_runs.start(DELETE, "ops")
+    await server.pass_time(60_000)
+    waiting = await now(server, run)
+    assert (waiting.to_look_at, waiting.expected, waiting.percent, waiting.left_ms) == (None, None, None, None)
+    server.store("2").dead = None
+    await server.pass_time(60_000)
+    found = await now(server, run)
+    assert (found.to_look_at, found.expected, found.changed, found.percent) == (2, 4, 4, 100)
+
+
+@on_shards()
+async def test_a_run_that_waits_keeps_its_share_and_has_no_end_time(server: ShardedServer) -> None:
+    await failed_on(server, "1", "2", "3", "3")
+    run = await server.service.bulk_runs.start(DELETE._replace(jobs_per_second=0.2), "ops")
+    await server.pass_time(7_000)
+    before = await now(server, run)
+    assert (before.percent, before.left_ms is not None) == (50, True)
+    for name in ("2", "3"):
+        server.store(name).dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    await server.pass_time(30_000)
+    waiting = await now(server, run)
+    assert (waiting.state, waiting.detail.startswith("waits: ")) == (BulkState.RUNNING, True)
+    assert (waiting.left_ms, waiting.to_look_at) == (None, before.to_look_at)
+
+
+@on_shards()
 async def test_a_run_that_waits_for_a_shard_can_be_stopped(server: ShardedServer) -> None:
     await failed_on(server, "2")
     server.store("2").dead = "connection refused"

@@ -87,8 +87,25 @@ BULK_ORDER = BulkOrder(
     2.5,
     True,
     "fedcba9876543210",
+    2**40,
 )
-BULK_RUN = BulkRun("0123456789abcdef", BULK_ORDER, "ops", 1, BulkState.FAILED, 2**40, 2**39, 2, 3, "gone", 2**42)
+BULK_RUN = BulkRun(
+    "0123456789abcdef",
+    BULK_ORDER,
+    "ops",
+    1,
+    BulkState.FAILED,
+    2**40,
+    2**39,
+    2,
+    3,
+    "gone",
+    2**42,
+    2**41,
+    2**40,
+    42,
+    2**43,
+)
 DETAILS = ShardDetails(
     kind="mysql",
     address="db:3306/jobs",

@@ -114,6 +114,7 @@ BULK_RUN_ON_WIRE = {
         "jobsPerSecond": 2.5,
         "forGood": True,
         "undoes": "fedcba9876543210",
+        "expectedJobs": 2**40,
     },
     "startedBy": "ops",
     "startedMillis": 1,
@@ -124,6 +125,10 @@ BULK_RUN_ON_WIRE = {
     "endedMillis": 3,
     "detail": "gone",
     "undoUntilMillis": 2**42,
+    "toLookAt": 2**41,
+    "expectedChanges": 2**40,
+    "percent": 42,
+    "leftMillis": 2**43,
 }
 INFO = {
     "jobDescriptor": DESCRIPTOR,

@@ -110,6 +110,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
                 2.5,
                 True,
                 "fedcba9876543210",
+                2**40,
             )
         },
         "stopBulkRun": {"queueName": "emails", "runId": "0123456789abcdef"},

@@ -39,6 +39,7 @@ def wire_order(order: BulkOrder) -> types.BulkOrder:
         order.jobs_per_second,
         order.for_good or None,
         order.undoes,
+        order.expected,
     )
 
 
@@ -66,6 +67,7 @@ def order_of(order: types.BulkOrder | received.BulkOrder) -> BulkOrder:
         order.jobsPerSecond,
         bool(order.forGood),
         order.undoes,
+        order.expectedJobs,
     )
 
 
@@ -83,6 +85,10 @@ def wire_run(run: BulkRun) -> types.BulkRun:
         run.ended_ms,
         run.detail or None,
         run.undo_until_ms,
+        run.to_look_at,
+        run.expected,
+        run.percent,
+        run.left_ms,
     )
 
 
@@ -100,6 +106,10 @@ def run_of(run: types.BulkRun) -> BulkRun:
         run.endedMillis,
         run.detail or "",
         run.undoUntilMillis,
+        run.toLookAt,
+        run.expectedChanges,
+        run.percent,
+        run.leftMillis,
     )
 
 

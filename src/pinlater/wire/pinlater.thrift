@@ -502,6 +502,8 @@ struct BulkOrder {
   6: optional bool forGood
   // The id of the run whose deleted jobs are restored.
   7: optional string undoes
+  // How many jobs the caller has found to fit. It is shown with the progress, and decides nothing.
+  8: optional i64 expectedJobs
 }
 
 // A change of many jobs that servers carry out in the background, or have.
@@ -522,6 +524,14 @@ struct BulkRun {
   10: optional string detail
   // Until then all that it has deleted can be restored. Absent if there is nothing to restore.
   11: optional i64 undoUntilMillis
+  // About how many jobs its look at the queue compares. Absent while a shard could not be asked.
+  12: optional i64 toLookAt
+  // About how many jobs it changes in all. Absent if that is not known.
+  13: optional i64 expectedChanges
+  // How far it is: at most 99 until it is done. Absent if that is not known.
+  14: optional i32 percent
+  // About how long it will take yet, at its speed so far. Absent for a run that has ended, stops, waits or stands still.
+  15: optional i64 leftMillis
 }
 
 struct BulkRunsRequest {

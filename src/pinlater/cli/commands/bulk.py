@@ -10,9 +10,9 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
-from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, JobInfo, JobState
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF, unreachable
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF, progress_in_words, unreachable
 from pinlater.domain.wording import counted
 
 app = typer.Typer(
@@ -58,6 +58,12 @@ def start(
     for_good: Annotated[
         bool, typer.Option("--for-good", help="Delete without copies: frees space at once, and cannot be undone.")
     ] = False,
+    expect: Annotated[
+        int | None,
+        typer.Option(
+            "--expect", metavar="N", min=0, help="How many jobs fit, as --dry-run tells: `bulk list` shows it then."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing: show how many jobs fit, and some of them.")
     ] = False,
@@ -67,7 +73,8 @@ def start(
 ) -> None:
     """Begin to retry, delete or cancel the jobs that the options choose. The servers do it in the background, also over restarts.
 
-    `bulk list` shows how far it is. A job whose state has changed meanwhile stays as it is. `bulk undo` brings deleted jobs back for a day.
+    `bulk list` shows how far it is and when about it ends. A job whose state has changed meanwhile stays as it is.
+    `bulk undo` brings deleted jobs back for a day.
 
     Example: pinlater bulk start emails --action retry --error 'Connection refused' --rate 100 --dry-run
     """
@@ -82,7 +89,7 @@ def start(
     wanted = options.criteria(
         task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=skip_cancelled
     )
-    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate, for_good)
+    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate, for_good, expected=expect)
     if dry_run:
         _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), json)
         return
@@ -208,15 +215,16 @@ def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None
     if as_json:
         output.print_json({"runs": list(map(_as_json, runs))}, in_one_line=in_one_line)
         return
-    columns = ["run", "queue", "action", "state", "looked at", "changed", "started", "undo until", "by", "detail"]
+    columns = ["run", "queue", "action", "state", "progress", "looked at", "changed", "started", "undo until", "by"]
     rows = [
         (
             run.id,
             run.order.queue,
             _action(run.order),
             run.state.value,
+            progress_in_words(run.state, run.percent, run.left_ms) or None,
             run.looked,
-            run.changed,
+            _changed(run),
             output.iso(run.started_ms),
             None if run.undo_until_ms is None else output.iso(run.undo_until_ms),
             run.who or None,
@@ -224,13 +232,20 @@ def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None
         )
         for run in runs
     ]
-    output.print_blocks(columns, rows, without_rows="no bulk run in the last 30 days")
+    output.print_blocks([*columns, "detail"], rows, without_rows="no bulk run in the last 30 days")
 
 
 def _action(order: BulkOrder) -> str:
     if order.undoes is not None:
         return f"undo {order.undoes}"
     return f"{order.action.value} {order.state.name.lower()}{' for good' if order.for_good else ''}"
+
+
+def _changed(run: BulkRun) -> int | str:
+    """With the number that is expected, while it is under way."""
+    if run.expected is None or run.state is not BulkState.RUNNING:
+        return run.changed
+    return f"{run.changed} of about {run.expected}"
 
 
 def _as_json(run: BulkRun) -> dict[str, object]:

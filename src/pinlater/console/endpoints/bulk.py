@@ -46,6 +46,7 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
         body.attempts,
         body.jobs_per_second,
         body.for_good,
+        expected=body.expected,
     )
     return _shown(await call.client.start_bulk_run(order))
 
@@ -125,4 +126,8 @@ def _shown(run: BulkRun) -> BulkRunItem:
         ended_ms=run.ended_ms,
         detail=run.detail,
         undo_until_ms=run.undo_until_ms,
+        to_look_at=run.to_look_at,
+        expected=run.expected,
+        percent=run.percent,
+        left_ms=run.left_ms,
     )

@@ -101,8 +101,17 @@ def order_to_undo(runs: Sequence[KeptRun], undone: KeptRun, order: BulkOrder, no
         if run.order.undoes == undone.id and run.is_running:
             raise InvalidArgument(f"Run {run.id} undoes it already", detail="UNDER_WAY")
     return undone.order._replace(
-        action=BulkAction.RESTORE, jobs_per_second=order.jobs_per_second, undoes=undone.id, attempts=1
+        action=BulkAction.RESTORE, jobs_per_second=order.jobs_per_second, undoes=undone.id, attempts=1, expected=None
     )
+
+
+def jobs_to_restore(runs: Sequence[KeptRun], undone: KeptRun) -> int | None:
+    """How many jobs an undo of that run finds: what it has deleted, without those that came back before. None if that is not known.
+    `runs`: of its queue."""
+    if undone.progress.uncounted:
+        return None
+    before = sum(run.progress.changed for run in runs if run.order.undoes == undone.id)
+    return max(0, undone.progress.changed - before)
 
 
 class BulkRestore:

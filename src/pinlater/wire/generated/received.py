@@ -325,6 +325,7 @@ class BulkOrder:
     jobsPerSecond: float | None = None
     forGood: bool | None = None
     undoes: str | None = None
+    expectedJobs: int | None = None
 
 
 class BulkRun:
@@ -339,6 +340,10 @@ class BulkRun:
     endedMillis: int | None = None
     detail: str | None = None
     undoUntilMillis: int | None = None
+    toLookAt: int | None = None
+    expectedChanges: int | None = None
+    percent: int | None = None
+    leftMillis: int | None = None
 
 
 class BulkRunsRequest:
