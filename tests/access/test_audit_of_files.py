@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pinlater.domain.access import Role, digest_of
 from pinlater.server.access.tokens import Token
+from pinlater.server.config.file_authors import FileAuthor
 from pinlater.server.main.file_changes import changed_ms, shard_entries, token_entries
 from pinlater.server.sharding.reload import MapChange
 
@@ -86,3 +87,18 @@ def test_the_time_of_a_change_is_that_of_its_file_unless_that_can_not_be(tmp_pat
         at_s = (NOW_MS - age_ms) / 1000
         os.utime(path, (at_s, at_s))
         assert changed_ms(path, NOW_MS) == expected
+
+
+def test_a_change_by_a_command_names_its_user_and_machine() -> None:
+    authors = {"new": FileAuthor("alice (via sudo)", "box"), "3": FileAuthor("bob (local)", "box-2")}
+    added, removed = sorted(
+        token_entries([token("old")], [token("new")], NOW_MS, authors), key=lambda entry: entry.operation
+    )
+    assert (added.who, added.address, added.source) == ("alice (via sudo)", "box", "tokens file")
+    assert (removed.who, removed.address, removed.source) == ("tokens file", "", "")
+    draining, gone = shard_entries(MapChange(draining=["3"], removed=["4"]), NOW_MS, authors)
+    assert (draining.who, draining.address, draining.source) == ("bob (local)", "box-2", "shard file")
+    assert (gone.who, gone.address, gone.source) == ("shard file", "", "")
+    assert {entry.id for entry in token_entries([], [token("new")], NOW_MS)} == {
+        entry.id for entry in token_entries([], [token("new")], NOW_MS, authors)
+    }, "so that servers with and without the notes keep one entry"

@@ -50,6 +50,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "runJobs": types.RunJobsRequest(queue, [job]),
         "getAudit": types.AuditRequest(queue),
         "getFailures": types.FailuresRequest([queue]),
+        "listBulkRuns": types.BulkRunsRequest([queue]),
         "getQueueHistory": types.QueueHistoryRequest([queue], 0),
     }
     others: dict[str, dict[str, Any]] = {
@@ -238,7 +239,7 @@ async def test_only_operators_see_what_a_database_says_of_a_failure(guarded: Gua
     [shard] = guarded.core.shards
     shard.health.failed(secret, "refused")
     shard.fullness.refused(secret)
-    with patch.object(guarded.core.service.job_queries, "scan", side_effect=ShardConnectionFailed(secret)):
+    with patch.object(guarded.core.service.job_queries, "scan_page", side_effect=ShardConnectionFailed(secret)):
         await guarded.core.service.bulk_runs.start(BulkOrder("mail_new", BulkAction.RETRY, JobState.FAILED), "ops")
         guarded.clock.advance(seconds=2)
         caller = await TokenSender.connect(guarded)

@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pinlater.server.access.last_use import last_use_file, note_last_uses, read_
 from pinlater.server.access.quotas import OwnQuota
 from pinlater.server.access.settings import AccessSettings
 from pinlater.server.access.tokens import Token, change_tokens, parse_tokens, tokens_text
+from pinlater.server.config.file_authors import FileAuthor, note_author
 from pinlater.server.config.files import FileBroken, tokens_in
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.store import StoreLocation
@@ -204,6 +206,23 @@ async def test_a_server_begins_with_the_quotas_of_its_settings(tmp_path: Path) -
         with pytest.raises(QuotaExceeded):
             await second.queue_names()
     await served.app.stop(1)
+
+
+async def test_the_audit_of_a_running_server_names_the_user_of_a_command(served: ServedTokens) -> None:
+    ops = new_secret()
+    change_tokens(
+        served.path,
+        lambda known: [*known, Token("ops", digest_of(ops), (Role.OPERATE,))],
+        partial(note_author, served.path, ["ops"], FileAuthor("alice (via sudo)", "box")),
+    )
+    async with AsyncClient(f"127.0.0.1:{served.app.thrift.port}", token=ops) as client, asyncio.timeout(30):
+        while True:
+            with suppress(TokenInvalid):
+                if found := (await client.audit(who="alice (via sudo)")).entries:
+                    break
+            await asyncio.sleep(0.05)
+    [entry] = found
+    assert (entry.operation, entry.address, entry.source) == ("tokenAdded", "box", "tokens file")
 
 
 async def test_changes_of_the_file_are_in_the_audit_of_a_running_server(served: ServedTokens) -> None:

@@ -159,7 +159,11 @@ BULK_RUN = BulkRun(
     AT_MS,
     TEXT,
     AT_MS,
+    40_021_000,
+    40_000_000,
+    100,
 )
+RUNNING = BULK_RUN._replace(state=BulkState.RUNNING, ended_ms=None, percent=42, left_ms=180_000)
 UNDO = BulkOrder(QUEUE, BulkAction.RESTORE, JobState.FAILED, undoes=BULK_RUN.id)
 IN_HAND = JobInHand(DESCRIPTOR, QUEUE, WORKER, 725_000, -75_000)
 WORKERS = WorkersFound(
@@ -303,7 +307,7 @@ def _demo(patch: pytest.MonkeyPatch, _folder: Path) -> None:
 
 
 def _bulk_list(_patch: pytest.MonkeyPatch, _folder: Path) -> None:
-    bulk._print([BULK_RUN, BULK_RUN._replace(detail=""), BULK_RUN._replace(order=UNDO)], False, in_one_line=False)
+    bulk._print([RUNNING, BULK_RUN._replace(detail=""), BULK_RUN._replace(order=UNDO)], False, in_one_line=False)
 
 
 SAMPLES: Mapping[str, Print] = {

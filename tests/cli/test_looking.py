@@ -17,13 +17,17 @@ from pinlater.cli.commands.queue import print_config
 from pinlater.client import (
     Ack,
     AsyncClient,
+    BulkAction,
+    BulkOrder,
+    BulkRun,
+    BulkRunList,
+    BulkState,
     Checkpoint,
     Claim,
     Client,
-    ClusterShard,
-    ClusterStatus,
     Job,
     JobCount,
+    JobState,
     QueueConfig,
     QueueInfo,
     QueueStats,
@@ -576,9 +580,37 @@ def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
 ) -> None:
     assert not pinlater.ok("bulk", "list", "--json").json["incomplete"]
 
-    async def cluster(_client: AsyncClient) -> ClusterStatus:
-        return ClusterStatus("a:1", [], [ClusterShard("1", True, 1, []), ClusterShard("2", False, 1, [])])
+    async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
+        return BulkRunList([], True, ["2", "3"])
 
-    monkeypatch.setattr(AsyncClient, "cluster", cluster)
-    assert pinlater("bulk", "list").err.endswith("incomplete: a shard is unreachable, and its runs are not shown\n")
-    assert pinlater("bulk", "list", "--json").json["incomplete"]
+    monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
+    done = pinlater("bulk", "list")
+    assert done.err.endswith("incomplete: shards 2, 3 are unreachable, and runs that they keep may be missing\n")
+    shown = pinlater("bulk", "list", "--json").json
+    assert (shown["incomplete"], shown["missing_shards"]) == (True, ["2", "3"])
+
+
+def test_the_list_of_bulk_runs_tells_how_far_they_are_and_when_they_end(
+    pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = BulkOrder("mail", BulkAction.DELETE, JobState.FAILED)
+    running = BulkRun(
+        "r1", order, "ops", 1, looked=42, changed=40, to_look_at=100, expected=90, percent=42, left_ms=170_000
+    )
+
+    async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
+        return BulkRunList([running, running._replace(state=BulkState.STOPPED, left_ms=None)])
+
+    monkeypatch.setattr(AsyncClient, "list_bulk_runs", list_bulk_runs)
+    shown = pinlater.ok("bulk", "list").out
+    assert shown.count("42 %, done in about 3 min") == 1
+    assert shown.count("40 of about 90") == 1
+    first, second = pinlater.ok("bulk", "list", "--json").json["runs"]
+    assert (first["to_look_at"], first["expected"], first["percent"], first["left_ms"]) == (100, 90, 42, 170_000)
+    assert (second["percent"], second["left_ms"]) == (42, None)
+
+
+def test_a_bulk_run_knows_what_the_dry_run_told(pinlater: Pinlater) -> None:
+    pinlater.ok("queue", "create", "expecting")
+    run = pinlater("bulk", "start", "expecting", "--action", "delete", "--expect", "7", "--json").json
+    assert (run["expected"], run["order"]["expected"]) == (7, 7)

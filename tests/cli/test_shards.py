@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.cli import exits
-from pinlater.client import Ack, Client, Job, UniqueKey, UniqueScope
+from pinlater.client import Ack, AuditEntry, Client, Job, UniqueKey, UniqueScope
 from pinlater.testing.real_server import RealServer
 from tests.cli.conftest import Done, Pinlater
 from tests.databases.ports import free_port
@@ -260,6 +260,32 @@ def test_a_shard_is_drained_and_removed(
     assert removed.json == {"removed": ["2"], "finished": drained["live"][0], "keys_lost": 0}
     assert [shard["name"] for shard in shards("list", "--json").json["shards"]] == ["1"]
     assert place.path.stat().st_mode & 0o777 == 0o600
+
+
+def audited(client: Client, operation: str) -> AuditEntry:
+    """The entry of that operation, once it is there."""
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        if found := client.audit(operation=operation).entries:
+            return found[0]
+        time.sleep(0.1)
+    raise AssertionError(operation)
+
+
+def test_the_audit_names_the_users_who_drained_and_removed_a_shard(
+    shards: Callable[..., Done], serve: Callable[[], RealServer], place: ServedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PINLATER_SHARDING_REMOVAL_GRACE_MS", "1000")
+    with Client(serve().address) as client:
+        monkeypatch.setenv("SUDO_USER", "alice")
+        shards("drain", "2", "--no-wait")
+        drained = audited(client, "shardDraining")
+        assert (drained.who, drained.address) == ("alice (via sudo)", socket.gethostname())
+        assert (drained.source, drained.shown_arguments()["shard"]) == ("shard file", '"2"')
+        grown_old(place)
+        monkeypatch.setenv("SUDO_USER", "bob")
+        assert shards("remove", "2").code == 0
+        assert audited(client, "shardRemoved").who == "bob (via sudo)"
 
 
 def test_a_shard_with_unique_keys_for_a_time_is_removed_only_where_the_operator_gives_them_up(

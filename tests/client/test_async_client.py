@@ -275,6 +275,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         lastErrorType="E",
         attempts=[t.Attempt(number=1, outcome="failed")],
     )
+    bulk_run = t.BulkRun("r1", t.BulkOrder("q", 0, t.BulkFilter(3)), "ops", 1, 0, 2, 3, 4)
     methods: dict[str, Any] = {
         "getQueueNames": {"b", "a"},
         "deleteQueue": None,
@@ -294,6 +295,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         "resumeQueue": None,
         "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6, True)],
         "countJobs": t.JobCount(2**40, True),
+        "listBulkRuns": t.BulkRunsResponse([bulk_run], True, ["2"]),
         "getSettingsInForce": t.SettingsInForce(
             t.QueueConfig(claimTimeoutMillis=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
         ),
@@ -407,6 +409,8 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         assert stats.incomplete
         assert stats.counts[0].oldest_due_at_ms == 11
         assert await client.count_jobs("q") == values.JobCount(2**40, incomplete=True)
+        listed = await client.list_bulk_runs("q")
+        assert ([run.id for run in listed.runs], listed.incomplete, listed.missing_shards) == (["r1"], True, ("2",))
         in_force = await client.settings_in_force("q")
         assert (in_force.values.claim_timeout_ms, in_force.origins) == (
             7,

@@ -14,6 +14,7 @@ from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.main.core import Core
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.sharding.reload import DesiredShard
 from pinlater.server.storage.memory import MemoryShard
 from tests.assembly import listen, open_core
 from tests.console.caller import Caller
@@ -44,6 +45,16 @@ async def client(core: Core) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(f"127.0.0.1:{server.port}", source="console", wait_for_servers=False) as client:
         yield client
     await server.drain(0)
+
+
+@pytest_asyncio.fixture
+async def lost_shard(core: Core) -> str:
+    """The name of a shard that the server can't ask."""
+    await core.change_shards([DesiredShard("1", MemoryShard), DesiredShard("2", lambda: MemoryShard("2"))])
+    lost = core.shards.get("2")
+    assert lost is not None
+    lost.put_out_of_use("gone")
+    return lost.name
 
 
 @pytest.fixture

@@ -100,3 +100,21 @@ async def test_what_was_deleted_for_good_does_not_come_back(caller: Caller, clie
     answer = await caller.post(f"{BULK}/undo", {"run": run["id"]})
     assert answer.status == 400
     assert "for good" in answer.body.decode()
+
+
+async def test_the_list_names_the_shards_that_could_not_be_asked(caller: Caller, lost_shard: str) -> None:
+    part = await caller.ok("GET", "/v1/bulk")
+    assert (part["runs"], part["incomplete"], part["missing_shards"]) == ([], True, [lost_shard])
+
+
+async def test_a_list_of_all_shards_is_complete(caller: Caller) -> None:
+    whole = await caller.ok("GET", "/v1/bulk")
+    assert (whole["incomplete"], whole["missing_shards"]) == (False, [])
+
+
+async def test_a_run_tells_how_far_it_is(caller: Caller, client: AsyncClient) -> None:
+    await failed_job(client, "no disk")
+    run = await caller.ok("POST", BULK, {"action": "delete", "error": "no disk", "expected": 5})
+    assert (run["expected"], run["percent"], run["left_ms"]) == (5, None, None)
+    run = await ended(caller, run["id"])
+    assert (run["to_look_at"], run["expected"], run["percent"], run["left_ms"]) == (1, 5, 100, None)

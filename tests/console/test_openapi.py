@@ -12,8 +12,8 @@ from pinlater.console.openapi import document, schemas
 from pinlater.console.routes import ENDPOINTS
 from tests.console.caller import Caller
 
-# What old servers know: `count_jobs`, and answers with outcomes, say more.
-NOT_OFFERED = {"ack_plain", "checkpoint_plain", "count"}
+# What old servers know: `count_jobs`, `list_bulk_runs`, and answers with outcomes, say more.
+NOT_OFFERED = {"ack_plain", "bulk_runs", "checkpoint_plain", "count"}
 
 
 async def test_the_document_is_served(caller: Caller) -> None:

@@ -66,6 +66,9 @@ class _Seen:
         assert now.looked >= before.looked, (before, now)
         assert now.changed >= before.changed, (before, now)
         assert before.ended_ms is None or now == before, (before, now)
+        is_same_look = now.to_look_at == before.to_look_at
+        assert not is_same_look or (now.percent or 0) >= (before.percent or 0), (before, now)
+        assert now.left_ms is None or now.state is BulkState.RUNNING, now
         return now
 
     async def has_changed(self, jobs: int) -> None:

@@ -19,7 +19,7 @@ from pinlater.domain.bulk_runs import (
     BulkRun,
     BulkState,
 )
-from pinlater.domain.calls import Ack, AckBatch, Scanned
+from pinlater.domain.calls import Ack, AckBatch
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import (
     InvalidArgument,
@@ -35,7 +35,7 @@ from pinlater.server.main.core import Core
 from pinlater.server.operations.body_search import SearchUnavailable
 from pinlater.server.operations.bulk_runs import BulkRuns
 from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS
-from pinlater.server.operations.values import ScanCommand
+from pinlater.server.operations.values import ScanCommand, ScannedPage
 from pinlater.server.storage.memory import MemoryShard
 from pinlater.server.storage.values import StoredSample
 from tests.assembly import open_core
@@ -135,14 +135,14 @@ async def test_it_can_be_stopped(world: ServiceUnderTest, bulk: BulkRuns) -> Non
 async def test_a_job_that_becomes_due_in_between_is_changed(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     """So those that are not due come first."""
     names = await world.enqueue(b"soon", run_after_ms=world.clock.now_ms() + 1_000)
-    scan = world.service.job_queries.scan
+    scan = world.service.job_queries.scan_page
 
-    async def scanned(command: ScanCommand) -> Scanned:
+    async def scanned(command: ScanCommand) -> ScannedPage:
         page = await scan(command)
         world.clock.advance(seconds=2)
         return page
 
-    with patch.object(world.service.job_queries, "scan", scanned):
+    with patch.object(world.service.job_queries, "scan_page", scanned):
         await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobState.PENDING), "ops"))
     assert await states(world, names) == ["FAILED"]
 
@@ -151,15 +151,15 @@ async def test_a_waiting_job_that_is_claimed_meanwhile_is_not_cancelled(
     world: ServiceUnderTest, bulk: BulkRuns
 ) -> None:
     names = await world.enqueue(b"x")
-    scan = world.service.job_queries.scan
+    scan = world.service.job_queries.scan_page
 
-    async def scanned(command: ScanCommand) -> Scanned:
+    async def scanned(command: ScanCommand) -> ScannedPage:
         page = await scan(command)
         if page.jobs:
             await world.dequeue(1)
         return page
 
-    with patch.object(world.service.job_queries, "scan", scanned):
+    with patch.object(world.service.job_queries, "scan_page", scanned):
         run = await ended(bulk, await bulk.start(BulkOrder("q", BulkAction.CANCEL, JobState.PENDING), "ops"))
     assert (run.looked, run.changed) == (1, 0)
     assert await states(world, names) == ["IN_PROGRESS"]
@@ -170,14 +170,14 @@ async def test_a_job_whose_state_has_changed_meanwhile_stays(
     world: ServiceUnderTest, bulk: BulkRuns, order: BulkOrder
 ) -> None:
     [name] = await failed(world, 1)
-    scan = world.service.job_queries.scan
+    scan = world.service.job_queries.scan_page
 
     async def scanned(command: object) -> object:
         page = await scan(command)  # type: ignore[arg-type]
         await world.service.bulk.run_jobs("q", [name], 1, None)
         return page
 
-    with patch.object(world.service.job_queries, "scan", scanned):
+    with patch.object(world.service.job_queries, "scan_page", scanned):
         run = await ended(bulk, await bulk.start(order, "ops"))
     assert (run.looked, run.changed) == (1, 0)
     assert await states(world, [name]) == ["PENDING"]
@@ -228,14 +228,14 @@ async def test_jobs_of_a_queue_that_was_made_again_stay(world: ServiceUnderTest,
 @pytest.mark.parametrize("error", [TooManyWaiting("busy"), SearchUnavailable("busy")])
 async def test_it_waits_where_servers_are_busy(world: ServiceUnderTest, bulk: BulkRuns, error: PinLaterError) -> None:
     await failed(world, 3)
-    scan, failures = world.service.job_queries.scan, iter(range(3))
+    scan, failures = world.service.job_queries.scan_page, iter(range(3))
 
     async def scanned(command: object) -> object:
         if next(failures, None) is not None:
             raise error
         return await scan(command)  # type: ignore[arg-type]
 
-    with patch.object(world.service.job_queries, "scan", scanned):
+    with patch.object(world.service.job_queries, "scan_page", scanned):
         run = await ended(bulk, await bulk.start(DELETE, "ops"))
     assert (run.state, run.changed) == (BulkState.DONE, 3)
 
@@ -301,6 +301,7 @@ async def test_it_fails_with_the_reason_if_its_queue_is_deleted(world: ServiceUn
         (RETRY._replace(jobs_per_second=1e-300), "jobsPerSecond"),
         (RETRY._replace(jobs_per_second=float("nan")), "jobsPerSecond"),
         (RETRY._replace(attempts=0), "attemptsToAllow"),
+        (RETRY._replace(expected=-1), "expectedJobs"),
         (RETRY._replace(regex="("), "regex"),
         (RETRY._replace(criteria=JobCriteria(error="x" * 9_000)), "The filters take"),
     ],
@@ -320,7 +321,7 @@ async def test_unknown_queues_and_runs_are_refused(bulk: BulkRuns) -> None:
 
 async def test_the_runs_under_way_are_bounded(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     never = asyncio.Event()
-    with patch.object(world.service.job_queries, "scan", lambda _: never.wait()):
+    with patch.object(world.service.job_queries, "scan_page", lambda _: never.wait()):
         for _ in range(BULK_RUNNING_MAX):
             await bulk.start(RETRY, "ops")
         with pytest.raises(InvalidArgument, match="under way already"):
@@ -423,16 +424,16 @@ async def test_the_end_that_another_server_told_stays(servers: Servers, error: P
     """The first server stood still while it read its last page, which has no jobs."""
     reading, thawed = asyncio.Event(), asyncio.Event()
     one = await servers.start("a", go=lambda: True)
-    scan = servers.cores[0].service.job_queries.scan
+    scan = servers.cores[0].service.job_queries.scan_page
 
-    async def frozen(command: ScanCommand) -> Scanned:
+    async def frozen(command: ScanCommand) -> ScannedPage:
         reading.set()
         await thawed.wait()
         if error is not None:
             raise error
         return await scan(command)
 
-    with patch.object(servers.cores[0].service.job_queries, "scan", frozen):
+    with patch.object(servers.cores[0].service.job_queries, "scan_page", frozen):
         run = await one.start(DELETE, "ops")
         await reading.wait()
         other = await servers.start("b", go=lambda: True)

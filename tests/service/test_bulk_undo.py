@@ -149,7 +149,7 @@ async def test_what_cannot_be_undone_is_refused_at_once(world: ServiceUnderTest,
 async def test_a_run_under_way_is_not_undone(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
     never = asyncio.Event()
-    with patch.object(world.service.job_queries, "scan", lambda _: never.wait()):
+    with patch.object(world.service.job_queries, "scan_page", lambda _: never.wait()):
         run = await bulk.start(DELETE, "ops")
         with pytest.raises(InvalidArgument, match="under way"):
             await bulk.start(undo(run), "ops")

@@ -64,6 +64,37 @@ async def test_a_run_waits_for_a_shard_that_is_unreachable_and_then_changes_its_
 
 
 @on_shards()
+async def test_a_run_that_lacks_a_shard_tells_no_share_and_no_end_until_it_can_count_all(server: ShardedServer) -> None:
+    await failed_on(server, "1", "2", "2", "3")
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    run = await server.service.bulk_runs.start(DELETE, "ops")
+    await server.pass_time(60_000)
+    waiting = await now(server, run)
+    assert (waiting.to_look_at, waiting.expected, waiting.percent, waiting.left_ms) == (None, None, None, None)
+    server.store("2").dead = None
+    await server.pass_time(60_000)
+    found = await now(server, run)
+    assert (found.to_look_at, found.expected, found.changed, found.percent) == (2, 4, 4, 100)
+
+
+@on_shards()
+async def test_a_run_that_waits_keeps_its_share_and_has_no_end_time(server: ShardedServer) -> None:
+    await failed_on(server, "1", "2", "3", "3")
+    run = await server.service.bulk_runs.start(DELETE._replace(jobs_per_second=0.2), "ops")
+    await server.pass_time(7_000)
+    before = await now(server, run)
+    assert (before.percent, before.left_ms is not None) == (50, True)
+    for name in ("2", "3"):
+        server.store(name).dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    await server.pass_time(30_000)
+    waiting = await now(server, run)
+    assert (waiting.state, waiting.detail.startswith("waits: ")) == (BulkState.RUNNING, True)
+    assert (waiting.left_ms, waiting.to_look_at) == (None, before.to_look_at)
+
+
+@on_shards()
 async def test_a_run_that_waits_for_a_shard_can_be_stopped(server: ShardedServer) -> None:
     await failed_on(server, "2")
     server.store("2").dead = "connection refused"
@@ -141,6 +172,23 @@ async def test_a_run_whose_shard_is_unreachable_is_shown_as_it_was_seen_last(ser
     server.store("1").dead = None
     await server.pass_time(60_000)
     assert ((await now(server, run)).state, await left(server)) == (BulkState.DONE, 0)
+
+
+@on_shards()
+async def test_the_list_of_runs_names_the_shards_that_could_not_be_asked(server: ShardedServer) -> None:
+    """Those known as unreachable, and those that fail on the way; also for a queue without any run."""
+    runs = server.service.bulk_runs
+    run = await runs.start(DELETE, "ops")
+    await server.pass_time(5_000)
+    whole = await runs.list_runs()
+    assert ([each.id for each in whole.runs], whole.incomplete, list(whole.missing_shards)) == ([run.id], False, [])
+    server.store("2").dead = "connection refused"
+    await server.core.shard_monitor.ping_all()
+    server.store("3").fails("list_samples", error=ShardConnectionFailed("reset"))
+    part = await runs.list_runs(["q"])
+    assert ([each.id for each in part.runs], part.incomplete, list(part.missing_shards)) == ([run.id], True, ["2", "3"])
+    none = await runs.list_runs(["other"])
+    assert (list(none.runs), none.incomplete, list(none.missing_shards)) == ([], True, ["2"])
 
 
 @on_shards()

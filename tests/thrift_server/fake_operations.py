@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from pinlater.domain.audit import AuditEntry, AuditPage
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.calls import (
     AckResult,
     CallerRights,
@@ -87,8 +87,25 @@ BULK_ORDER = BulkOrder(
     2.5,
     True,
     "fedcba9876543210",
+    2**40,
 )
-BULK_RUN = BulkRun("0123456789abcdef", BULK_ORDER, "ops", 1, BulkState.FAILED, 2**40, 2**39, 2, 3, "gone", 2**42)
+BULK_RUN = BulkRun(
+    "0123456789abcdef",
+    BULK_ORDER,
+    "ops",
+    1,
+    BulkState.FAILED,
+    2**40,
+    2**39,
+    2,
+    3,
+    "gone",
+    2**42,
+    2**41,
+    2**40,
+    42,
+    2**43,
+)
 DETAILS = ShardDetails(
     kind="mysql",
     address="db:3306/jobs",
@@ -212,6 +229,7 @@ ANSWERS: dict[str, Any] = {
     "start": BULK_RUN,
     "stop": BULK_RUN,
     "runs": [BULK_RUN],
+    "list_runs": BulkRunList([BULK_RUN], True, ["2", "3"]),
     "owners": QueueOwners(
         (OwningServer("1-2-3", "a:9010"), OwningServer("2-2-3")), (OwnedShard("1", False, (0, 1, -1)),)
     ),

@@ -83,6 +83,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "startBulkRun": ("start", (BULK_ORDER, ME.source), {}),
     "stopBulkRun": ("stop", ("emails", "0123456789abcdef"), {}),
     "getBulkRuns": ("runs", (["emails", "Ü"],), {}),
+    "listBulkRuns": ("list_runs", (["emails", "Ü"],), {}),
     "muteFailures": ("mute", ("emails", "0123456789abcdef", 2**40), {}),
     "addDeployMark": ("add_mark", ("v2.0 Ü", 1_767_225_600_000, "emails"), {}),
     "explainJob": ("explain", ("emails", DESCRIPTOR), {}),
@@ -113,6 +114,7 @@ BULK_RUN_ON_WIRE = {
         "jobsPerSecond": 2.5,
         "forGood": True,
         "undoes": "fedcba9876543210",
+        "expectedJobs": 2**40,
     },
     "startedBy": "ops",
     "startedMillis": 1,
@@ -123,6 +125,10 @@ BULK_RUN_ON_WIRE = {
     "endedMillis": 3,
     "detail": "gone",
     "undoUntilMillis": 2**42,
+    "toLookAt": 2**41,
+    "expectedChanges": 2**40,
+    "percent": 42,
+    "leftMillis": 2**43,
 }
 INFO = {
     "jobDescriptor": DESCRIPTOR,
@@ -411,6 +417,7 @@ ANSWERED: dict[str, Any] = {
     "startBulkRun": BULK_RUN_ON_WIRE,
     "stopBulkRun": BULK_RUN_ON_WIRE,
     "getBulkRuns": [BULK_RUN_ON_WIRE],
+    "listBulkRuns": {"runs": [BULK_RUN_ON_WIRE], "incomplete": True, "missingShards": ["2", "3"]},
     "explainJob": {
         "jobDescriptor": DESCRIPTOR,
         "job": INFO,

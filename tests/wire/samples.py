@@ -110,10 +110,12 @@ def full_arguments() -> dict[str, dict[str, Any]]:
                 2.5,
                 True,
                 "fedcba9876543210",
+                2**40,
             )
         },
         "stopBulkRun": {"queueName": "emails", "runId": "0123456789abcdef"},
         "getBulkRuns": {"queueNames": ["emails", "Ü"]},
+        "listBulkRuns": {"request": types.BulkRunsRequest(["emails", "Ü"])},
         "muteFailures": {"mute": types.FailureMute("emails", "0123456789abcdef", 2**40)},
         "addDeployMark": {"mark": types.DeployMark(1_767_225_600_000, "v2.0 Ü", "emails")},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},

@@ -19,7 +19,7 @@ from pinlater.client._thrift import check_encodable, types
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
-from pinlater.wire.bulk_runs import run_of, wire_order
+from pinlater.wire.bulk_runs import list_of, run_of, wire_order
 from pinlater.wire.queue_settings import fields_of
 
 T = TypeVar("T")
@@ -426,6 +426,10 @@ def stop_bulk_run(queue: str, run_id: str) -> ClientCall[values.BulkRun]:
 
 def bulk_runs(queues: Sequence[str]) -> ClientCall[list[values.BulkRun]]:
     return ClientCall("getBulkRuns", (list(queues),), lambda runs: list(map(run_of, runs)), Resend.SAFE)
+
+
+def list_bulk_runs(queues: Sequence[str]) -> ClientCall[values.BulkRunList]:
+    return ClientCall("listBulkRuns", (types.BulkRunsRequest(list(queues)),), list_of, Resend.SAFE)
 
 
 def mute_failures(queue: str, group: str, until_ms: int | None) -> ClientCall[None]:

@@ -140,6 +140,10 @@ class AsyncClient(AsyncClientBase):
         """The runs of the last 30 days, the newest first: of these queues, or of all."""
         return await self._run(_calls.bulk_runs(queues))
 
+    async def list_bulk_runs(self, *queues: str) -> values.BulkRunList:
+        """As `bulk_runs`, and says which shards could not be asked."""
+        return await self._run(_calls.list_bulk_runs(queues))
+
     async def mute_failures(self, queue: str, group: str, *, until_ms: int | None = None) -> None:
         """Mutes a group of failures: it comes last then, and still counts. At most for 30 days, which is the default; a time that is past
         ends it."""

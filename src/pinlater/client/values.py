@@ -15,6 +15,7 @@ from pinlater.domain.audit import AuditPage as AuditPage
 from pinlater.domain.bulk_runs import BulkAction as BulkAction
 from pinlater.domain.bulk_runs import BulkOrder as BulkOrder
 from pinlater.domain.bulk_runs import BulkRun as BulkRun
+from pinlater.domain.bulk_runs import BulkRunList as BulkRunList
 from pinlater.domain.bulk_runs import BulkState as BulkState
 from pinlater.domain.calls import Ack as Ack
 from pinlater.domain.calls import AckBatch as AckBatch

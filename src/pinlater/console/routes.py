@@ -123,7 +123,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", f"{_QUEUE}/bulk/preview", bulk.preview_bulk_run, BulkPreviewQuery, Nothing, BulkPreviewAnswer, "count_jobs, scan", cost=costs.preview),
     Endpoint("POST", f"{_QUEUE}/bulk/stop", bulk.stop_bulk_run, Nothing, StopBulkRequest, BulkRunItem, "stop_bulk_run"),
     Endpoint("POST", f"{_QUEUE}/bulk/undo", bulk.undo_bulk_run, Nothing, UndoBulkRequest, BulkRunItem, "undo_bulk_run", _CREATED),
-    Endpoint("GET", "/v1/bulk", bulk.get_bulk_runs, BulkRunsQuery, Nothing, BulkRunsAnswer, "bulk_runs"),
+    Endpoint("GET", "/v1/bulk", bulk.get_bulk_runs, BulkRunsQuery, Nothing, BulkRunsAnswer, "list_bulk_runs"),
     Endpoint("POST", f"{_QUEUE}/failures/mute", failures.mute_failures, Nothing, MuteRequest, NoneType, "mute_failures", _NO_CONTENT),
     Endpoint("POST", "/v1/marks", queues.add_mark, Nothing, MarkRequest, MarkItem, "add_mark", _CREATED),
     Endpoint("GET", "/v1/server", servers.get_server, Nothing, Nothing, ServerInfoAnswer, "server_info"),

@@ -68,6 +68,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getQueueHistory": _READ,
     "getFailures": _READ,
     "getBulkRuns": _READ,
+    "listBulkRuns": _READ,
     "getQueueOwners": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "lookupJobs": frozenset({Role.READ, Role.PRODUCE, Role.WORK}),
     "enqueueJobs": frozenset({Role.PRODUCE}),
@@ -96,7 +97,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
 """Each of these roles allows the method by itself. An empty set: every caller may call it, also without a token."""
 
 BODIES, DRY_RUN = "lookupJobs with bodies", "dequeueJobs as a dry run"
-FAILURE_TEXTS = "texts of failures of shards in getCluster and getBulkRuns"
+FAILURE_TEXTS = "texts of failures of shards in getCluster, getBulkRuns and listBulkRuns"
 VARIANT_ROLES: Mapping[str, frozenset[Role]] = {
     BODIES: frozenset({Role.READ, Role.WORK}),
     DRY_RUN: frozenset({Role.READ, Role.WORK}),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from pinlater.domain.history import LONGEST_MS
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
+from pinlater.domain.wording import about
 
 BULK_KEPT_MS = LONGEST_MS
 """How long a run is shown, from its start."""
@@ -18,6 +20,8 @@ BULKS_OF_QUEUE_MAX, BULKS_KEPT_MAX = 100, 500
 """How many of the last 30 days are kept."""
 BULKS_SHOWN_MAX = 500
 RATE_MIN, RATE_MAX = 0.1, 100_000.0
+EXPECTED_MAX = 2**53
+_SHARDS_NAMED = 10
 
 
 class BulkAction(str, Enum):  # noqa: UP042 - also the words of the wire, of commands and of pages
@@ -50,7 +54,7 @@ class BulkState(str, Enum):  # noqa: UP042 - as above
 class BulkOrder(NamedTuple):
     """What to do, with which jobs of a queue. `attempts`: of each job that is retried. `jobs_per_second`: the most changes; as many as
     go for None. `for_good`: no copies of deleted jobs are kept. `undoes`: the run whose deleted jobs are restored; only this and the rate
-    count then, and the servers fill in the rest."""
+    count then, and the servers fill in the rest. `expected`: how many jobs the caller has found to fit, for people only."""
 
     queue: str
     action: BulkAction
@@ -62,12 +66,17 @@ class BulkOrder(NamedTuple):
     jobs_per_second: float | None = None
     for_good: bool = False
     undoes: str | None = None
+    expected: int | None = None
 
 
 class BulkRun(NamedTuple):
     """An order that servers carry out, or have. `looked`: how often a job was compared, also again. `changed`: to how many it
     happened. `news_ms`: of the latest progress. `detail`: what it waits for, why it failed, what it could not do, or that changes may be
-    missing in `changed`. `undo_until_ms`: until then all that it has deleted can be restored; None if there is nothing to restore."""
+    missing in `changed`. `undo_until_ms`: until then all that it has deleted can be restored; None if there is nothing to restore.
+
+    `to_look_at`: about how many jobs its look at the queue compares. `expected`: about how many it changes in all. `percent`: how far it
+    is, at most 99 until it is done. `left_ms`: about how long it takes yet, from the answer on; None unless it goes on. What is not known
+    is None."""
 
     id: str
     order: BulkOrder
@@ -80,3 +89,32 @@ class BulkRun(NamedTuple):
     ended_ms: int | None = None
     detail: str = ""
     undo_until_ms: int | None = None
+    to_look_at: int | None = None
+    expected: int | None = None
+    percent: int | None = None
+    left_ms: int | None = None
+
+
+class BulkRunList(NamedTuple):
+    """Runs of the last 30 days, the newest first. `incomplete`: a shard could not be asked, so that runs may be missing; `missing_shards`:
+    the names of these shards."""
+
+    runs: Sequence[BulkRun]
+    incomplete: bool = False
+    missing_shards: Sequence[str] = ()
+
+
+def unreachable(shards: Sequence[str]) -> str:
+    """What a list says that may lack the runs of these shards."""
+    if len(shards) == 1:
+        return f"shard {shards[0]} is unreachable, and runs that it keeps may be missing"
+    more = f" and {len(shards) - _SHARDS_NAMED} more" if len(shards) > _SHARDS_NAMED else ""
+    return f"shards {', '.join(shards[:_SHARDS_NAMED])}{more} are unreachable, and runs that they keep may be missing"
+
+
+def progress_in_words(state: BulkState, percent: int | None, left_ms: int | None) -> str:
+    """How far a run is, and when it ends at its speed so far: `42 %, done in about 3 min`. '' if nothing is known."""
+    told = [] if percent is None else [f"{percent} %"]
+    if state is BulkState.RUNNING and left_ms is not None:
+        told.append(f"done in {about(left_ms)}")
+    return ", ".join(told)

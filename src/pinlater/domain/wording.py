@@ -23,6 +23,17 @@ def span(span_ms: int) -> str:
     return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2] if number)
 
 
+def about(span_ms: int) -> str:
+    """A span that is only estimated, in one unit: `less than a minute`, `about 3 min`, `about 5 h`, `about 2 days`."""
+    minutes = -(-span_ms // 60_000)
+    if span_ms < 60_000:
+        return "less than a minute"
+    if minutes < 120:
+        return f"about {minutes} min"
+    hours = round(minutes / 60)
+    return f"about {hours} h" if hours < 48 else f"about {round(hours / 24)} days"
+
+
 def size(size_bytes: int) -> str:
     """An amount of bytes in its largest unit of 1,024: `512 B`, `1.5 MiB`."""
     amount, unit = float(size_bytes), "B"

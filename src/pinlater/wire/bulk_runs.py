@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkState
+from pinlater.domain.bulk_runs import BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState
 from pinlater.domain.job import JobState
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.wire.generated import received
@@ -39,6 +39,7 @@ def wire_order(order: BulkOrder) -> types.BulkOrder:
         order.jobs_per_second,
         order.for_good or None,
         order.undoes,
+        order.expected,
     )
 
 
@@ -66,6 +67,7 @@ def order_of(order: types.BulkOrder | received.BulkOrder) -> BulkOrder:
         order.jobsPerSecond,
         bool(order.forGood),
         order.undoes,
+        order.expectedJobs,
     )
 
 
@@ -83,6 +85,10 @@ def wire_run(run: BulkRun) -> types.BulkRun:
         run.ended_ms,
         run.detail or None,
         run.undo_until_ms,
+        run.to_look_at,
+        run.expected,
+        run.percent,
+        run.left_ms,
     )
 
 
@@ -100,4 +106,19 @@ def run_of(run: types.BulkRun) -> BulkRun:
         run.endedMillis,
         run.detail or "",
         run.undoUntilMillis,
+        run.toLookAt,
+        run.expectedChanges,
+        run.percent,
+        run.leftMillis,
     )
+
+
+def wire_list(found: BulkRunList) -> types.BulkRunsResponse:
+    """The runs as a struct."""
+    missing = list(found.missing_shards) or None
+    return types.BulkRunsResponse(list(map(wire_run, found.runs)), found.incomplete or None, missing)
+
+
+def list_of(found: types.BulkRunsResponse) -> BulkRunList:
+    """The runs that a struct tells of."""
+    return BulkRunList(tuple(map(run_of, found.runs)), bool(found.incomplete), tuple(found.missingShards or ()))

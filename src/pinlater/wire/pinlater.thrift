@@ -502,6 +502,8 @@ struct BulkOrder {
   6: optional bool forGood
   // The id of the run whose deleted jobs are restored.
   7: optional string undoes
+  // How many jobs the caller has found to fit. It is shown with the progress, and decides nothing.
+  8: optional i64 expectedJobs
 }
 
 // A change of many jobs that servers carry out in the background, or have.
@@ -522,6 +524,28 @@ struct BulkRun {
   10: optional string detail
   // Until then all that it has deleted can be restored. Absent if there is nothing to restore.
   11: optional i64 undoUntilMillis
+  // About how many jobs its look at the queue compares. Absent while a shard could not be asked.
+  12: optional i64 toLookAt
+  // About how many jobs it changes in all. Absent if that is not known.
+  13: optional i64 expectedChanges
+  // How far it is: at most 99 until it is done. Absent if that is not known.
+  14: optional i32 percent
+  // About how long it will take yet, at its speed so far. Absent for a run that has ended, stops, waits or stands still.
+  15: optional i64 leftMillis
+}
+
+struct BulkRunsRequest {
+  // Of all queues for an empty list.
+  1: required list<string> queueNames
+}
+
+struct BulkRunsResponse {
+  // The newest first.
+  1: required list<BulkRun> runs
+  // A shard could not be asked: runs that it keeps may be missing.
+  2: optional bool incomplete
+  // The names of these shards. Absent if all were asked.
+  3: optional list<string> missingShards
 }
 
 struct FailureMute {
@@ -1116,8 +1140,11 @@ service PinLater {
   // A run that has ended stays as it is.
   BulkRun stopBulkRun(1: RequestContext context, 2: string queueName, 3: string runId) throws (1: PinLaterException e)
 
-  // Those of the last 30 days, the newest first: of these queues, or of all for an empty list.
+  // Those of the last 30 days, the newest first: of these queues, or of all for an empty list. Says nothing of shards that could not be asked.
   list<BulkRun> getBulkRuns(1: RequestContext context, 2: list<string> queueNames) throws (1: PinLaterException e)
+
+  // As getBulkRuns, and says which shards could not be asked.
+  BulkRunsResponse listBulkRuns(1: RequestContext context, 2: BulkRunsRequest request) throws (1: PinLaterException e)
 
   // Mutes a group of failures, which are still counted. A repeat changes nothing but the end.
   void muteFailures(1: RequestContext context, 2: FailureMute mute) throws (1: PinLaterException e)

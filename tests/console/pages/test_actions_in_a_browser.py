@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -94,6 +95,9 @@ async def press_on_bulk(page: Page, url: str, queue: str) -> None:
     await page.get_by_label("At most changes a second").fill("0.1")
     await page.get_by_role("button", name="Start in the background").click()
     await told(page, f"The servers cancel jobs of {queue} in the background")
+    row = page.get_by_role("row").filter(has_text=queue).filter(has_text="Running")
+    await expect(row.get_by_role("progressbar")).to_have_attribute("aria-valuenow", re.compile(r"[1-9]\d?"))
+    await expect(row).to_contain_text("done in")
     await confirm(page, "Stop", row=queue)
     await told(page, "stops. It has changed")
 

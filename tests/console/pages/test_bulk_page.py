@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from pinlater.client import AsyncClient
+from pinlater.domain.clock import ManualClock
 from tests.console.pages.conftest import failed_job
 from tests.console.pages.visitor import PageVisitor
 from tests.console.test_bulk import ended
@@ -50,3 +53,35 @@ async def test_what_is_deleted_for_good_has_no_undo(visitor: PageVisitor, client
     page = await visitor.page("/bulk")
     assert "for good" in page.text
     assert "Undo" not in page.text
+
+
+async def test_the_page_says_which_shard_is_missing(visitor: PageVisitor, lost_shard: str) -> None:
+    page = await visitor.page("/bulk")
+    told = f"This list is incomplete: shard {lost_shard} is unreachable, and runs that it keeps may be missing."
+    assert told in " ".join(page.text.split())
+
+
+async def test_the_page_shows_how_far_a_run_is_and_when_it_ends(
+    visitor: PageVisitor, client: AsyncClient, clock: ManualClock
+) -> None:
+    for _ in range(3):
+        await failed_job(client, "no disk")
+    told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", rate="0.1", expected="3")
+    run_id = told.rpartition(" ")[2].rstrip(".")
+    text = ""
+    async with asyncio.timeout(30):
+        while "Running 33 %, done in less than a minute" not in text:
+            clock.advance(seconds=0.2)
+            await asyncio.sleep(0.05)
+            text = " ".join((await visitor.page("/bulk")).text.split())
+    assert "1 of about 3" in text
+    await visitor.does("/queues/mail/bulk/stop", run=run_id)
+    text = " ".join((await visitor.page("/bulk")).text.split())
+    assert "Stopped 33 %" in text
+    assert "done in" not in text
+
+
+async def test_the_form_passes_the_count_on(visitor: PageVisitor, client: AsyncClient) -> None:
+    await failed_job(client, "no disk")
+    preview = await visitor.page("/queues/mail/bulk?state=failed")
+    assert preview.inputs["expected"] == "1"

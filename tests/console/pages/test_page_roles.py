@@ -29,7 +29,7 @@ NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/find": {"getQueueNames"},
     "/queues/{queue}": {"getQueueStats", "getQueueConfig", "getSettingsInForce", "scanJobs", "getQueueHistory"},
     "/queues/{queue}/bulk": {"countJobs", "scanJobs"},
-    "/bulk": {"getBulkRuns"},
+    "/bulk": {"listBulkRuns"},
     "/jobs/{descriptor}": {BODIES, "explainJob"},
     "/jobs/{descriptor}/body": {BODIES},
     "/failed": {"getQueueStats", "getFailures", "scanJobs"},

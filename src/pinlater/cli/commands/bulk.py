@@ -10,10 +10,9 @@ import typer
 
 from pinlater.cli import notes, options, output
 from pinlater.cli.watch import EVERY, Every, Watch, interval_ms, show_answers
-from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, JobInfo, JobState
+from pinlater.client import AsyncClient, BulkAction, BulkOrder, BulkRun, BulkRunList, BulkState, JobInfo, JobState
 from pinlater.client._job_scan import SCAN_END, ScanBounds, ScanFilter, scan_by_task
-from pinlater.client.errors import CallerError, WorldError
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
+from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF, progress_in_words, unreachable
 from pinlater.domain.wording import counted
 
 app = typer.Typer(
@@ -59,6 +58,12 @@ def start(
     for_good: Annotated[
         bool, typer.Option("--for-good", help="Delete without copies: frees space at once, and cannot be undone.")
     ] = False,
+    expect: Annotated[
+        int | None,
+        typer.Option(
+            "--expect", metavar="N", min=0, help="How many jobs fit, as --dry-run tells: `bulk list` shows it then."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing: show how many jobs fit, and some of them.")
     ] = False,
@@ -68,7 +73,8 @@ def start(
 ) -> None:
     """Begin to retry, delete or cancel the jobs that the options choose. The servers do it in the background, also over restarts.
 
-    `bulk list` shows how far it is. A job whose state has changed meanwhile stays as it is. `bulk undo` brings deleted jobs back for a day.
+    `bulk list` shows how far it is and when about it ends. A job whose state has changed meanwhile stays as it is.
+    `bulk undo` brings deleted jobs back for a day.
 
     Example: pinlater bulk start emails --action retry --error 'Connection refused' --rate 100 --dry-run
     """
@@ -83,7 +89,7 @@ def start(
     wanted = options.criteria(
         task, header, error, min_attempts, older_than, newer_than, group, skip_cancelled=skip_cancelled
     )
-    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate, for_good)
+    order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate, for_good, expected=expect)
     if dry_run:
         _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), json)
         return
@@ -114,10 +120,10 @@ def list_runs(
     every_ms = interval_ms(watch, every)
 
     async def show(client: AsyncClient) -> None:
-        async def ask() -> tuple[Sequence[BulkRun], bool]:
-            return await client.bulk_runs(*(queues or [])), await _misses_a_shard(client)
+        async def ask() -> BulkRunList:
+            return await client.list_bulk_runs(*(queues or []))
 
-        await show_answers(ask, lambda found: _print_list(*found, json, in_one_line=watch), every_ms)
+        await show_answers(ask, lambda found: _print_list(found, json, in_one_line=watch), every_ms)
 
     options.ask(server, timeout, show)
 
@@ -195,36 +201,30 @@ def _print_fitting(found: tuple[Sequence[JobInfo], bool], as_json: bool) -> None
         output.print_blocks(["descriptor", "task", "age", "error"], rows)
 
 
-async def _misses_a_shard(client: AsyncClient) -> bool:
-    """Whether a shard is unreachable, which may keep more runs. The answer about the runs does not tell."""
-    try:
-        return any(not shard.in_reach for shard in (await client.cluster()).shards)
-    except (CallerError, WorldError):
-        return False
-
-
-def _print_list(runs: Sequence[BulkRun], incomplete: bool, as_json: bool, *, in_one_line: bool) -> None:
+def _print_list(found: BulkRunList, as_json: bool, *, in_one_line: bool) -> None:
     if as_json:
-        output.print_json({"runs": list(map(_as_json, runs)), "incomplete": incomplete}, in_one_line=in_one_line)
+        shown = {"incomplete": found.incomplete, "missing_shards": list(found.missing_shards)}
+        output.print_json({"runs": list(map(_as_json, found.runs)), **shown}, in_one_line=in_one_line)
         return
-    _print(runs, as_json, in_one_line=in_one_line)
-    if incomplete:
-        output.warn_incomplete("a shard is unreachable, and its runs are not shown")
+    _print(found.runs, as_json, in_one_line=in_one_line)
+    if found.incomplete:
+        output.warn_incomplete(unreachable(found.missing_shards))
 
 
 def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None:
     if as_json:
         output.print_json({"runs": list(map(_as_json, runs))}, in_one_line=in_one_line)
         return
-    columns = ["run", "queue", "action", "state", "looked at", "changed", "started", "undo until", "by", "detail"]
+    columns = ["run", "queue", "action", "state", "progress", "looked at", "changed", "started", "undo until", "by"]
     rows = [
         (
             run.id,
             run.order.queue,
             _action(run.order),
             run.state.value,
+            progress_in_words(run.state, run.percent, run.left_ms) or None,
             run.looked,
-            run.changed,
+            _changed(run),
             output.iso(run.started_ms),
             None if run.undo_until_ms is None else output.iso(run.undo_until_ms),
             run.who or None,
@@ -232,13 +232,20 @@ def _print(runs: Sequence[BulkRun], as_json: bool, *, in_one_line: bool) -> None
         )
         for run in runs
     ]
-    output.print_blocks(columns, rows, without_rows="no bulk run in the last 30 days")
+    output.print_blocks([*columns, "detail"], rows, without_rows="no bulk run in the last 30 days")
 
 
 def _action(order: BulkOrder) -> str:
     if order.undoes is not None:
         return f"undo {order.undoes}"
     return f"{order.action.value} {order.state.name.lower()}{' for good' if order.for_good else ''}"
+
+
+def _changed(run: BulkRun) -> int | str:
+    """With the number that is expected, while it is under way."""
+    if run.expected is None or run.state is not BulkState.RUNNING:
+        return run.changed
+    return f"{run.changed} of about {run.expected}"
 
 
 def _as_json(run: BulkRun) -> dict[str, object]:

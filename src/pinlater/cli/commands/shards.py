@@ -1,7 +1,7 @@
 """`pinlater shards ...`: which shards there are, how they are, and taking one out of service for good.
 
 Reads the settings and the shard file as `serve` does, and asks the databases themselves, so that it works while no server runs, or while
-one doesn't answer. Changes nothing but the shard file; the servers read that again by themselves.
+one doesn't answer. Changes nothing but the shard file, with a note of its user for the audit; the servers read both by themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.local_user import local_author
 from pinlater.cli.server_settings import ConfigFile, ShardFile, Store, load_settings, settings_for, store_of
 from pinlater.cli.shard_queries import Seen, ServerView, as_json, ask_server, forget_timed_keys, look_at, places_of
 from pinlater.domain.clock import SystemClock
@@ -203,7 +204,7 @@ def drain(
     if not undo and not any(place.takes_enqueues for place in places if place not in chosen):
         exits.fail(f"{name} can't drain: no other shard takes enqueues", exits.REFUSED)
     if any(place.takes_enqueues != undo for place in chosen):
-        _edit(settings, chosen[0].key, dequeue_only=not undo)
+        _edit(settings, chosen, dequeue_only=not undo)
     if undo:
         _say_drained(name, chosen, None, json)
         return
@@ -304,7 +305,7 @@ def remove(
                 exits.BUSY,
             )
     lost = asyncio.run(_forget_keys(chosen, settings)) if lose_keys else 0
-    _edit(settings, chosen[0].key, dequeue_only=None)
+    _edit(settings, chosen, dequeue_only=None)
     finished = sum(shard.look.finished for shard in seen if shard.look is not None)
     if json:
         output.print_json({"removed": [place.name for place in chosen], "finished": finished, "keys_lost": lost})
@@ -347,14 +348,16 @@ def _chosen(name: str, places: Sequence[ConfiguredShard], settings: Settings) ->
     return chosen
 
 
-def _edit(settings: Settings, key: str, *, dequeue_only: bool | None) -> None:
-    """Sets the entry's flag; with None takes the entry out."""
+def _edit(settings: Settings, chosen: Sequence[ConfiguredShard], *, dequeue_only: bool | None) -> None:
+    """Sets the flag of these shards' entry; with None takes the entry out."""
+    from pinlater.server.config.file_authors import note_author
     from pinlater.server.config.shard_edit import read_text, replace_text, with_dequeue_only, without_entry
 
-    path = settings.store.shard_file or Path()
+    path, key = settings.store.shard_file or Path(), chosen[0].key
     try:
         before = read_text(path)
         after = without_entry(before, key) if dequeue_only is None else with_dequeue_only(before, key, dequeue_only)
+        note_author(path, [shard.name for shard in chosen], local_author(), before.encode(), after.encode())
         replace_text(path, before, after)
     except OSError as error:
         exits.fail(f"{path} can't be written: {error.strerror or error}", exits.REFUSED)

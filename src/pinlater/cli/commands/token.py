@@ -1,15 +1,17 @@
-"""`pinlater token ...`: makes, lists, limits and revokes the tokens of callers. Changes the file of tokens only; servers read it
-again within a second. Asks no server."""
+"""`pinlater token ...`: makes, lists, limits and revokes the tokens of callers. Changes the file of tokens only, with a note of
+its user for the audit; servers read both within a second. Asks no server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pinlater.cli import exits, notes, options, output
+from pinlater.cli.local_user import local_author
 from pinlater.cli.quotas import MaxBytes, MaxConnections, MaxPolls, changed_quota, quota_json, shown_quota
 from pinlater.cli.server_settings import ConfigFile, load_settings
 from pinlater.domain.access import ALL_QUEUES, MEANINGS, Role, check_pattern, digest_of, new_secret
@@ -17,6 +19,7 @@ from pinlater.domain.clock import SystemClock
 from pinlater.server.access.last_use import read_last_uses
 from pinlater.server.access.quotas import OwnQuota
 from pinlater.server.access.tokens import Token, change_tokens, check_name, parse_tokens
+from pinlater.server.config.file_authors import note_author
 
 app = typer.Typer(
     name="token",
@@ -91,7 +94,7 @@ def create(
         )
     except ValueError as error:
         exits.fail(str(error), exits.USAGE)
-    _change(path, lambda known: _with(known, token, path))
+    _change(path, name, lambda known: _with(known, token, path))
     if json:
         output.print_json({"token": secret, **_as_json(token, None, now_ms)})
         return
@@ -151,7 +154,7 @@ def limit(
         changed.append(known[index]._replace(quota=changed_quota(known[index].quota, *given)))
         return [*known[:index], *changed, *known[index + 1 :]]
 
-    _change(path, change)
+    _change(path, name, change)
     quota = changed[0].quota
     if json:
         output.print_json({"name": name, **quota_json(quota)})
@@ -166,7 +169,7 @@ def revoke(name: Name, tokens: TokensFile = None, config: ConfigFile = None, jso
     Example: pinlater token revoke billing --tokens tokens.json
     """
     path = _file(tokens, config)
-    _change(path, lambda known: _without(known, name, path))
+    _change(path, name, lambda known: _without(known, name, path))
     if json:
         output.print_json({"revoked": name})
     else:
@@ -203,9 +206,9 @@ def _index_of(known: tuple[Token, ...], name: str, path: Path) -> int:
     return names.index(name)
 
 
-def _change(path: Path, change: Callable[[tuple[Token, ...]], list[Token]]) -> None:
+def _change(path: Path, name: str, change: Callable[[tuple[Token, ...]], list[Token]]) -> None:
     try:
-        change_tokens(path, change)
+        change_tokens(path, change, partial(note_author, path, [name], local_author()))
     except ValueError as error:
         exits.fail(f"{path} is broken: {error}", exits.REFUSED)
     except OSError as error:

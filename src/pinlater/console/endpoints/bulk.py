@@ -46,6 +46,7 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
         body.attempts,
         body.jobs_per_second,
         body.for_good,
+        expected=body.expected,
     )
     return _shown(await call.client.start_bulk_run(order))
 
@@ -88,7 +89,10 @@ async def stop_bulk_run(call: ApiCall[Nothing, StopBulkRequest]) -> BulkRunItem:
 
 async def get_bulk_runs(call: ApiCall[BulkRunsQuery, Nothing]) -> BulkRunsAnswer:
     """Returns the runs of the last 30 days."""
-    return BulkRunsAnswer(runs=list(map(_shown, await call.client.bulk_runs(*call.query.queue))))
+    found = await call.client.list_bulk_runs(*call.query.queue)
+    return BulkRunsAnswer(
+        runs=list(map(_shown, found.runs)), incomplete=found.incomplete, missing_shards=list(found.missing_shards)
+    )
 
 
 def _shown(run: BulkRun) -> BulkRunItem:
@@ -122,4 +126,8 @@ def _shown(run: BulkRun) -> BulkRunItem:
         ended_ms=run.ended_ms,
         detail=run.detail,
         undo_until_ms=run.undo_until_ms,
+        to_look_at=run.to_look_at,
+        expected=run.expected,
+        percent=run.percent,
+        left_ms=run.left_ms,
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from msgspec import Meta
 
-from pinlater.client import BulkAction
+from pinlater.client import BulkAction, BulkState
 from pinlater.console.endpoints.bulk import (
     get_bulk_runs,
     preview_bulk_run,
@@ -30,7 +30,7 @@ from pinlater.console.shapes.bulk import (
     UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN, STATES_OF
+from pinlater.domain.bulk_runs import EXPECTED_MAX, RATE_MAX, RATE_MIN, STATES_OF, progress_in_words, unreachable
 from pinlater.domain.wording import counted
 
 RUNS = 100
@@ -68,6 +68,7 @@ class BulkForm(RequestShape, frozen=True, kw_only=True):
     attempts: Attempts = 1
     rate: Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)] | None = None
     for_good: Literal["yes"] | None = None
+    expected: Annotated[int, Meta(ge=0, le=EXPECTED_MAX)] | None = None
 
 
 class BulkRunForm(BackForm, frozen=True, kw_only=True):
@@ -77,19 +78,22 @@ class BulkRunForm(BackForm, frozen=True, kw_only=True):
 
 
 class RunRow(NamedTuple):
-    """A run, with the words for what it changes. `undo_until_ms`: until when it can be undone; None if it can't now."""
+    """A run, with the words for what it changes, and for how far it is. `undo_until_ms`: until when it can be undone; None if it can't
+    now."""
 
     run: BulkRunItem
     chosen: str
+    progress: str
     undo_until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkView(PageView):
-    """`total`: runs that were found; the page shows the first."""
+    """`total`: runs that were found; the page shows the first. `lacks`: what is missing in the list, '' for nothing."""
 
     runs: Sequence[RunRow]
     total: int
+    lacks: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +111,16 @@ class BulkPreviewView(PageView):
 
 async def show(call: PageCall) -> BulkView:
     """One call."""
-    runs = (await call.api.ask(get_bulk_runs, query=BulkRunsQuery())).runs
-    rows = [RunRow(run, _words(run), _undo_until_ms(run, call.now_ms)) for run in runs[:RUNS]]
-    return BulkView(title="Bulk", polls=any(run.state == "running" for run in runs), runs=rows, total=len(runs))
+    found = await call.api.ask(get_bulk_runs, query=BulkRunsQuery())
+    runs = found.runs
+    rows = [RunRow(run, _words(run), _progress(run), _undo_until_ms(run, call.now_ms)) for run in runs[:RUNS]]
+    return BulkView(
+        title="Bulk",
+        polls=any(run.state == "running" for run in runs),
+        runs=rows,
+        total=len(runs),
+        lacks=unreachable(found.missing_shards) if found.incomplete else "",
+    )
 
 
 async def preview(call: PageCall) -> BulkPreviewView:
@@ -140,6 +151,7 @@ async def preview(call: PageCall) -> BulkPreviewView:
         "from_ms": wanted.enqueued_from_ms,
         "before_ms": wanted.enqueued_before_ms,
         "group": query.group,
+        "expected": None if found.more else found.jobs,
     }
     return BulkPreviewView(
         title=f"Change jobs of {call.queue}",
@@ -187,6 +199,7 @@ async def start(call: PageCall) -> Goto:
         attempts=form.attempts,
         jobs_per_second=form.rate,
         for_good=form.for_good is not None,
+        expected=form.expected,
     )
     run = await call.api.ask(start_bulk_run, queue=call.queue, body=wanted)
     return Goto("/bulk", f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}.")
@@ -210,6 +223,11 @@ async def undo(call: PageCall) -> Goto:
 def _undo_until_ms(run: BulkRunItem, now_ms: int) -> int | None:
     until_ms = run.undo_until_ms
     return None if until_ms is None or run.ended_ms is None or until_ms <= now_ms else until_ms
+
+
+def _progress(run: BulkRunItem) -> str:
+    """Of a run that is done, its state says it."""
+    return "" if run.state == "done" else progress_in_words(BulkState(run.state), run.percent, run.left_ms)
 
 
 def _words(run: BulkRunItem) -> str:

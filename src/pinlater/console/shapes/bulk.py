@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from pinlater.console.shapes.fields import AnswerShape, Attempts, OfPriority, Regex, RequestShape, State
 from pinlater.console.shapes.jobs import ComparedJobs, JobItem
-from pinlater.domain.bulk_runs import RATE_MAX, RATE_MIN
+from pinlater.domain.bulk_runs import EXPECTED_MAX, RATE_MAX, RATE_MIN
 
 ActionName = Literal["retry", "delete", "cancel"]
 JobsPerSecond = Annotated[
@@ -39,6 +39,10 @@ class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):
     for_good: Annotated[
         bool, Meta(description="Deletes without copies: frees space at once, and cannot be undone.")
     ] = False
+    expected: Annotated[
+        Annotated[int, Meta(ge=0, le=EXPECTED_MAX)] | None,
+        Meta(description="How many jobs fit, as a preview tells. Shown with the progress; decides nothing."),
+    ] = None
 
 
 class UndoBulkRequest(RequestShape, frozen=True, kw_only=True):
@@ -100,12 +104,28 @@ class BulkRunItem(AnswerShape, frozen=True, kw_only=True):
         int | None,
         Meta(description="Until then all that it has deleted can be restored; null if there is nothing to restore."),
     ]
+    to_look_at: Annotated[
+        int | None, Meta(description="About how many jobs its look compares; null while a shard could not be asked.")
+    ]
+    expected: Annotated[int | None, Meta(description="About how many jobs it changes in all; null if not known.")]
+    percent: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        Meta(description="How far it is: at most 99 until it is done; null if not known."),
+    ]
+    left_ms: Annotated[
+        int | None,
+        Meta(
+            description="About how long it takes yet, at its speed so far; null for a run that has ended, stops, waits or stands still."
+        ),
+    ]
 
 
 class BulkRunsAnswer(AnswerShape, frozen=True, kw_only=True):
     """The newest first."""
 
     runs: Sequence[BulkRunItem]
+    incomplete: Annotated[bool, Meta(description="A shard could not be asked: runs that it keeps may be missing.")]
+    missing_shards: Annotated[Sequence[str], Meta(description="The names of these shards.")]
 
 
 class BulkPreviewAnswer(AnswerShape, frozen=True, kw_only=True):

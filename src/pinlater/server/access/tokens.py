@@ -179,14 +179,22 @@ def others_may_write(descriptor: int) -> bool:
     return bool(os.fstat(descriptor).st_mode & stat.S_IWOTH)
 
 
-def change_tokens(path: Path, change: Callable[[tuple[Token, ...]], Sequence[Token]]) -> None:
-    """Replaces the tokens of the file by what `change` makes of them; a file that is missing has none.
+def change_tokens(
+    path: Path,
+    change: Callable[[tuple[Token, ...]], Sequence[Token]],
+    note: Callable[[bytes, bytes], None] | None = None,
+) -> None:
+    """Replaces the tokens of the file by what `change` makes of them; a file that is missing has none. `note` is called before that, with
+    the content of the file before and after.
 
     Raises ValueError for a broken file, OSError, and what `change` raises; then the file stays as it is.
     """
     with locked(path):
-        tokens = parse_tokens(path.read_bytes()) if path.exists() else ()
-        replace_file(path, tokens_text(change(tokens)))
+        before = path.read_bytes() if path.exists() else None
+        text = tokens_text(change(() if before is None else parse_tokens(before)))
+        if note is not None:
+            note(before or b"", text.encode())
+        replace_file(path, text)
 
 
 @contextmanager

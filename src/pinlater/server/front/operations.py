@@ -85,7 +85,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ("claimed_jobs", ClaimedJobs, ("acknowledge", "checkpoint", "heartbeat", "release", "cancel")),
     ("job_queries", JobQueries, ("lookup", "count", "count_jobs", "scan")),
     ("bulk", Bulk, ("retry_failed", "run_jobs", "delete_jobs", "delete_jobs_by_descriptor")),
-    ("bulk_runs", BulkRuns, ("start", "stop", "runs")),
+    ("bulk_runs", BulkRuns, ("start", "stop", "runs", "list_runs")),
     (
         "queues",
         Queues,
@@ -114,6 +114,7 @@ _ONLY_LOOK = frozenset(
         "scan",
         "queue_names",
         "runs",
+        "list_runs",
         "queue_config",
         "queue_stats",
         "in_force",

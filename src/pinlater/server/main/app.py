@@ -22,6 +22,7 @@ from pinlater.server.access.control import AccessControl
 from pinlater.server.access.tokens import Token
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.config.checks import access_of
+from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
 from pinlater.server.dispatch.wake_datagrams import Wakes
@@ -438,12 +439,15 @@ class App:
 
     async def _shards_reloaded(self) -> None:
         change = await self.core.change_shards(self._desired())
-        for entry in shard_entries(change, await self._changed_ms(self.settings.store.shard_file)):
+        path = self.settings.store.shard_file
+        authors = await asyncio.to_thread(authors_of, path)
+        for entry in shard_entries(change, await self._changed_ms(path), authors):
             self.core.service.audit.note(entry)
 
     async def _tokens_changed(self, before: Sequence[Token], after: Sequence[Token]) -> None:
-        at_ms = await self._changed_ms(self.settings.access.tokens_file)
-        for entry in token_entries(before, after, at_ms):
+        path = self.settings.access.tokens_file
+        authors = await asyncio.to_thread(authors_of, path)
+        for entry in token_entries(before, after, await self._changed_ms(path), authors):
             self.core.service.audit.note(entry)
 
     async def _changed_ms(self, path: Path | None) -> int:

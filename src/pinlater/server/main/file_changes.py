@@ -1,8 +1,9 @@
 """Entries of the audit for what a server takes over from its files: tokens and shards.
 
 Several processes and servers may read one file. Their entries of one change have the same id, made of the time of the file and of the
-change, so that the change is kept once. Weakness: a change that comes while no server runs leaves no entry, and a change and its undoing
-within a second leave none either.
+change, so that the change is kept once. An entry names the user whose command changed the file, if the command has noted it, and else
+the file. Weakness: a change that comes while no server runs leaves no entry, and a change and its undoing within a second leave none
+either.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from pinlater.domain.audit import AuditEntry, AuditOutcome, entry_id
 from pinlater.server.access.tokens import Token, quota_fields
+from pinlater.server.config.file_authors import FileAuthor
 from pinlater.server.sharding.reload import MapChange
 
 TOKENS_FILE, SHARD_FILE = "tokens file", "shard file"
@@ -40,25 +42,28 @@ def changed_ms(path: Path | None, now_ms: int) -> int:
     return at_ms if now_ms - _AGE_MS_MAX <= at_ms <= now_ms else now_ms
 
 
-def token_entries(before: Sequence[Token], after: Sequence[Token], at_ms: int) -> list[AuditEntry]:
-    """What is different, in the order of the names. A token never comes with its secret or its digest."""
+def token_entries(
+    before: Sequence[Token], after: Sequence[Token], at_ms: int, authors: Mapping[str, FileAuthor] = {}
+) -> list[AuditEntry]:
+    """What is different, in the order of the names. A token never comes with its secret or its digest. `authors`: by names of tokens."""
     old, new = {token.name: token for token in before}, {token.name: token for token in after}
     found = []
     for name in sorted(old.keys() | new.keys()):
         if name not in old:
-            found.append(_entry(TOKENS_FILE, TOKEN_ADDED, at_ms, _shown(new[name])))
+            found.append(_entry(TOKENS_FILE, authors.get(name), TOKEN_ADDED, at_ms, _shown(new[name])))
         elif name not in new:
-            found.append(_entry(TOKENS_FILE, TOKEN_REMOVED, at_ms, _shown(old[name])))
+            found.append(_entry(TOKENS_FILE, authors.get(name), TOKEN_REMOVED, at_ms, _shown(old[name])))
         elif old[name] != new[name]:
             renewed = {"new_secret": True} if old[name].digest != new[name].digest else {}
-            found.append(_entry(TOKENS_FILE, TOKEN_CHANGED, at_ms, {**_shown(new[name]), **renewed}))
+            shown = {**_shown(new[name]), **renewed}
+            found.append(_entry(TOKENS_FILE, authors.get(name), TOKEN_CHANGED, at_ms, shown))
     return found
 
 
-def shard_entries(change: MapChange, at_ms: int) -> list[AuditEntry]:
-    """What a server did to its map of shards. Shards are told by their names: addresses have users in them."""
+def shard_entries(change: MapChange, at_ms: int, authors: Mapping[str, FileAuthor] = {}) -> list[AuditEntry]:
+    """What a server did to its map of shards. Shards are told by their names: addresses have users in them. `authors`: by these names."""
     return [
-        _entry(SHARD_FILE, operation, at_ms, {"shard": shard})
+        _entry(SHARD_FILE, authors.get(shard), operation, at_ms, {"shard": shard})
         for field, operation in SHARD_CHANGES.items()
         for shard in getattr(change, field)
     ]
@@ -74,8 +79,11 @@ def _shown(token: Token) -> Mapping[str, object]:
     return {**shown, **quota_fields(token.quota)}
 
 
-def _entry(file: str, operation: str, at_ms: int, fields: Mapping[str, object]) -> AuditEntry:
+def _entry(
+    file: str, author: FileAuthor | None, operation: str, at_ms: int, fields: Mapping[str, object]
+) -> AuditEntry:
     arguments = json.dumps(fields)
     digest = int.from_bytes(blake2b(f"{operation} {arguments}".encode(), digest_size=7).digest())
     name = entry_id(at_ms, digest >> 32, digest)
-    return AuditEntry(name, at_ms, file, (), "", "", operation, "", arguments, None, AuditOutcome.OK.value, "")
+    who, source, address = (file, "", "") if author is None else (author.user, file, author.host)
+    return AuditEntry(name, at_ms, who, (), source, address, operation, "", arguments, None, AuditOutcome.OK.value, "")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
 from pinlater.domain.history import MINUTE_MS
+from pinlater.server.config.file_authors import authors_of
 from pinlater.server.dispatch.change_poller import ChangePoller
 from pinlater.server.main.access_watch import TOKENS_LOOK_MS, AccessWatch
 from pinlater.server.main.certificate_watch import CERTIFICATE_LOOK_MS, CertificateWatch
@@ -114,7 +116,8 @@ class PeriodicWork:
             self._tell_readiness()
         if not all(shard.trusted for shard in core.shards):
             removed = await core.shard_map.tidy()
-            for entry in shard_entries(MapChange(removed=removed), core.clock.now_ms()):
+            authors = await asyncio.to_thread(authors_of, core.settings.store.shard_file) if removed else {}
+            for entry in shard_entries(MapChange(removed=removed), core.clock.now_ms(), authors):
                 core.service.audit.note(entry)
             core.service.body_limit.look()
             await core.shards.unique.learn(list(core.shards))

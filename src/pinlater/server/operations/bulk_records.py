@@ -17,6 +17,7 @@ from pinlater.domain.errors import InvalidArgument, NoHealthyShards, ShardConnec
 from pinlater.domain.history import HOUR_MS
 from pinlater.server.history.rollup import BULK_STEP_S
 from pinlater.server.operations.addressing import on_reachable
+from pinlater.server.operations.bulk_estimate import left_ms, percent_of
 from pinlater.server.operations.long_lists import in_turns
 from pinlater.server.operations.merged_rows import START
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -46,6 +47,10 @@ class RunProgress(NamedTuple):
 
     `key_taken`, `queue_gone`: jobs that it could not restore (`storage.values.Restored`) since its scan began. `copy_bytes`: what its
     copies take, by shard; less than 0 if it restores.
+
+    `to_look_at`: how many jobs there were for its present look when that began; None if a shard could not be asked, or before it is
+    counted. `passed`: how many it has looked at, without the page that it changes now, of which it has done `in_page`. `busy_ms`: for how
+    long servers have carried this look out. `expected`: how many jobs it changes in all, by counters.
     """
 
     state: BulkState = BulkState.RUNNING
@@ -64,6 +69,11 @@ class RunProgress(NamedTuple):
     key_taken: int = 0
     queue_gone: int = 0
     copy_bytes: Mapping[str, int] = {}
+    to_look_at: int | None = None
+    passed: int = 0
+    in_page: int = 0
+    busy_ms: int = 0
+    expected: int | None = None
 
 
 class KeptRun(NamedTuple):
@@ -97,10 +107,13 @@ class KeptRun(NamedTuple):
             return False
         return now.uncounted or any(size > 0 for size in now.copy_bytes.values())
 
-    def shown(self) -> BulkRun:
+    def shown(self, now_ms: int) -> BulkRun:
         """Returns the run as callers see it."""
         now = self.progress
         state = BulkState.STOPPED if self.stop and self.is_running else now.state
+        passed = now.passed + now.in_page
+        expected = now.expected if self.order.expected is None else self.order.expected
+        goes_on = state is BulkState.RUNNING and not now.detail
         return BulkRun(
             self.id,
             self.order,
@@ -113,6 +126,10 @@ class KeptRun(NamedTuple):
             now.ended_ms,
             now.detail,
             self.started_ms + UNDO_MS if self._may_have_copies else None,
+            now.to_look_at,
+            None if expected is None else max(expected, now.changed),
+            percent_of(state, passed, now.to_look_at),
+            left_ms(passed, now.to_look_at, now.busy_ms, now_ms - now.news_ms) if goes_on else None,
         )
 
 
@@ -135,12 +152,12 @@ class BulkRecords:
         answers = await self._read(queues)
         return _newest_first(run for runs in answers.values() for run in runs), len(answers) < len(self._shards)
 
-    async def shown(self, queues: Sequence[str] | None = None) -> list[KeptRun]:
-        """The runs, the newest first; those on a shard that does not answer as this server saw them last."""
+    async def shown(self, queues: Sequence[str] | None = None) -> tuple[list[KeptRun], list[str]]:
+        """The runs, the newest first, and the names of the shards that do not answer. Those on these are as this server saw them last."""
         answers = await self._read(queues)
         missing = [name for name in self._seen if name not in answers]
         seen = [run for name in missing for run in self._seen[name].values() if _is_of(run, queues)]
-        return _newest_first([*(run for runs in answers.values() for run in runs), *map(_last_seen, seen)])
+        return _newest_first([*(run for runs in answers.values() for run in runs), *map(_last_seen, seen)]), missing
 
     async def _read(self, queues: Sequence[str] | None) -> dict[str, list[KeptRun]]:
         """The runs on each shard that answers."""

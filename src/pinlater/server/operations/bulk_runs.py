@@ -27,12 +27,14 @@ from pinlater.domain.bulk_runs import (
     BULKS_KEPT_MAX,
     BULKS_OF_QUEUE_MAX,
     BULKS_SHOWN_MAX,
+    EXPECTED_MAX,
     RATE_MAX,
     RATE_MIN,
     STATES_OF,
     BulkAction,
     BulkOrder,
     BulkRun,
+    BulkRunList,
     BulkState,
 )
 from pinlater.domain.clock import Clock
@@ -50,7 +52,14 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.operations.bulk import Bulk, check_attempts
 from pinlater.server.operations.bulk_records import WHO_CHARS_MAX, BulkRecords, KeptRun, RunProgress
 from pinlater.server.operations.bulk_steps import PAGE_JOBS, STALE_MS, BulkSteps, waits_for
-from pinlater.server.operations.bulk_undo import BulkRestore, CopySpace, RunCopies, left_out, order_to_undo
+from pinlater.server.operations.bulk_undo import (
+    BulkRestore,
+    CopySpace,
+    RunCopies,
+    jobs_to_restore,
+    left_out,
+    order_to_undo,
+)
 from pinlater.server.operations.claimed_jobs import ClaimedJobs
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
@@ -122,15 +131,17 @@ class BulkRuns:
         async with self._starting:
             await self._check_number(order)
             now_ms, undone_ms = self._clock.now_ms(), 0
+            progress = RunProgress(server=self._server(), news_ms=now_ms)
             if order.undoes is not None:
                 undone, of_queue = await self._find(order.queue, order.undoes)
                 order, undone_ms = order_to_undo(of_queue, undone, order, now_ms), undone.started_ms
-            progress = RunProgress(server=self._server(), news_ms=now_ms)
+                jobs = jobs_to_restore(of_queue, undone)
+                progress = progress._replace(to_look_at=jobs, expected=jobs)
             shard, run_id = self._records.roomiest(), secrets.token_hex(8)
             run = KeptRun(shard, run_id, now_ms, order, who, progress, undone_ms=undone_ms)
             await self._records.add(run)
             self._begin(run)
-        return run.shown()
+        return run.shown(now_ms)
 
     async def _check_number(self, order: BulkOrder) -> None:
         """Undos have numbers of their own, so that the runs which they undo do not keep them out."""
@@ -154,7 +165,7 @@ class BulkRuns:
         if run.is_running:
             await self._records.save_stop(run)
             run = run._replace(stop=True)
-        return run.shown()
+        return run.shown(self._clock.now_ms())
 
     async def _find(self, queue: str, run_id: str) -> tuple[KeptRun, list[KeptRun]]:
         """The run, and all of its queue. Raises `InvalidArgument` if there is none, `ShardConnectionFailed` if a shard is missing."""
@@ -167,12 +178,17 @@ class BulkRuns:
         raise InvalidArgument(f"Queue {queue} has no bulk run {run_id[:50]!r}", detail="NO_SUCH_RUN")
 
     async def runs(self, queues: Sequence[str] | None = None) -> Sequence[BulkRun]:
+        """As `list_runs`, without a word of shards that could not be asked."""
+        return (await self.list_runs(queues)).runs
+
+    async def list_runs(self, queues: Sequence[str] | None = None) -> BulkRunList:
         """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
         those that this server has seen before, as they were then."""
         if queues is not None and len(queues) > QUEUES_MAX:
             raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
-        found = await self._records.shown(queues)
-        return [run.shown() for run in found[:BULKS_SHOWN_MAX]]
+        found, missing = await self._records.shown(queues)
+        now_ms = self._clock.now_ms()
+        return BulkRunList([run.shown(now_ms) for run in found[:BULKS_SHOWN_MAX]], bool(missing), missing)
 
     def _check(self, order: BulkOrder) -> None:
         check_priority(order.priority, self._settings)
@@ -183,6 +199,8 @@ class BulkRuns:
             raise InvalidArgument("Only a run that deletes can do so for good")
         if order.undoes is None and order.state not in STATES_OF[order.action]:
             raise InvalidArgument(f"No {order.state.name} job can be changed by {order.action.value}")
+        if order.expected is not None and not 0 <= order.expected <= EXPECTED_MAX:
+            raise InvalidArgument(f"expectedJobs must be from 0 to {EXPECTED_MAX:,}")
         rate = order.jobs_per_second
         if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
             raise InvalidArgument(f"jobsPerSecond must be from {RATE_MIN} to {RATE_MAX:,.0f}")
@@ -223,7 +241,7 @@ class BulkRuns:
 
     async def _carry_out(self, run: KeptRun) -> None:
         """Until it has ended, another server carries it out, or this one stops."""
-        steps = BulkSteps(run, self._server())
+        steps = BulkSteps(run, self._server(), self._clock.now_ms())
         if run.stop:
             await self._finish(steps, BulkState.STOPPED, "")
         failures = 0
@@ -247,10 +265,13 @@ class BulkRuns:
         if steps.progress.after == END:
             await self._scan_again(steps)
             return
-        order, now = steps.run.order, steps.progress
+        order = steps.run.order
         if order.undoes is not None:
             await self._restore(steps)
             return
+        if steps.is_to_count:
+            steps.note_count(await self._jobs_to_look_at(order))
+        now = steps.progress
         future = order.state is JobState.PENDING and not now.due
         chosen_by = JobFilter(order.queue, order.state, order.priority, future, order.regex)
         most = min(PAGE_JOBS, self._settings.max_descriptors_per_request)
@@ -261,11 +282,11 @@ class BulkRuns:
         try:
             began_s, missing = self._clock.monotonic(), not self._reaches_all
             limit = min(most, max(size, _PAGE_JOBS_MIN))  # small if it is slow: what was read gets old
-            page = await self._job_queries.scan(ScanCommand(chosen_by, limit, now.after, paged=True))
+            page = await self._job_queries.scan_page(ScanCommand(chosen_by, limit, now.after, paged=True))
             names = await in_turns(page.jobs, steps.chosen, _JOBS_A_TURN)
         finally:
             turns.release()
-        looked, after = len(page.jobs), page.continuation
+        looked, after = page.looked, page.continuation
         missing = missing or (page.incomplete and (after == END or not self._reaches_all))
         del page  # its jobs may be large
         if order.regex is not None and not await self._wait(steps, self._clock.monotonic() - began_s):
@@ -278,11 +299,22 @@ class BulkRuns:
                 await self._change(steps, part)
             finally:
                 self._pages.release()
+            steps.note_in_page(looked * (start + len(part)) // len(names))
             if not await self._wait(steps, _pause_s(order, len(part))):
                 return
         steps.to_next_page(looked, after, unseen=missing)
         if steps.progress.after == END and not steps.progress.unseen:
             await self._finish(steps, BulkState.DONE, "")
+
+    async def _jobs_to_look_at(self, order: BulkOrder) -> int | None:
+        """How many jobs a look compares, from counters; None if a shard can't be asked. Raises `Unavailable`."""
+        found = 0
+        for future in (False, True) if order.state is JobState.PENDING else (False,):
+            counted = await self._job_queries.count_jobs(JobFilter(order.queue, order.state, order.priority, future))
+            if counted.incomplete:
+                return None
+            found += counted.jobs
+        return found
 
     async def _restore(self, steps: BulkSteps) -> None:
         """Brings back what one call has deleted."""
@@ -404,7 +436,7 @@ class BulkRuns:
         return False
 
     async def _tell(self, steps: BulkSteps) -> None:
-        progress = steps.progress._replace(news_ms=self._clock.now_ms())
+        progress = steps.news(self._clock.now_ms())
         await self._records.save_progress(steps.run, progress)
         steps.told(progress)
 

@@ -21,11 +21,13 @@ _UNCOUNTED = "some changes may be missing in the number: a server or a shard sto
 class BulkSteps:
     """How far this server is with a run."""
 
-    def __init__(self, run: KeptRun, server: str) -> None:
+    def __init__(self, run: KeptRun, server: str, now_ms: int) -> None:
         self.run = run
         self.server = server
-        self.progress = run.progress._replace(server=server)
+        self.progress = _page_again(run.progress._replace(server=server))
         self._told = self.progress.changed
+        self._told_ms = now_ms
+        self._is_counted = self.progress.to_look_at is not None
 
     @property
     def goes_on(self) -> bool:
@@ -37,9 +39,28 @@ class BulkSteps:
         now = self.progress
         return now_ms - now.news_ms >= _PROGRESS_MS or now.changed - self._told >= PAGE_JOBS
 
+    def news(self, now_ms: int) -> RunProgress:
+        """What is told now."""
+        now = self.progress
+        return now._replace(news_ms=now_ms, busy_ms=now.busy_ms + max(0, now_ms - self._told_ms))
+
     def told(self, progress: RunProgress) -> None:
         """Notes what is kept now."""
-        self.progress, self._told = progress, progress.changed
+        self.progress, self._told, self._told_ms = progress, progress.changed, progress.news_ms
+
+    @property
+    def is_to_count(self) -> bool:
+        """Whether a look begins whose jobs are not counted yet. A run that restores knows their number from the run that it undoes."""
+        now = self.progress
+        return not self._is_counted and self.run.order.undoes is None and now.after == START and not now.due
+
+    def note_count(self, jobs: int | None) -> None:
+        """Notes how many jobs there are for the look that begins; None if a shard could not be asked."""
+        self._is_counted = True
+        order, now = self.run.order, self.progress
+        if jobs is not None and order.regex is None and order.criteria.of_any_job:
+            now = now._replace(expected=now.changed + jobs)
+        self.progress = now._replace(to_look_at=jobs)
 
     def is_others(self, kept: KeptRun, now_ms: int) -> bool:
         """Whether another server carries the run out: one that began later, or, of two that began at once, the one with the lower name."""
@@ -73,7 +94,8 @@ class BulkSteps:
         """A page failed, and is tried again; it may be half changed."""
         self.note(detail=waits_for(error))
         unknown = isinstance(error, OutcomeUnknown)
-        self.progress = self.progress._replace(again=True, uncounted=self.progress.uncounted or unknown)
+        now = _page_again(self.progress)
+        self.progress = now._replace(again=True, uncounted=now.uncounted or unknown)
 
     def note_copies(self, shard: str, size: int) -> None:
         """Adds what the copies of some jobs take there."""
@@ -83,8 +105,10 @@ class BulkSteps:
     def note_restored(self, shard: str, answer: Restored) -> None:
         """Adds what one call brought back."""
         now = self.progress
+        looked = answer.restored + answer.key_taken + answer.queue_gone
         self.progress = now._replace(
-            looked=now.looked + answer.restored + answer.key_taken + answer.queue_gone,
+            looked=now.looked + looked,
+            passed=now.passed + looked,
             changed=now.changed + answer.restored,
             key_taken=now.key_taken + answer.key_taken,
             queue_gone=now.queue_gone + answer.queue_gone,
@@ -96,18 +120,28 @@ class BulkSteps:
         """Of a run that restores."""
         self.progress = self.progress._replace(after=after, unseen=self.progress.unseen or unseen)
 
+    def note_in_page(self, passed: int) -> None:
+        """Notes how many jobs of the page that it changes now are done."""
+        self.progress = self.progress._replace(in_page=passed)
+
     def to_next_page(self, looked: int, after: str, *, unseen: bool) -> None:
         """Of waiting jobs those that are not due come first, then the others."""
         now = self.progress
-        now = now._replace(looked=now.looked + looked, after=after, unseen=now.unseen or unseen, detail="")
+        now = now._replace(looked=now.looked + looked, passed=now.passed + looked, in_page=0)
+        now = now._replace(after=after, unseen=now.unseen or unseen, detail="")
         if after == END and self.run.order.state is JobState.PENDING and not now.due:
             now = now._replace(after=START, due=True)
         self.progress = now
 
     def scan_again(self) -> None:
         """From the first job on. What could not be restored is told anew: it has kept its copy."""
-        now = self.progress._replace(after=START, due=False, unseen=False, again=True, detail="")
-        self.progress = now._replace(key_taken=0, queue_gone=0)
+        now = self.progress
+        restored = now.passed - now.key_taken - now.queue_gone  # since the look began, if it restores
+        is_undo = self.run.order.undoes is not None
+        to_look_at = max(0, now.to_look_at - restored) if is_undo and now.to_look_at is not None else None
+        self._is_counted = False
+        now = now._replace(after=START, due=False, unseen=False, again=True, detail="")
+        self.progress = now._replace(key_taken=0, queue_gone=0, to_look_at=to_look_at, passed=0, in_page=0, busy_ms=0)
 
     def end(self, state: BulkState, now_ms: int, detail: str) -> None:
         """What is told next is the end."""
@@ -122,6 +156,11 @@ class BulkSteps:
     def leave(self) -> None:
         """Another server carries it out: this one tells nothing more."""
         self.progress = self.progress._replace(state=BulkState.STOPPED)
+
+
+def _page_again(progress: RunProgress) -> RunProgress:
+    """Before the page is read again: most jobs of it that were passed are in another state now, and are not in it."""
+    return progress._replace(passed=progress.passed + progress.in_page, in_page=0)
 
 
 def waits_for(error: PinLaterError) -> str:

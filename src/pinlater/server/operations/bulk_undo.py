@@ -38,7 +38,7 @@ class CopySpace:
         """Reads anew what is ten seconds old. Runs on an unreachable shard count as they were seen last. Raises `Unavailable`."""
         now_ms = self._clock.now_ms()
         if now_ms - self._read_ms >= _READ_MS:
-            self._by_run = bytes_by_run(await self._records.shown(), now_ms)
+            self._by_run = bytes_by_run((await self._records.shown())[0], now_ms)
             self._read_ms = now_ms
 
     def of_others(self, run: str, shard: str) -> int:
@@ -101,8 +101,17 @@ def order_to_undo(runs: Sequence[KeptRun], undone: KeptRun, order: BulkOrder, no
         if run.order.undoes == undone.id and run.is_running:
             raise InvalidArgument(f"Run {run.id} undoes it already", detail="UNDER_WAY")
     return undone.order._replace(
-        action=BulkAction.RESTORE, jobs_per_second=order.jobs_per_second, undoes=undone.id, attempts=1
+        action=BulkAction.RESTORE, jobs_per_second=order.jobs_per_second, undoes=undone.id, attempts=1, expected=None
     )
+
+
+def jobs_to_restore(runs: Sequence[KeptRun], undone: KeptRun) -> int | None:
+    """How many jobs an undo of that run finds: what it has deleted, without those that came back before. None if that is not known.
+    `runs`: of its queue."""
+    if undone.progress.uncounted:
+        return None
+    before = sum(run.progress.changed for run in runs if run.order.undoes == undone.id)
+    return max(0, undone.progress.changed - before)
 
 
 class BulkRestore:

@@ -30,7 +30,7 @@ from pinlater.server.operations.merged_rows import (
 )
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
-from pinlater.server.operations.values import JobFilter, ScanCommand
+from pinlater.server.operations.values import JobFilter, ScanCommand, ScannedPage
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import JobKey, raise_error
 from pinlater.server.telemetry.metrics import Metrics
@@ -153,6 +153,11 @@ class JobQueries:
 
     async def scan(self, command: ScanCommand) -> Scanned:
         """Jobs, newest first, at most `limit`. Ends early at the frame budget, or, if paged, at a regex's budgets."""
+        page = await self.scan_page(command)
+        return Scanned(page.jobs, page.continuation, page.incomplete)
+
+    async def scan_page(self, command: ScanCommand) -> ScannedPage:
+        """As `scan`, and says how many jobs were compared."""
         if command.limit < 0:
             raise InvalidArgument(f"limit must not be negative, not {command.limit}")
         after = parse_continuation(command)
@@ -160,7 +165,7 @@ class JobQueries:
         limit = min(command.limit, self._settings.max_scan_limit)
         regex = await self.regex(command.filter)
         if limit == 0 or _names_none(command.filter):
-            return Scanned(())
+            return ScannedPage((), END, False, 0)
         jobs: list[JobInfo] = []
         bytes_left = answer_bytes_max(self._settings.max_frame_bytes)
         last: ScannedRow | None = None
@@ -174,20 +179,20 @@ class JobQueries:
                 if regex is not None and regex.exhausted:
                     if not command.paged:
                         raise regex.too_costly(seen)
-                    return Scanned(jobs, merged.continuation(found), incomplete=True)
+                    return ScannedPage(jobs, merged.continuation(found), True, seen)
                 continue
             bytes_left -= _size(row.job, bodies=command.bodies)
             if bytes_left < 0 and jobs:
-                return Scanned(jobs, merged.continuation(last) if command.paged else END, incomplete=True)
+                return ScannedPage(jobs, merged.continuation(last) if command.paged else END, True, seen - 1)
             jobs.append(row.job if command.bodies else row.job._replace(body=None))
             last = found
             if len(jobs) >= limit:
-                return Scanned(jobs, merged.continuation(found) if command.paged else END, incomplete=merged.cut)
+                return ScannedPage(jobs, merged.continuation(found) if command.paged else END, merged.cut, seen)
         if regex is not None and merged.unsearched:
             if not command.paged or last is None:
                 raise regex.too_costly(seen)
-            return Scanned(jobs, merged.continuation(last), incomplete=True)
-        return Scanned(jobs, incomplete=merged.cut)
+            return ScannedPage(jobs, merged.continuation(last), True, seen)
+        return ScannedPage(jobs, END, merged.cut, seen)
 
     async def regex(self, filter: JobFilter) -> BodyRegex | None:
         """The filter's regex with the budgets of a request. Raises `InvalidArgument`."""

@@ -76,6 +76,7 @@ FEATURES = (
     "failures",
     "bulk-runs",
     "workers",
+    "incomplete-bulk-runs",
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.domain.calls import AckBatch, AckResult
-from pinlater.domain.job import JobState
+from pinlater.domain.job import JobInfo, JobState
 from pinlater.domain.workers import WorkerInfo
 from pinlater.server.dispatch.claiming import FromShard
 
@@ -54,6 +54,15 @@ class JobFilter(NamedTuple):
     priority: int | None = None
     future: bool = False
     body_regex: str | None = None
+
+
+class ScannedPage(NamedTuple):
+    """What a scan answers (`domain.calls.Scanned`), and how many jobs it compared."""
+
+    jobs: Sequence[JobInfo]
+    continuation: str
+    incomplete: bool
+    looked: int
 
 
 class ScanCommand(NamedTuple):

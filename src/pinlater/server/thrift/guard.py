@@ -120,6 +120,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "startBulkRun": _queue_of_order,
     "stopBulkRun": _queue,
     "getBulkRuns": _named_queues,
+    "listBulkRuns": _queues_of_request,
     "addDeployMark": _marked_queue,
     "getQueueOwners": _no_queue,
     "getAudit": _queue_of_audit,
@@ -138,6 +139,11 @@ def _allowed_rows(grant: Grant, answer: Iterable[Any]) -> Any:
 
 def _allowed_runs(grant: Grant, answer: Iterable[Any]) -> Any:
     return [run for run in answer if grant.has_queue(run.order.queueName)]
+
+
+def _allowed_listed_runs(grant: Grant, answer: Any) -> Any:
+    answer.runs = _allowed_runs(grant, answer.runs)
+    return answer
 
 
 def _allowed_workers(grant: Grant, answer: Collection[Any]) -> Any:
@@ -166,6 +172,7 @@ _LISTS: Mapping[str, Callable[[Grant, Any], Any]] = {
     "getWorkers": _allowed_workers,
     "getAudit": _allowed_entries,
     "getBulkRuns": _allowed_runs,
+    "listBulkRuns": _allowed_listed_runs,
 }
 
 
@@ -187,9 +194,15 @@ def _runs_without_texts(runs: Iterable[Any]) -> Any:
     return shown
 
 
+def _listed_runs_without_texts(answer: Any) -> Any:
+    answer.runs = _runs_without_texts(answer.runs)
+    return answer
+
+
 _WITHOUT_TEXTS: Mapping[str, Callable[[Any], Any]] = {
     "getCluster": _cluster_without_texts,
     "getBulkRuns": _runs_without_texts,
+    "listBulkRuns": _listed_runs_without_texts,
 }
 
 

@@ -14,7 +14,7 @@ from pinlater.server.operations.long_lists import ITEMS_A_TURN, JOBS_A_TURN, in_
 from pinlater.server.operations.service import Service
 from pinlater.server.thrift import answers, requests
 from pinlater.server.thrift.requests import caller, worker
-from pinlater.wire.bulk_runs import wire_run
+from pinlater.wire.bulk_runs import wire_list, wire_run
 from pinlater.wire.generated import received
 from pinlater.wire.queue_settings import config_of
 
@@ -252,6 +252,10 @@ async def get_bulk_runs(service: Service, call: received.getBulkRuns_args) -> An
     return list(map(wire_run, await service.bulk_runs.runs(call.queueNames or None)))
 
 
+async def list_bulk_runs(service: Service, call: received.listBulkRuns_args) -> Any:
+    return wire_list(await service.bulk_runs.list_runs(call.request.queueNames or None))
+
+
 async def mute_failures(service: Service, call: received.muteFailures_args) -> None:
     await service.failures.mute(call.mute.queueName, call.mute.name, call.mute.untilMillis)
 
@@ -298,6 +302,7 @@ HANDLERS: dict[str, Handler] = {
     "startBulkRun": start_bulk_run,
     "stopBulkRun": stop_bulk_run,
     "getBulkRuns": get_bulk_runs,
+    "listBulkRuns": list_bulk_runs,
     "getQueueOwners": get_queue_owners,
     "getAudit": get_audit,
     "deleteJobsByDescriptor": delete_jobs_by_descriptor,

@@ -170,6 +170,11 @@ async def _mask_runs(masks: BodyMasks, call: Any, answer: Any) -> None:
     _mask_filters(masks, answer)
 
 
+async def _mask_listed_runs(masks: BodyMasks, call: Any, answer: Any) -> None:
+    del call
+    _mask_filters(masks, answer.runs)
+
+
 def _mask_filters(masks: BodyMasks, runs: Iterable[Any]) -> None:
     """A caller that sees the bodies may have chosen jobs by what they hold."""
     for run in runs:
@@ -189,6 +194,7 @@ _SHOWN: Mapping[str, _MaskAnswer] = {
     "startBulkRun": _mask_run,
     "stopBulkRun": _mask_run,
     "getBulkRuns": _mask_runs,
+    "listBulkRuns": _mask_listed_runs,
 }
 """The methods whose answers show bodies, or texts that may quote them."""
 

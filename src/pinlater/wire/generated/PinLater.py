@@ -1814,6 +1814,55 @@ getBulkRuns_result.thrift_spec = (
 )
 
 
+class listBulkRuns_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(listBulkRuns_args)
+listBulkRuns_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [BulkRunsRequest, None], None, ),  # 2
+)
+
+
+class listBulkRuns_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(listBulkRuns_result)
+listBulkRuns_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [BulkRunsResponse, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class muteFailures_args(TBase):
     """
     Attributes:

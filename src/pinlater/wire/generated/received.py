@@ -325,6 +325,7 @@ class BulkOrder:
     jobsPerSecond: float | None = None
     forGood: bool | None = None
     undoes: str | None = None
+    expectedJobs: int | None = None
 
 
 class BulkRun:
@@ -339,6 +340,20 @@ class BulkRun:
     endedMillis: int | None = None
     detail: str | None = None
     undoUntilMillis: int | None = None
+    toLookAt: int | None = None
+    expectedChanges: int | None = None
+    percent: int | None = None
+    leftMillis: int | None = None
+
+
+class BulkRunsRequest:
+    queueNames: list[str] = _NOT_SENT
+
+
+class BulkRunsResponse:
+    runs: list[BulkRun] = _NOT_SENT
+    incomplete: bool | None = None
+    missingShards: list[str] | None = None
 
 
 class FailureMute:
@@ -1034,6 +1049,16 @@ class getBulkRuns_args:
 
 class getBulkRuns_result:
     success: list[BulkRun] | None = None
+    e: PinLaterException | None = None
+
+
+class listBulkRuns_args:
+    context: RequestContext = _NOT_SENT
+    request: BulkRunsRequest = _NOT_SENT
+
+
+class listBulkRuns_result:
+    success: BulkRunsResponse | None = None
     e: PinLaterException | None = None
 
 

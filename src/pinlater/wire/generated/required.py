@@ -8,6 +8,8 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "BulkFilter": ('jobState',),
     "BulkOrder": ('queueName', 'action', 'filter'),
     "BulkRun": ('id', 'order', 'startedBy', 'startedMillis', 'state', 'looked', 'changed', 'newsMillis'),
+    "BulkRunsRequest": ('queueNames',),
+    "BulkRunsResponse": ('runs',),
     "CallerRights": ('roles', 'queues'),
     "ClaimRef": ('jobDescriptor', 'claimToken'),
     "ClaimsRequest": ('queueName', 'claims'),

@@ -1235,6 +1235,7 @@ class BulkOrder(TBase):
      - jobsPerSecond
      - forGood
      - undoes
+     - expectedJobs
 
     """
 
@@ -1246,10 +1247,11 @@ class BulkOrder(TBase):
         'jobsPerSecond',
         'forGood',
         'undoes',
+        'expectedJobs',
     )
 
 
-    def __init__(self, queueName=None, action=None, filter=None, attemptsToAllow=1, jobsPerSecond=None, forGood=None, undoes=None,):
+    def __init__(self, queueName=None, action=None, filter=None, attemptsToAllow=1, jobsPerSecond=None, forGood=None, undoes=None, expectedJobs=None,):
         self.queueName = queueName
         self.action = action
         self.filter = filter
@@ -1257,6 +1259,7 @@ class BulkOrder(TBase):
         self.jobsPerSecond = jobsPerSecond
         self.forGood = forGood
         self.undoes = undoes
+        self.expectedJobs = expectedJobs
 
 
 class BulkRun(TBase):
@@ -1273,6 +1276,10 @@ class BulkRun(TBase):
      - endedMillis
      - detail
      - undoUntilMillis
+     - toLookAt
+     - expectedChanges
+     - percent
+     - leftMillis
 
     """
 
@@ -1288,10 +1295,14 @@ class BulkRun(TBase):
         'endedMillis',
         'detail',
         'undoUntilMillis',
+        'toLookAt',
+        'expectedChanges',
+        'percent',
+        'leftMillis',
     )
 
 
-    def __init__(self, id=None, order=None, startedBy=None, startedMillis=None, state=None, looked=None, changed=None, newsMillis=None, endedMillis=None, detail=None, undoUntilMillis=None,):
+    def __init__(self, id=None, order=None, startedBy=None, startedMillis=None, state=None, looked=None, changed=None, newsMillis=None, endedMillis=None, detail=None, undoUntilMillis=None, toLookAt=None, expectedChanges=None, percent=None, leftMillis=None,):
         self.id = id
         self.order = order
         self.startedBy = startedBy
@@ -1303,6 +1314,48 @@ class BulkRun(TBase):
         self.endedMillis = endedMillis
         self.detail = detail
         self.undoUntilMillis = undoUntilMillis
+        self.toLookAt = toLookAt
+        self.expectedChanges = expectedChanges
+        self.percent = percent
+        self.leftMillis = leftMillis
+
+
+class BulkRunsRequest(TBase):
+    """
+    Attributes:
+     - queueNames
+
+    """
+
+    __slots__ = (
+        'queueNames',
+    )
+
+
+    def __init__(self, queueNames=None,):
+        self.queueNames = queueNames
+
+
+class BulkRunsResponse(TBase):
+    """
+    Attributes:
+     - runs
+     - incomplete
+     - missingShards
+
+    """
+
+    __slots__ = (
+        'runs',
+        'incomplete',
+        'missingShards',
+    )
+
+
+    def __init__(self, runs=None, incomplete=None, missingShards=None,):
+        self.runs = runs
+        self.incomplete = incomplete
+        self.missingShards = missingShards
 
 
 class FailureMute(TBase):
@@ -4442,6 +4495,7 @@ BulkOrder.thrift_spec = (
     (5, TType.DOUBLE, 'jobsPerSecond', None, None, ),  # 5
     (6, TType.BOOL, 'forGood', None, None, ),  # 6
     (7, TType.STRING, 'undoes', 'UTF8', None, ),  # 7
+    (8, TType.I64, 'expectedJobs', None, None, ),  # 8
 )
 all_structs.append(BulkRun)
 BulkRun.thrift_spec = (
@@ -4457,6 +4511,22 @@ BulkRun.thrift_spec = (
     (9, TType.I64, 'endedMillis', None, None, ),  # 9
     (10, TType.STRING, 'detail', 'UTF8', None, ),  # 10
     (11, TType.I64, 'undoUntilMillis', None, None, ),  # 11
+    (12, TType.I64, 'toLookAt', None, None, ),  # 12
+    (13, TType.I64, 'expectedChanges', None, None, ),  # 13
+    (14, TType.I32, 'percent', None, None, ),  # 14
+    (15, TType.I64, 'leftMillis', None, None, ),  # 15
+)
+all_structs.append(BulkRunsRequest)
+BulkRunsRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 1
+)
+all_structs.append(BulkRunsResponse)
+BulkRunsResponse.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'runs', (TType.STRUCT, [BulkRun, None], False), None, ),  # 1
+    (2, TType.BOOL, 'incomplete', None, None, ),  # 2
+    (3, TType.LIST, 'missingShards', (TType.STRING, 'UTF8', False), None, ),  # 3
 )
 all_structs.append(FailureMute)
 FailureMute.thrift_spec = (
