@@ -1,4 +1,4 @@
-"""Looking at jobs: lookups, counts, scans. Merging over priorities and shards, and regexes, are done here, once for all stores."""
+"""Looking at jobs: lookups, counts, scans. Merging over shards, and regexes, are done here, once for all stores."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class JobQueries:
                 after = None
                 while rows_left > 0:
                     page = page_of(
-                        filter, priority, after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
+                        filter, [priority], after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
                     )
                     rows = raise_error(await shard.store.scan_jobs(page))
                     if not rows:

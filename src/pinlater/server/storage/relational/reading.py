@@ -36,6 +36,12 @@ class Reader(Protocol):
         """The rows of a statement."""
         ...
 
+    async def select_page(
+        self, name: str, priorities: Sequence[int], limit: int, /, **values: object
+    ) -> Sequence[tuple[Any, ...]]:
+        """(time, id) of the last rows in the order of these that a statement on one priority finds, over several priorities."""
+        ...
+
 
 async def queue_id_of(reader: Reader, name: str) -> int | None:
     rows = await reader.select("find_queue", name=name)
@@ -136,18 +142,18 @@ async def scan(
 
 
 async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | PinLaterError:
-    """(time, id) of the rows of a page, in its order. Whether there is such a queue is asked only if it is empty."""
+    """(time, id) of the rows of a page, in its order, by one statement. Whether there is such a queue is asked only if it is empty."""
     after_ms, after_id = page.after or NEWEST
     if page.state is JobState.PENDING and not page.future:  # one bound, so that a later page begins where it should
         after_ms, after_id = min((after_ms, after_id), (page.due_by_ms + 1, -1))
-    values: dict[str, object] = {"queue": page.queue, "priority": page.priority, "limit": max(0, page.limit)}
+    values: dict[str, object] = {"queue": page.queue, "after_ms": after_ms, "after_id": after_id}
     if page.state is JobState.PENDING:
         name = "page_of_future" if page.future else "page_of_due"
         values["due_by_ms"] = page.due_by_ms
     else:
         name = "page_of_claims" if page.state is JobState.IN_PROGRESS else "page_of_done"
         values["state"] = int(page.state)
-    rows = await reader.select(name, **values, after_ms=after_ms, after_id=after_id)
+    rows = await reader.select_page(name, page.priorities, max(0, page.limit), **values)
     if not rows and await queue_id_of(reader, page.queue) is None:
         return QueueNotFound.of(page.queue)
     return [(sort_ms, job_id) for sort_ms, job_id in rows]
