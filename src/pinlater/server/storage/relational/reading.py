@@ -27,6 +27,7 @@ from pinlater.server.storage.values import (
 )
 
 NEWEST = (I64_MAX, I64_MAX)
+_QUEUES_A_STATEMENT = 500
 
 
 class Reader(Protocol):
@@ -39,7 +40,7 @@ class Reader(Protocol):
     async def select_page(
         self, name: str, priorities: Sequence[int], limit: int, /, **values: object
     ) -> Sequence[tuple[Any, ...]]:
-        """(time, id) of the last rows in the order of these that a statement on one priority finds, over several priorities."""
+        """(time, id) of the newest rows of all that a statement on one priority finds for these, in one order."""
         ...
 
 
@@ -60,13 +61,18 @@ async def find_requests(
 
 
 async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
-    """The job that has each key now."""
-    found: list[KeyHolder | None] = []
+    """The job that has each key now, by one statement for a key in up to five hundred queues."""
+    queues: dict[str, list[str]] = {}
     for ref in wanted:
-        row = await _of_queue(reader, "find_unique_key", ref.queue, ref.key)
-        ended = row is None or (row[2] is not None and row[2] <= now_ms)
-        found.append(None if row is None or ended else KeyHolder(row[0], row[1]))
-    return found
+        queues.setdefault(ref.key, []).append(ref.queue)
+    held: dict[UniqueRef, KeyHolder] = {}
+    for key, names in queues.items():
+        for start in range(0, len(names), _QUEUES_A_STATEMENT):
+            part = names[start : start + _QUEUES_A_STATEMENT]
+            for queue, job_id, priority, until_ms in await reader.select("find_holders", key=key, names=part):
+                if until_ms is None or until_ms > now_ms:
+                    held[UniqueRef(_text(queue), key)] = KeyHolder(job_id, priority)
+    return [held.get(ref) for ref in wanted]
 
 
 async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[Any, ...] | None:

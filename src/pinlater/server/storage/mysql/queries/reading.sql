@@ -78,6 +78,12 @@ WHERE :which
 GROUP BY queues.name, counters.queue_id, counters.priority
 ORDER BY queues.name, counters.priority;
 
+-- name: find_holders(key, names)
+-- The holders of a unique key in some queues.
+SELECT queues.name, unique_keys.id, unique_keys.priority, unique_keys.until_ms
+FROM queues STRAIGHT_JOIN unique_keys FORCE INDEX (PRIMARY)
+WHERE queues.name IN (:names) AND unique_keys.queue_id = queues.queue_id AND unique_keys.unique_key = :key;
+
 -- name: count_timed_keys(now_ms, limit)
 -- How many unique keys time alone will free, at most :limit, and when the last of them ends.
 SELECT

@@ -85,6 +85,13 @@ FROM queues JOIN counters ON counters.queue_id = queues.queue_id
 WHERE queues.name IN (SELECT value FROM json_each(:names))
 ORDER BY queues.name, counters.priority;
 
+-- name: find_holders(key, names)
+-- The holders of a unique key in the queues of a JSON list.
+SELECT queues.name, unique_keys.id, unique_keys.priority, unique_keys.until_ms
+FROM json_each(:names) AS wanted
+CROSS JOIN queues ON queues.name = wanted.value
+CROSS JOIN unique_keys ON unique_keys.queue_id = queues.queue_id AND unique_keys.key = :key;
+
 -- name: count_timed_keys(now_ms, limit)
 -- How many unique keys time alone will free, at most `limit`, and when the last of them ends.
 SELECT
