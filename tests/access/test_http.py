@@ -49,6 +49,7 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "mute_failures": {"group": "0123456789abcdef"},
 }
 QUERIES = {
+    "find_unique_key": "?unique_key=x&queue={queue}",
     "delete_jobs": "?state=failed",
     "get_history": "?queue={queue}",
     "get_failures": "?queue={queue}",

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 import pytest
 from thrift.Thrift import TType
 
-from pinlater.client import Ack, AsyncClient, BulkAction, BulkOrder, Checkpoint, Job, JobCriteria, JobState
+from pinlater.client import (
+    Ack,
+    AsyncClient,
+    BulkAction,
+    BulkOrder,
+    Checkpoint,
+    Job,
+    JobCriteria,
+    JobState,
+    UniqueKey,
+    UniqueScope,
+)
 from pinlater.client.errors import BodiesMasked
 from pinlater.domain.access import METHOD_ROLES, Role, allowed
 from pinlater.domain.body_masks import BodyMasks
@@ -28,6 +39,8 @@ WHOLE = BodyMasks(queues=["mail*"])
 FIELDS = BodyMasks(fields=["card.number"])
 each_mask = pytest.mark.parametrize("masks", [WHOLE, FIELDS], ids=["queue", "field"])
 REGEX = SECRET[:3]
+KEY = "order-7"
+KEPT_KEY = UniqueKey(KEY, UniqueScope.TIME, 10**9)
 
 
 async def stored(server: GuardedServer, body: bytes = BODY) -> str:
@@ -85,7 +98,7 @@ async def quoting(server: GuardedServer, *, texts: bool) -> Quoting:
     """Both bodies and the regex of the run have the secret; with `texts` also all that workers and operators write about them."""
     quoted = SECRET if texts else "nothing"
     async with client_of(server, server.token(Role.ADMIN)) as client:
-        await client.enqueue("mail_new", [Job(BODY, custom_status=f"for {quoted}\n")])
+        await client.enqueue("mail_new", [Job(BODY, custom_status=f"for {quoted}\n", unique=KEPT_KEY)])
         [job] = (await client.dequeue("mail_new", 1)).jobs
         progress = Checkpoint(job.descriptor, job.token, prepend_status=f"[progress] 40 % {quoted}\n")
         await client.checkpoint("mail_new", [progress])
@@ -120,6 +133,7 @@ def showing(method: str, jobs: Quoting) -> list[dict[str, Any]]:
         ],
         "dequeueJobs": [{"request": types.PinLaterDequeueRequest("mail_new", 10, dryRun=True)}],
         "explainJob": [{"queueName": "mail_new", "jobDescriptor": jobs.failed}],
+        "findUniqueKey": [{"request": types.UniqueKeyRequest(queues, KEY)} for queues in (["mail_new"], [])],
         "stopBulkRun": [{"queueName": "mail_new", "runId": jobs.run}],
         "startBulkRun": [searching("startBulkRun"), arguments("startBulkRun")],
     }

@@ -49,6 +49,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
         "runJobs": types.RunJobsRequest(queue, [job]),
         "getAudit": types.AuditRequest(queue),
+        "findUniqueKey": types.UniqueKeyRequest([queue], "key"),
         "getFailures": types.FailuresRequest([queue]),
         "listBulkRuns": types.BulkRunsRequest([queue]),
         "getQueueHistory": types.QueueHistoryRequest([queue], 0),
@@ -218,6 +219,27 @@ async def test_the_server_tells_each_caller_its_own_rights(guarded: GuardedServe
     assert told.expiresAtMillis == 2**50
     told = (await caller.call("getServerInfo", None)).value.caller
     assert (told.tokenName, told.roles, told.queues, told.expiresAtMillis) == (None, [], ["*"], None)
+    caller.close()
+
+
+async def test_a_unique_key_is_looked_for_in_the_queues_of_the_token_only(guarded: GuardedServer) -> None:
+    admin, caller = guarded.token(Role.ADMIN), await TokenSender.connect(guarded)
+    for queue in ("mail_new", "other"):
+        await caller.call("createQueue", admin, name=queue)
+        job = types.PinLaterJob(b"x", uniqueKey="key")
+        await caller.call("enqueueJobs", admin, request=types.PinLaterEnqueueRequest(queue, [job]))
+
+    async def found(token: str, *queues: str) -> list[str]:
+        answer = (await caller.call("findUniqueKey", token, request=types.UniqueKeyRequest(list(queues), "key"))).value
+        return sorted(info.jobDescriptor.partition(":")[0] for info in answer.jobs)
+
+    assert await found(admin) == ["mail_new", "other"]
+    assert await found(guarded.token(Role.READ, queues=["mail*"])) == ["mail_new"]
+    assert await found(guarded.token(Role.READ, queues=["none*"])) == []
+    token = guarded.token(Role.READ, queues=["mail*"])
+    for queues in (["other"], ["mail_new", "other"]):
+        request = types.UniqueKeyRequest(queues, "key")
+        assert await denial(caller, "findUniqueKey", token, request=request) == "ACCESS_DENIED"
     caller.close()
 
 

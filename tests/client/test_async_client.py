@@ -296,6 +296,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
         "getQueueStats": [t.QueueStats("q", False, [counts], 12, rates, 6, True)],
         "countJobs": t.JobCount(2**40, True),
         "listBulkRuns": t.BulkRunsResponse([bulk_run], True, ["2"]),
+        "findUniqueKey": t.KeyHolders([info], True),
         "getSettingsInForce": t.SettingsInForce(
             t.QueueConfig(claimTimeoutMillis=7), {"claimTimeoutMillis": "jobs.claim_timeout_ms", "newer": "queue"}
         ),
@@ -448,6 +449,8 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
                 12,
             )
         ]
+        held = await client.find_unique_key("key", "q", "other")
+        assert ([job.descriptor for job in held.jobs], held.incomplete) == (["d"], True)
         explained = await client.explain_job("q", "d")
         assert (explained.queue, explained.ahead, explained.missing) == (
             values.QueueFacts(True, 1, "", 2.5, 3, 4.5, 5, 6, 7, 8, 10),

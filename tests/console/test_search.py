@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import Ack, AsyncClient, Job, JobState, UniqueKey
-from pinlater.client.errors import PinLaterError, error_for
+from pinlater.client.errors import PinLaterError, UnknownMethod, error_for
 from pinlater.client.values import Scanned
 from pinlater.console.job_search import JobSearch, SearchBounds, SearchResult
 from pinlater.domain.clock import ManualClock
@@ -73,6 +73,43 @@ async def test_a_descriptor_is_looked_up(client: AsyncClient) -> None:
     name = await put(client)
     assert named(await search(client, name)) == {name: "descriptor"}
     assert named(await search(client, name[:-1] + "9")) == {}
+
+
+@pytest.mark.usefixtures("queues")
+async def test_the_job_that_holds_a_unique_key_is_found_without_reading_jobs(
+    caller: Caller, client: AsyncClient
+) -> None:
+    held = {await put(client, queue, unique=UniqueKey("Order-7")) for queue in ("mail", "orders")}
+    await put(client, unique=UniqueKey("Order-70"))
+    found = await search(client, "Order-7", compared=0)
+    assert named(found) == dict.fromkeys(held, "unique key")
+    assert (found.compared, sum(part.jobs for part in found.unread)) == (0, 3)
+    only = await search(client, "Order-7", queue="mail", compared=0)
+    assert len(only.jobs) == 1
+    answer = await caller.ok("GET", "/v1/jobs?unique_key=Order-7")
+    assert ({job["descriptor"] for job in answer["jobs"]}, answer["incomplete"]) == (held, False)
+    answer = await caller.ok("GET", "/v1/jobs?unique_key=Order-7&queue=orders&queue=none")
+    assert [job["descriptor"].partition(":")[0] for job in answer["jobs"]] == ["orders"]
+    assert (await caller.get("/v1/jobs?unique_key=Order-7&queue=none")).status == 404
+    assert (await caller.refused("GET", "/v1/jobs"))["field"] == "unique_key"
+
+
+async def test_a_key_that_is_free_again_is_found_among_the_jobs_that_are_read(client: AsyncClient) -> None:
+    name = await put(client, unique=UniqueKey("Order-7"))
+    [job] = (await client.dequeue("mail", 1)).jobs
+    await client.ack("mail", [Ack(job.descriptor, token=job.token)])
+    assert named(await search(client, "Order-7")) == {name: "unique key"}
+    assert named(await search(client, "Order-7", compared=0)) == {}
+
+
+async def test_a_server_without_an_index_of_keys_reads_jobs(client: AsyncClient) -> None:
+    name = await put(client, unique=UniqueKey("Order-7"))
+
+    class OlderServer(_Wrapped):
+        async def find_unique_key(self, *given: str) -> object:
+            raise UnknownMethod("findUniqueKey")
+
+    assert named(await search(OlderServer(client), "Order-7")) == {name: "unique key"}  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("queues")

@@ -287,7 +287,7 @@ class Desk:
         self, state: JobState, *, queue: str = QUEUE, priority: int = 1, future: bool = False
     ) -> list[PageRow]:
         """All jobs of one state and priority, newest first."""
-        return list(await self.page(Page(queue, state, priority, ALL, due_by_ms=self.now, future=future)))
+        return list(await self.page(Page(queue, state, [priority], ALL, due_by_ms=self.now, future=future)))
 
     async def counts(self, queue: str = QUEUE, priority: int = 1) -> PriorityCounts:
         """The counters of one queue and priority, the due part brought up to now first."""

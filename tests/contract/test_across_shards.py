@@ -52,6 +52,21 @@ async def test_looking_for_nothing_finds_nothing(desk: Desk) -> None:
     assert list(await desk.shard.find_unique([], desk.now)) == []
 
 
+async def test_a_unique_key_is_found_in_many_queues_at_once(desk: Desk) -> None:
+    """More than one statement takes, beside other keys and queues that do not exist."""
+    names = [f"q{number}" for number in range(1_200)]
+    await desk.shard.create_queues(names, desk.now)
+    holders = {name: desk.job(unique=unique("key")) for name in names[::400]}
+    for name, job in holders.items():
+        await desk.insert(job, desk.job(unique=unique("other")), queue=name)
+
+    found = await desk.shard.find_unique([UniqueRef(name, "key") for name in [*names, "nowhere"]], desk.now)
+
+    assert [holder and holder.job_id for holder in found] == [
+        holders[name].id if name in holders else None for name in [*names, "nowhere"]
+    ]
+
+
 @pytest.mark.parametrize("scope", list(UniqueScope))
 async def test_a_taken_unique_key_is_found_with_its_job(desk: Desk, scope: UniqueScope) -> None:
     job = desk.job(priority=3, unique=unique("k", scope, 5_000))

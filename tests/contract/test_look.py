@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from pinlater.domain.errors import QueueNotFound
@@ -104,7 +106,7 @@ async def test_pages_go_through_all_jobs_once(desk: Desk, state: JobState) -> No
         keys.append(await desk.put_in(state) if state is not JobState.PENDING else await desk.put())
     seen: list[int] = []
     after: tuple[int, int] | None = None
-    while rows := await desk.page(Page(QUEUE, state, 1, 3, after=after, due_by_ms=desk.now)):
+    while rows := await desk.page(Page(QUEUE, state, [1], 3, after=after, due_by_ms=desk.now)):
         assert len(rows) <= 3
         seen.extend(row.key.id for row in rows)
         after = (rows[-1].sort_ms, rows[-1].key.id)
@@ -113,10 +115,35 @@ async def test_pages_go_through_all_jobs_once(desk: Desk, state: JobState) -> No
 
 
 @pytest.mark.parametrize("state", list(JobState))
+async def test_the_jobs_of_several_priorities_are_in_one_order(desk: Desk, state: JobState) -> None:
+    """Also where they have the same time, and where a page ends between them."""
+    keys: list[JobKey] = []
+    for number in range(24):
+        if number % 5 == 0:
+            desk.clock.advance(seconds=1)
+        priority = 1 + number * 5 % 3 if number < 18 else 3
+        keys.append(await (desk.put if state is JobState.PENDING else partial(desk.put_in, state))(priority=priority))
+    every = Page(QUEUE, state, [3, 1, 2, 9], 100, due_by_ms=desk.now)
+
+    rows = list(await desk.page(every))
+    assert [row.key for row in rows] == keys[::-1]
+    for limit in (1, 4, 7):
+        found: list[PageRow] = []
+        page = every._replace(limit=limit)
+        while part := await desk.page(page):
+            assert len(part) <= limit
+            found += part
+            page = page._replace(after=(part[-1].sort_ms, part[-1].key.id))
+        assert found == rows
+    of_two = await desk.page(every._replace(priorities=[1, 3]))
+    assert [row.key for row in of_two] == [key for key in keys[::-1] if key.priority != 2]
+
+
+@pytest.mark.parametrize("state", list(JobState))
 async def test_a_page_may_begin_at_a_place_where_no_job_is(desk: Desk, state: JobState) -> None:
     """A scan over several shards continues after a job of another shard."""
     keys = [await desk.put_in(state) if state is not JobState.PENDING else await desk.put() for _ in range(3)]
-    page = Page(QUEUE, state, 1, 10, due_by_ms=desk.now)
+    page = Page(QUEUE, state, [1], 10, due_by_ms=desk.now)
     rows = await desk.page(page)
     newest = rows[0]
     places = {
@@ -135,7 +162,7 @@ async def test_the_future_part_has_pages_too(desk: Desk) -> None:
     """The border is the time at which the scan began."""
     jobs = [desk.job(delay_ms=delay) for delay in (-1, 0, 1, 2, 3)]
     await desk.insert(*jobs)
-    page = Page(QUEUE, JobState.PENDING, 1, 2, due_by_ms=desk.now, future=True)
+    page = Page(QUEUE, JobState.PENDING, [1], 2, due_by_ms=desk.now, future=True)
 
     first = await desk.page(page)
     second = await desk.page(page._replace(after=(first[-1].sort_ms, first[-1].key.id)))
@@ -146,12 +173,12 @@ async def test_the_future_part_has_pages_too(desk: Desk) -> None:
 async def test_a_row_says_by_which_time_it_is_ordered(desk: Desk) -> None:
     held = await desk.put_and_take(attempts=1)
     claimed_at = desk.now
-    [row] = await desk.page(Page(QUEUE, JobState.IN_PROGRESS, 1, 1))
+    [row] = await desk.page(Page(QUEUE, JobState.IN_PROGRESS, [1], 1))
     assert row.sort_ms == claimed_at
 
     desk.clock.advance(seconds=1)
     await desk.fail(held.key)
-    [row] = await desk.page(Page(QUEUE, JobState.FAILED, 1, 1))
+    [row] = await desk.page(Page(QUEUE, JobState.FAILED, [1], 1))
     assert row.sort_ms == desk.now
     assert row.job == await desk.look(held.key, bodies=False)
 
@@ -161,14 +188,14 @@ async def test_scanned_jobs_are_shown_as_lookups_show_them(desk: Desk) -> None:
         await desk.put_in(state, status="s", headers={"a": "b"})
 
     for state in JobState:
-        [row] = await desk.page(Page(QUEUE, state, 1, 10, due_by_ms=desk.now, bodies=True))
+        [row] = await desk.page(Page(QUEUE, state, [1], 10, due_by_ms=desk.now, bodies=True))
         assert row.job == await desk.look(JobKey(QUEUE, 1, row.key.id), bodies=True)
 
 
 async def test_a_page_with_bodies_ends_at_its_bytes_but_has_a_row(desk: Desk) -> None:
     """A page without rows would mean the end."""
     await desk.insert(*[desk.job(b"x" * 1000) for _ in range(10)])
-    page = Page(QUEUE, JobState.PENDING, 1, 10, due_by_ms=desk.now, bodies=True, max_bytes=2500)
+    page = Page(QUEUE, JobState.PENDING, [1], 10, due_by_ms=desk.now, bodies=True, max_bytes=2500)
 
     rows: list[PageRow] = []
     while part := await desk.page(page):
@@ -178,6 +205,27 @@ async def test_a_page_with_bodies_ends_at_its_bytes_but_has_a_row(desk: Desk) ->
 
     assert len({row.key.id for row in rows}) == len(rows) == 10
     assert {row.job.body for row in rows} == {b"x" * 1000}
+
+
+async def test_the_bodies_of_several_priorities_have_one_limit(desk: Desk) -> None:
+    await desk.insert(*[desk.job(b"x" * 1000, priority=1 + number % 3) for number in range(9)])
+    page = Page(QUEUE, JobState.PENDING, [1, 2, 3], 9, due_by_ms=desk.now, bodies=True, max_bytes=2500)
+
+    ids = [row.key.id for row in await desk.page(page)]
+
+    assert 1 <= len(ids) <= 4
+    assert ids == [row.key.id for row in await desk.page(page._replace(bodies=False))][: len(ids)]
+
+
+async def test_the_future_part_of_several_priorities_is_one_order(desk: Desk) -> None:
+    jobs = [desk.job(delay_ms=delay, priority=1 + delay % 3) for delay in range(-3, 7)]
+    await desk.insert(*jobs)
+    page = Page(QUEUE, JobState.PENDING, [1, 2, 3], 4, due_by_ms=desk.now)
+
+    due, future = await desk.page(page), await desk.page(page._replace(future=True))
+
+    assert [row.key.id for row in due] == [job.id for job in jobs[3::-1]]
+    assert [row.key.id for row in future] == [job.id for job in jobs[:5:-1]]
 
 
 async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
@@ -190,11 +238,12 @@ async def test_a_scan_looks_at_one_priority_and_one_queue(desk: Desk) -> None:
     assert await desk.scan(JobState.PENDING, priority=3) == []
 
 
-async def test_a_scan_of_a_missing_queue_is_refused(desk: Desk) -> None:
-    assert isinstance(await desk.shard.scan_jobs(Page("missing", JobState.PENDING, 1, 1)), QueueNotFound)
+@pytest.mark.parametrize("priorities", [[1], [1, 2, 3]])
+async def test_a_scan_of_a_missing_queue_is_refused(desk: Desk, priorities: list[int]) -> None:
+    assert isinstance(await desk.shard.scan_jobs(Page("missing", JobState.PENDING, priorities, 1)), QueueNotFound)
 
 
 async def test_a_scan_of_no_rows_gives_none(desk: Desk) -> None:
     await desk.put()
 
-    assert list(await desk.page(Page(QUEUE, JobState.PENDING, 1, 0, due_by_ms=desk.now))) == []
+    assert list(await desk.page(Page(QUEUE, JobState.PENDING, [1], 0, due_by_ms=desk.now))) == []

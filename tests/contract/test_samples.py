@@ -20,7 +20,7 @@ def sample(
 
 
 async def all_of(shard: Shard, step_s: int = STEP_S) -> Sequence[StoredSample]:
-    return await shard.list_samples(SampleRange(step_s, 0, 10**15))
+    return await shard.list_samples([SampleRange(step_s, 0, 10**15)])
 
 
 async def test_samples_come_in_the_order_of_time_queue_and_origin(shard: Shard) -> None:
@@ -49,7 +49,7 @@ async def test_a_sample_that_comes_twice_is_there_once_as_it_came_last(shard: Sh
 async def test_a_range_has_its_begin_and_not_its_end(shard: Shard) -> None:
     await shard.save_samples([sample(at_ms) for at_ms in (10, 20, 30)])
 
-    found = await shard.list_samples(SampleRange(STEP_S, 10, 30))
+    found = await shard.list_samples([SampleRange(STEP_S, 10, 30)])
 
     assert [one.at_ms for one in found] == [10, 20]
 
@@ -63,13 +63,33 @@ async def test_steps_do_not_meet(shard: Shard) -> None:
 async def test_only_the_samples_of_named_queues_come(shard: Shard) -> None:
     await shard.save_samples([sample(at_ms, queue) for at_ms in (10, 20) for queue in ("a", "b", "c", "")])
 
-    found = await shard.list_samples(SampleRange(STEP_S, 0, 100, ["c", "a", "unknown"]))
-    nothing = await shard.list_samples(SampleRange(STEP_S, 0, 100, []))
-    of_none = await shard.list_samples(SampleRange(STEP_S, 0, 100, [""]))
+    found = await shard.list_samples([SampleRange(STEP_S, 0, 100, ["c", "a", "unknown"])])
+    nothing = await shard.list_samples([SampleRange(STEP_S, 0, 100, [])])
+    of_none = await shard.list_samples([SampleRange(STEP_S, 0, 100, [""])])
 
     assert [(one.at_ms, one.queue) for one in found] == [(10, "a"), (10, "c"), (20, "a"), (20, "c")]
     assert list(nothing) == []
     assert [(one.at_ms, one.queue) for one in of_none] == [(10, ""), (20, "")]
+
+
+async def test_several_ranges_come_one_after_the_other(shard: Shard) -> None:
+    """Each as if it was asked for alone."""
+    steps = (60, 600, 3_600)
+    await shard.save_samples(
+        [sample(at_ms, queue, step_s=step_s) for at_ms in (10, 20, 30) for queue in ("a", "b", "c") for step_s in steps]
+    )
+    ranges = [
+        SampleRange(600, 0, 100, ["b", "a"], limit=4),
+        SampleRange(1, 0, 100),
+        SampleRange(60, 10, 30, after=(10, "b", "a")),
+        SampleRange(3_600, 0, 100, []),
+    ]
+
+    found = await shard.list_samples(ranges)
+
+    assert list(found) == [one for wanted in ranges for one in await shard.list_samples([wanted])]
+    assert [one.step_s for one in found] == [600] * 4 + [60] * 4
+    assert list(await shard.list_samples(ranges[3:])) == []
 
 
 @pytest.mark.parametrize("queues", [None, ["a", "b"]])
@@ -80,7 +100,7 @@ async def test_a_long_range_is_read_page_by_page(shard: Shard, queues: Sequence[
     read: list[StoredSample] = []
     while True:
         after = read[-1][1:4] if read else None
-        page = await shard.list_samples(SampleRange(STEP_S, 0, 100, queues, after=after, limit=4))
+        page = await shard.list_samples([SampleRange(STEP_S, 0, 100, queues, after=after, limit=4)])
         read += page
         if len(page) < 4:
             break
@@ -122,7 +142,7 @@ async def test_hundreds_of_queues_are_saved_and_listed_at_once(shard: Shard) -> 
 
     assert list(await all_of(shard)) == every
     names = [one.queue for one in every[::2]]
-    assert list(await shard.list_samples(SampleRange(STEP_S, 0, 10**15, names))) == every[::2]
+    assert list(await shard.list_samples([SampleRange(STEP_S, 0, 10**15, names)])) == every[::2]
 
 
 async def test_no_samples_are_no_work(shard: Shard) -> None:

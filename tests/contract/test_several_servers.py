@@ -268,7 +268,7 @@ async def test_looks_see_the_queue_that_there_is(other: Desk, desk: Desk) -> Non
     await make_again(desk)
     assert await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000) == []
     await desk.shard.delete_queues([QUEUE])
-    page = Page(QUEUE, JobState.PENDING, 1, 10, due_by_ms=desk.now)
+    page = Page(QUEUE, JobState.PENDING, [1], 10, due_by_ms=desk.now)
     assert isinstance(await other.shard.scan_jobs(page), QueueNotFound)
     assert isinstance(await other.shard.peek_jobs(QUEUE, 10, desk.now, 1_000), QueueNotFound)
 

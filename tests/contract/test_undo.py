@@ -324,4 +324,4 @@ async def test_old_copies_are_forgotten(desk: Desk) -> None:
     assert await desk.shard.trim_samples(COPIES_STEP_S, desk.now + 1, 100) == 1
     assert await restore_all(desk) == []
     if desk.shard.capabilities.kind != "redis":
-        assert await desk.shard.list_samples(SampleRange(UNDONE_STEP_S, 0, 10**15, [RUN.run]))
+        assert await desk.shard.list_samples([SampleRange(UNDONE_STEP_S, 0, 10**15, [RUN.run])])

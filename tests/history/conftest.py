@@ -61,7 +61,7 @@ class World:
                 await server.history.keep()
 
     async def samples(self, step_s: int = 60, shard: str = "1") -> Sequence[StoredSample]:
-        found: Sequence[StoredSample] = await self.stores[shard].within.list_samples(SampleRange(step_s, 0, 2**60))
+        found: Sequence[StoredSample] = await self.stores[shard].within.list_samples([SampleRange(step_s, 0, 2**60)])
         return found
 
     async def close(self) -> None:

@@ -27,10 +27,8 @@ async def test_the_samples_of_several_shards_are_one_history(world: World) -> No
     assert [point.enqueued for point in await points(server)][:2] == [5, 3]
 
 
-@pytest.mark.parametrize(("step_s", "statements"), [(60, 2), (600, 3), (3_600, 4)])
-async def test_a_chart_costs_each_shard_few_statements_and_reads_no_job(
-    world: World, step_s: int, statements: int
-) -> None:
+@pytest.mark.parametrize("step_s", [60, 600, 3_600])
+async def test_a_chart_costs_each_shard_one_statement_and_reads_no_job(world: World, step_s: int) -> None:
     server = await world.start_server("1", "2")
     await server.service.queues.create_queue("q")
     before = {name: Counter(store.calls) for name, store in world.stores.items()}
@@ -38,10 +36,10 @@ async def test_a_chart_costs_each_shard_few_statements_and_reads_no_job(
     await history(server, 300, step_s=step_s)
 
     for name, store in world.stores.items():
-        assert store.calls - before[name] == {"list_samples": statements}
+        assert store.calls - before[name] == {"list_samples": 1}
 
 
-async def test_many_queues_cost_as_many_statements_as_one(world: World) -> None:
+async def test_many_queues_cost_one_statement(world: World) -> None:
     server = await world.start_server()
     names = [f"q{number}" for number in range(100)]
     for name in names:
@@ -52,7 +50,7 @@ async def test_many_queues_cost_as_many_statements_as_one(world: World) -> None:
 
     found = await server.service.history.queue_history(names, START_MS, None, 600)
 
-    assert world.stores["1"].calls - before == {"list_samples": 3}
+    assert world.stores["1"].calls - before == {"list_samples": 1}
     assert [(each.queue, each.points[0].enqueued) for each in found.queues] == [(name, 1) for name in names]
 
 

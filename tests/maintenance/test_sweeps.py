@@ -54,7 +54,7 @@ class Fixture:
         await self.shard.claim_jobs([order], self.clock.now_ms())
 
     async def in_state(self, state: JobState) -> list[PageRow]:
-        page = Page("q", state, 1, 10_000, due_by_ms=self.clock.now_ms())
+        page = Page("q", state, [1], 10_000, due_by_ms=self.clock.now_ms())
         return list(raise_error(await self.shard.scan_jobs(page)))
 
 

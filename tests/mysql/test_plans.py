@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pinlater.server.storage.mysql.connection import connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, connect
 from pinlater.server.storage.mysql.settings import MysqlSettings
 from pinlater.server.storage.mysql.statements import (
     JOBS,
@@ -26,6 +26,7 @@ from pinlater.server.storage.mysql.statements import (
     keys_are,
     rows,
     sql,
+    union,
 )
 from tests.databases.database import DatabaseServer
 from tests.mysql.proxied_mysql import ProxiedMysql, proxied
@@ -59,6 +60,7 @@ SCANS = {
 SORTS = {
     "oldest_claims": "as above",
     "page_of_claims": "as above",
+    "merge_pages": "a page of each priority",
     "count_jobs": "counters, not jobs",
     "list_queues": "queues, not jobs",
     "list_partitions": "partitions, not jobs",
@@ -106,6 +108,12 @@ class Step(NamedTuple):
     type: str | None
     key: str | None
     extra: str
+
+
+def pages_of(name: str, limit: int) -> Sql:
+    """A page of each of three priorities."""
+    where = {"queue": b"emails", "state": 2, "due_by_ms": 1_000, "after_ms": 2_000, "after_id": BASE + 2_000}
+    return union([sql(name)(**where, priority=priority, limit=limit) for priority in (1, 2, 3)])
 
 
 def values(ids: list[int]) -> dict[str, Any]:
@@ -186,6 +194,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "now_ms expired_jobs": 500,
         "own_first": 0,
         "own_last": 3,
+        "pages": pages_of("page_of_due", 100),
         "paused": 0,
         "priority": 1,
         "queue": "emails",
@@ -272,6 +281,33 @@ async def test_a_claim_reads_in_the_order_of_the_key(filled: ProxiedMysql) -> No
         [step] = await plan(filled, text_of(name, FEW))
         assert (step.table, step.type, step.key) == ("ready", "range", "PRIMARY")
         assert "filesort" not in step.extra
+
+
+@pytest.mark.parametrize("name", ["page_of_due", "page_of_future", "page_of_done"])
+async def test_a_page_of_several_priorities_reads_as_many_rows_of_each(database: ProxiedMysql, name: str) -> None:
+    """There are ten thousand rows of each."""
+    await (await database.open(direct=True)).close()
+    lines = [(BASE + 10 * number + priority, priority, number) for number in range(10_000) for priority in (1, 2, 3)]
+    ready = rows([(1, priority, number, job_id, 0, 4) for job_id, priority, number in lines]).decode()
+    done = rows([(job_id, 1, 2, priority, number, "h") for job_id, priority, number in lines]).decode()
+    for statement in (FILL[0], f"INSERT INTO ready VALUES {ready}", f"INSERT INTO done VALUES {done}"):
+        await database.ask(statement)
+    await database.ask("ANALYZE TABLE ready, done, queues")
+    connection = await connect(database.endpoint(direct=True), MysqlSettings(), autocommit=True)
+    try:
+        before = await _rows_read(connection)
+        [found] = await connection.run([sql("merge_pages")(pages=pages_of(name, 20), limit=20)])
+        read = await _rows_read(connection) - before
+    finally:
+        await connection.quit()
+    assert [job_id % 10 for _, job_id in found.rows] == [3, 2, 1] * 6 + [3, 2]
+    assert 60 <= read <= 90
+
+
+async def _rows_read(connection: MysqlConnection) -> int:
+    """By the connection so far, through indexes and from tables; none of those in temporary tables."""
+    [found] = await connection.run([b"SHOW SESSION STATUS LIKE 'Handler_read%'"])
+    return sum(int(value) for name, value in found.rows if "rnd" not in str(name))
 
 
 @pytest.mark.parametrize("table", ["claims", "done", "progress", "jobs", "kept_jobs"])

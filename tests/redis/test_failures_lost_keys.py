@@ -77,13 +77,13 @@ async def look_at_everything(desk: Desk, life: Life) -> None:
     with contextlib.suppress(QueueNotFound, ShardConnectionFailed):
         await desk.find(life.held.key)
         for state in JobState:
-            raise_error(await desk.shard.scan_jobs(Page(QUEUE, state, 1, ALL, due_by_ms=desk.now)))
+            raise_error(await desk.shard.scan_jobs(Page(QUEUE, state, [1], ALL, due_by_ms=desk.now)))
         await desk.shard.peek_jobs(QUEUE, 10, desk.now, 1_000_000)
         await desk.shard.count_jobs()
         await desk.shard.list_unique_queues()
         await desk.shared.changed_queues()
         await desk.shard.list_audit("", "", 10)
-        await desk.shard.list_samples(SampleRange(60, 0, 2 * desk.now))
+        await desk.shard.list_samples([SampleRange(60, 0, 2 * desk.now)])
 
 
 async def look_after(desk: Desk) -> None:

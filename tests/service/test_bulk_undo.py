@@ -120,7 +120,7 @@ async def test_a_run_that_deletes_for_good_keeps_nothing(world: ServiceUnderTest
     run = await deleted(bulk, DELETE._replace(for_good=True))
     assert (run.changed, run.undo_until_ms) == (3, None)
     [shard] = world.service.shards
-    assert not await shard.store.list_samples(SampleRange(COPIES_STEP_S, 0, 2**63))
+    assert not await shard.store.list_samples([SampleRange(COPIES_STEP_S, 0, 2**63)])
     with pytest.raises(InvalidArgument, match="for good"):
         await bulk.start(undo(run), "ops")
 

@@ -174,7 +174,7 @@ async def test_the_newest_change_of_any_shard_counts(pair: TwoShards) -> None:
     pair.clock.advance(ms=1)
     ended = StoredSample(MUTES_STEP_S, pair.clock.now_ms(), "q", FailureKind("", "Often", "").group, b"0")
     for shard in pair.shards:
-        if not await shard.list_samples(SampleRange(MUTES_STEP_S, 0, 2**50)):
+        if not await shard.list_samples([SampleRange(MUTES_STEP_S, 0, 2**50)]):
             await shard.save_samples([ended])
     assert await shown(pair) == [("Often", 0)]
 

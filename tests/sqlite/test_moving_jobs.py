@@ -24,14 +24,19 @@ class NumberedJobs:
 
     async def select(self, name: str, /, **values: Any) -> Sequence[tuple[Any, ...]]:
         self.statements += 1
-        if name == "find_queue":
-            return [(1,)] if self.exists else []
+        assert name == "find_queue"
+        return [(1,)] if self.exists else []
+
+    async def select_page(
+        self, name: str, priorities: Sequence[int], limit: int, /, **values: Any
+    ) -> Sequence[tuple[Any, ...]]:
+        self.statements += 1
         ids = [number for number in range(9, 0, -1) if number < values["after_id"]]
-        return [(0, number) for number in ids[: values["limit"]] if self.exists]
+        return [(0, number) for number in ids[:limit] if self.exists]
 
 
 def page(limit: int, *, bodies: bool = False) -> Page:
-    return Page("q", JobState.FAILED, 1, limit, None, 0, False, bodies, 1_000)
+    return Page("q", JobState.FAILED, [1], limit, None, 0, False, bodies, 1_000)
 
 
 async def scanned(reader: NumberedJobs, wanted: Page, gone: set[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from importlib.resources import files
@@ -14,7 +15,7 @@ from pinlater.server.storage.relational.rows import JobRow, StateRow
 from pinlater.server.storage.sqlite.connection import connect
 from pinlater.server.storage.sqlite.migration import migrate
 from pinlater.server.storage.sqlite.settings import SqliteSettings
-from pinlater.server.storage.sqlite.statements import STATEMENTS, OfIds, sql
+from pinlater.server.storage.sqlite.statements import STATEMENTS, OfIds, merged_pages, sql, union
 
 # What may be read from end to end, and why.
 ALLOWED_SCANS = {
@@ -33,8 +34,8 @@ ALLOWED_SCANS = {
 }
 # Statements that have a form for one id (`OfIds`).
 OF_IDS = ["load_jobs", "load_states", "load_claims", "select_claims", "finish_claims", "delete_rows"]
-# These sort in memory, because they go through the jobs in progress, or through the samples of several queues.
-ALLOWED_SORTS = {"page_of_claims", "oldest_claims", "list_samples_of"}
+# These sort in memory, because they go through the jobs in progress, through the samples of several queues, or merge short pages.
+ALLOWED_SORTS = {"page_of_claims", "oldest_claims", "list_samples_of", "merge_pages", "part_of_union"}
 
 
 @pytest.fixture
@@ -47,8 +48,13 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
-    text = OfIds(name, "claims").of_many if name == "delete_rows" else sql(name)
-    values = [None] * len(STATEMENTS[name].parameters)
+    if name in {"merge_pages", "part_of_union"}:
+        return plan_of(connection, merged_pages("page_of_due", 3))
+    return plan_of(connection, OfIds(name, "claims").of_many if name == "delete_rows" else sql(name))
+
+
+def plan_of(connection: sqlite3.Connection, text: str) -> list[str]:
+    values = [None] * (max(int(number) for number in re.findall(r"\?(\d+)", text)) if "?" in text else 0)
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
 
 
@@ -56,7 +62,7 @@ def scanned_tables(steps: list[str]) -> list[str]:
     tables = []
     for step in steps:
         words = step.split()
-        if words[0] == "SCAN" and words[1] not in {"json_each", "wanted", "CONSTANT", "(subquery-1)"}:
+        if words[0] == "SCAN" and words[1] not in {"json_each", "wanted", "CONSTANT"} and "(subquery-" not in words[1]:
             tables.append(words[1])
     return tables
 
@@ -85,6 +91,27 @@ def test_the_claim_reads_in_the_order_of_the_key(connection: sqlite3.Connection)
     first, second = plan(connection, "select_due")
     assert first == "SEARCH ready USING PRIMARY KEY (queue_id=? AND priority=? AND run_after_ms<?)"
     assert second == "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "index"),
+    [
+        ("page_of_due", "ready", "PRIMARY KEY (queue_id=? AND priority=?"),
+        ("page_of_future", "ready", "PRIMARY KEY (queue_id=? AND priority=?"),
+        ("page_of_done", "done", "COVERING INDEX done_by_finish (queue_id=? AND state=? AND priority=?"),
+    ],
+)
+def test_a_page_of_several_priorities_seeks_each_and_sorts_the_pages_only(
+    connection: sqlite3.Connection, name: str, table: str, index: str
+) -> None:
+    steps = plan_of(connection, merged_pages(name, 3))
+    assert len([step for step in steps if step.startswith(f"SEARCH {table} USING {index}")]) == 3, steps
+    assert not [step for step in steps if step.startswith(f"SCAN {table}")], steps
+
+
+def test_samples_of_several_ranges_are_sought(connection: sqlite3.Connection) -> None:
+    steps = plan_of(connection, union(("list_samples_of", "list_samples", "list_samples_of")))
+    assert len([step for step in steps if step.startswith("SEARCH samples USING")]) == 3, steps
 
 
 def test_a_claim_deletes_by_one_range(connection: sqlite3.Connection) -> None:

@@ -280,7 +280,7 @@ class ShardMachine(RuleBasedStateMachine):
         future=st.booleans(),
     )
     def scan(self, queue: str, state: JobState, priority: int, limit: int, future: bool) -> None:
-        page = Page(queue, state, priority, limit, due_by_ms=self.now, future=future)
+        page = Page(queue, state, [priority], limit, due_by_ms=self.now, future=future)
         rows = self.page(page)
         while rows and isinstance(rows, list):
             page = page._replace(after=(rows[-1].sort_ms, rows[-1].key.id))
@@ -307,7 +307,7 @@ class ShardMachine(RuleBasedStateMachine):
             for state in JobState:
                 for priority in (1, 2, 3):
                     for future in (False, True):
-                        self.page(Page(queue, state, priority, ALL, due_by_ms=self.now, future=future))
+                        self.page(Page(queue, state, [priority], ALL, due_by_ms=self.now, future=future))
 
     def page(self, page: Page) -> Any:
         return self.pair.both(lambda shard: shard.scan_jobs(page))

@@ -27,7 +27,7 @@ NOT_ADMINISTRATIVE = {
     "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "ackJobs", "checkpointJobs", "checkpointJobsFenced", "heartbeatClaims",
     "releaseJobs", "lookupJobs", "getJobCount", "getQueueNames", "scanJobs", "getQueueConfig", "getQueueStats", "getServerInfo",
     "countJobs", "getSettingsInForce", "getWaitingDequeues", "getWorkers", "getCluster", "explainJob", "getQueueOwners", "getAudit",
-    "getQueueHistory", "getFailures", "getBulkRuns", "listBulkRuns",
+    "getQueueHistory", "getFailures", "getBulkRuns", "listBulkRuns", "findUniqueKey",
 }  # fmt: skip
 
 

@@ -119,6 +119,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "muteFailures": {"mute": types.FailureMute("emails", "0123456789abcdef", 2**40)},
         "addDeployMark": {"mark": types.DeployMark(1_767_225_600_000, "v2.0 Ü", "emails")},
         "explainJob": {"queueName": "emails", "jobDescriptor": DESCRIPTOR},
+        "findUniqueKey": {"request": types.UniqueKeyRequest(["emails", "Ü"], "key Ü")},
         "getQueueOwners": {},
         "getAudit": {"request": types.AuditRequest("emails", "ops", "pauseQueue", 1, 2**40, 5, "cursor")},
         "deleteJobsByDescriptor": {"queueName": "emails", "jobDescriptors": [DESCRIPTOR]},

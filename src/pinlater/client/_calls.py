@@ -295,6 +295,10 @@ def lookup(descriptors: Sequence[str], *, bodies: bool) -> ClientCall[dict[str, 
     return ClientCall("lookupJobs", (request,), read, Resend.SAFE)
 
 
+def find_unique_key(key: str, queues: Sequence[str]) -> ClientCall[values.KeyHolders]:
+    return ClientCall("findUniqueKey", (types.UniqueKeyRequest(list(queues), key),), _parsing.key_holders, Resend.SAFE)
+
+
 def count(queue: str, state: JobState, *, priority: int | None, future: bool, regex: str | None) -> ClientCall[int]:
     request = _count_request(queue, state, priority, future, regex)
     return ClientCall("getJobCount", (request,), _same, Resend.SAFE)

@@ -127,6 +127,11 @@ def scanned(response: types.PinLaterScanJobsResponse) -> values.Scanned:
     )
 
 
+def key_holders(holders: types.KeyHolders) -> values.KeyHolders:
+    """The jobs that hold a unique key."""
+    return values.KeyHolders([job_info(info) for info in holders.jobs], bool(holders.incomplete))
+
+
 def job_count(count: types.JobCount) -> values.JobCount:
     """How many jobs a filter finds."""
     return values.JobCount(count.jobs, bool(count.incomplete))

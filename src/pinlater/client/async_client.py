@@ -234,6 +234,13 @@ class AsyncClient(AsyncClientBase):
         """What is known of these jobs; those that don't exist are left out."""
         return await self._run(_calls.lookup(descriptors, bodies=bodies))
 
+    async def find_unique_key(self, key: str, *queues: str) -> values.KeyHolders:
+        """The jobs that hold a unique key now, in these queues or in all, without bodies: at most 200. Servers look into an index.
+
+        A job whose key is free again, since it has ended or its time is over, is not among them.
+        """
+        return await self._run(_calls.find_unique_key(key, queues))
+
     async def count(
         self,
         queue: str,

@@ -232,6 +232,13 @@ class Client(SyncClientBase):
         """What is known of these jobs; those that don't exist are left out."""
         return self._run(_calls.lookup(descriptors, bodies=bodies))
 
+    def find_unique_key(self, key: str, *queues: str) -> values.KeyHolders:
+        """The jobs that hold a unique key now, in these queues or in all, without bodies: at most 200. Servers look into an index.
+
+        A job whose key is free again, since it has ended or its time is over, is not among them.
+        """
+        return self._run(_calls.find_unique_key(key, queues))
+
     def count(
         self,
         queue: str,

@@ -25,6 +25,7 @@ from pinlater.wire.limits import FRAME_BYTES_MAX
 JOB_BYTES = 4 * 1024  # of a job without its body
 BODY_BYTES = 1024 * 1024
 GROUP_BYTES = 1024  # of failures
+HOLDERS_MAX = 200  # of a unique key, in an answer of a server
 
 
 def lookup(call: ApiCall[Any, LookupRequest]) -> int:
@@ -38,6 +39,11 @@ def scan(call: ApiCall[ScanQuery, Any]) -> int:
     if not query.compares:
         return _shown(query.limit, bodies=query.bodies)
     return _shown(query.limit, bodies=query.bodies) + _shown(PAGE_JOBS, bodies=query.bodies)
+
+
+def holders(_: ApiCall[Any, Any]) -> int:
+    """Estimates the jobs that hold a unique key."""
+    return _shown(HOLDERS_MAX, bodies=False)
 
 
 def search(call: ApiCall[SearchQuery, Any]) -> int:

@@ -1,7 +1,8 @@
 """A search for a text in all jobs: their descriptors, unique keys, headers, errors and bodies.
 
-No store has an index of them, so a search reads jobs. It reads the parts with fewest jobs first, stops at its bounds, and says which parts
-it has not read to their ends. A part is the jobs of one queue in one state. Servers look into the bodies; the rest is compared here.
+Stores have an index of descriptors, and of the unique keys that jobs hold now. For all else, also for a key that is free again, a search
+reads jobs. It reads the parts with fewest jobs first, stops at its bounds, and says which parts it has not read to their ends. A part is
+the jobs of one queue in one state. Servers look into the bodies; the rest is compared here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from pinlater.client import AsyncClient
 from pinlater.client._job_scan import PAGE_JOBS, SCAN_END, SCAN_START
-from pinlater.client.errors import BodiesMasked, DescriptorInvalid, PinLaterError, QueueNotFound
+from pinlater.client.errors import BodiesMasked, DescriptorInvalid, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import JobInfo, JobState, QueueStats, Scanned
 from pinlater.domain.descriptor import parse_descriptor
 
@@ -81,9 +82,11 @@ class JobSearch:
     async def run(self) -> SearchResult:
         """Raises the errors of the servers, except of parts that have gone meanwhile, and of bodies that they can't look into now."""
         result = self._result
-        stats = await self._client.queue_stats(*([self._queue] if self._queue else []))
-        await self._look_up({one.queue for one in stats})
+        queues = [self._queue] if self._queue else []
+        stats = await self._client.queue_stats(*queues)
         result.incomplete = any(one.incomplete for one in stats)
+        await self._look_up({one.queue for one in stats})
+        await self._find_key(queues)
         for part in sorted(parts_of(stats), key=lambda part: part.jobs):
             if self._is_over() or not await self._read(part):
                 result.unread.append(part)
@@ -99,6 +102,18 @@ class JobSearch:
             return
         for job in (await self._client.lookup([self._text])).values():
             self._result.add(job, DESCRIPTOR)
+
+    async def _find_key(self, queues: Sequence[str]) -> None:
+        try:
+            holders = await self._client.find_unique_key(self._text, *queues)
+        except (
+            UnknownMethod,
+            QueueNotFound,
+        ):  # an older server, or the queue has gone: the jobs that are read may have the key
+            return
+        for job in holders.jobs:
+            self._result.add(job, UNIQUE_KEY)
+        self._result.incomplete |= holders.incomplete
 
     async def _read(self, part: JobPart) -> bool:
         """Whether the part was read to its end, for what is compared here and for bodies unless they are masked; also if its queue was

@@ -59,6 +59,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "getQueueStats": _READ,
     "getJobCount": _READ,
     "countJobs": _READ,
+    "findUniqueKey": _READ,
     "scanJobs": _READ,
     "getWaitingDequeues": _READ,
     "getWorkers": _READ,

@@ -106,6 +106,13 @@ class Scanned(NamedTuple):
     incomplete: bool = False
 
 
+class KeyHolders(NamedTuple):
+    """The jobs that hold a unique key now, without bodies. `incomplete`: a shard was unreachable, or there are more of them."""
+
+    jobs: Sequence[JobInfo]
+    incomplete: bool = False
+
+
 class JobCount(NamedTuple):
     """How many jobs a filter finds. `incomplete`: a shard was unreachable, and its jobs are not counted."""
 

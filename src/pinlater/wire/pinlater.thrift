@@ -638,6 +638,20 @@ struct JobCount {
   2: optional bool incomplete
 }
 
+struct UniqueKeyRequest {
+  // An empty list asks in all queues. A queue that does not exist is left out, unless it is the only one.
+  1: required list<string> queueNames
+  2: required string uniqueKey
+}
+
+// The jobs that hold a unique key.
+struct KeyHolders {
+  // Without bodies. A queue has one at most, but for a moment after a change of the shards.
+  1: required list<PinLaterJobInfo> jobs
+  // A shard was unreachable, or more jobs hold the key than one answer shows.
+  2: optional bool incomplete
+}
+
 // A queue's settings as they hold on this server.
 struct SettingsInForce {
   1: required QueueConfig values
@@ -1104,6 +1118,10 @@ service PinLater {
 
   // As getJobCount; the number is not cut, and the answer says where a shard is missing.
   JobCount countJobs(1: RequestContext context, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)
+
+  // The jobs that hold a unique key now, by an index; never scans jobs. A key that has been freed is held by none, though its job may still be
+  // there.
+  KeyHolders findUniqueKey(1: RequestContext context, 2: UniqueKeyRequest request) throws (1: PinLaterException e)
 
   // What holds for the queue now: its own settings, and the server's where it has none.
   SettingsInForce getSettingsInForce(1: RequestContext context, 2: string queueName) throws (1: PinLaterException e)

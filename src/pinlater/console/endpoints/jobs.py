@@ -27,6 +27,7 @@ from pinlater.console.shapes.jobs import (
     ExplainAnswer,
     JobCountAnswer,
     JobItem,
+    KeyHoldersAnswer,
     LookupAnswer,
     LookupRequest,
     NewJobOptions,
@@ -34,6 +35,7 @@ from pinlater.console.shapes.jobs import (
     RunNowRequest,
     ScanAnswer,
     ScanQuery,
+    UniqueKeyQuery,
 )
 from pinlater.domain.job_criteria import JobCriteria
 from pinlater.wire.limits import FRAME_BYTES_MAX
@@ -163,6 +165,12 @@ async def lookup_jobs(call: ApiCall[Nothing, LookupRequest]) -> LookupAnswer:
     """Returns what is known of several jobs, of any queues. Jobs that do not exist are left out."""
     found = await call.client.lookup(call.body.descriptors, bodies=call.body.bodies)
     return LookupAnswer(jobs=[job_shown(job) for job in found.values()])
+
+
+async def find_unique_key(call: ApiCall[UniqueKeyQuery, Nothing]) -> KeyHoldersAnswer:
+    """Finds the jobs that hold a unique key now, by an index. A job whose key is free again is not found."""
+    found = await call.client.find_unique_key(call.query.unique_key, *call.query.queue)
+    return KeyHoldersAnswer(jobs=[job_shown(job) for job in found.jobs], incomplete=found.incomplete)
 
 
 async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:

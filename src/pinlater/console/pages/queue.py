@@ -26,7 +26,7 @@ from pinlater.console.pages.setting_fields import SettingField, fields_shown
 from pinlater.console.shapes.audit import AuditItem
 from pinlater.console.shapes.fields import MinAttempts, OfPriority, RequestShape, State
 from pinlater.console.shapes.jobs import ScanQuery
-from pinlater.console.shapes.queues import CountsItem, HistoryAnswer, HistoryPointItem, StatsItem
+from pinlater.console.shapes.queues import CountsItem, HistoryAnswer, HistoryPointItem
 
 ROWS = 50
 Tab = Literal["due", "scheduled", "running", "failed", "succeeded"]
@@ -148,7 +148,7 @@ async def show(call: PageCall) -> QueueView:
     wanted = ScanQuery(
         state=jobs.state,
         future=jobs.future,
-        priority=query.priority or _only_priority(stats, jobs.state),
+        priority=query.priority,
         task=(query.task,) if query.task else (),
         header=(query.header,) if query.header else (),
         regex=query.body,
@@ -196,12 +196,6 @@ async def show(call: PageCall) -> QueueView:
         marks=marks,
         points=history.points if history is not None and query.table else (),
     )
-
-
-def _only_priority(stats: StatsItem, state: State) -> int | None:
-    """The priority of all jobs in a state, so that no other one is searched; None if there are several, or that is not known."""
-    used = [counts.priority for counts in stats.priorities if getattr(counts, state)]
-    return used[0] if len(used) == 1 and not stats.incomplete else None
 
 
 async def _minutes(call: PageCall, history: HistoryAnswer | None) -> Sequence[HistoryPointItem]:

@@ -235,6 +235,20 @@ class LookupAnswer(AnswerShape, frozen=True, kw_only=True):
     jobs: Sequence[JobItem]
 
 
+class UniqueKeyQuery(RequestShape, frozen=True, kw_only=True):
+    """Names a unique key."""
+
+    unique_key: Annotated[str, Meta(min_length=1, max_length=1_000, description="The whole key.")]
+    queue: Annotated[Sequence[str], Meta(description="A queue; may be repeated. Without it: all queues.")] = ()
+
+
+class KeyHoldersAnswer(AnswerShape, frozen=True, kw_only=True):
+    """The jobs that hold a unique key now."""
+
+    jobs: Sequence[JobItem]
+    incomplete: Annotated[bool, Meta(description="A shard was unreachable, or more jobs than shown hold the key.")]
+
+
 class ScanAnswer(AnswerShape, frozen=True, kw_only=True):
     """Jobs, newest first."""
 

@@ -83,7 +83,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ("enqueuing", Enqueue, ("enqueue",)),
     ("dequeuing", Dequeue, ("dequeue",)),
     ("claimed_jobs", ClaimedJobs, ("acknowledge", "checkpoint", "heartbeat", "release", "cancel")),
-    ("job_queries", JobQueries, ("lookup", "count", "count_jobs", "scan")),
+    ("job_queries", JobQueries, ("lookup", "find_unique_key", "count", "count_jobs", "scan")),
     ("bulk", Bulk, ("retry_failed", "run_jobs", "delete_jobs", "delete_jobs_by_descriptor")),
     ("bulk_runs", BulkRuns, ("start", "stop", "runs", "list_runs")),
     (
@@ -109,6 +109,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
 _ONLY_LOOK = frozenset(
     {
         "lookup",
+        "find_unique_key",
         "count",
         "count_jobs",
         "scan",

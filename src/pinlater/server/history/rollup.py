@@ -98,7 +98,7 @@ class Rollup:
     async def _begin(self, shard: ShardLanes, level: _Level, now_ms: int) -> _Progress:
         """As far as other servers, or an earlier run of this one, have come."""
         oldest_ms = -(-(now_ms - KEPT_MS[level.finer_s]) // level.span_ms) * level.span_ms
-        done = await shard.store.list_samples(SampleRange(level.step_s, oldest_ms, now_ms, [""]))
+        done = await shard.store.list_samples([SampleRange(level.step_s, oldest_ms, now_ms, [""])])
         return _Progress(oldest_ms, {row.at_ms for row in done})
 
     async def _window(self, shard: ShardLanes, level: _Level, at_ms: int) -> None:
@@ -106,7 +106,7 @@ class Rollup:
         after: tuple[int, str, str] | None = None
         while True:
             wanted = SampleRange(level.finer_s, at_ms, at_ms + level.span_ms, after=after, limit=_ROWS_A_PAGE)
-            rows = await shard.store.list_samples(wanted)
+            rows = await shard.store.list_samples([wanted])
             for row in rows:
                 if row.queue:
                     if row.queue not in totals:

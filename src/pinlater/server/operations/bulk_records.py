@@ -165,7 +165,7 @@ class BulkRecords:
         wanted = SampleRange(BULK_STEP_S, now_ms - BULK_KEPT_MS, now_ms + HOUR_MS, queues)
 
         async def read(shard: ShardLanes) -> tuple[str, list[KeptRun]]:
-            rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
+            rows = {row.origin: row for row in await shard.store.list_samples([wanted])}
             orders = [row for row in rows.values() if "." not in row.origin]
             return shard.name, await in_turns(orders, lambda some: _kept_of(shard.name, some, rows), _RUNS_A_TURN)
 
@@ -182,7 +182,7 @@ class BulkRecords:
         if shard is None:
             return None
         wanted = SampleRange(BULK_STEP_S, run.started_ms, run.started_ms + 1, [run.order.queue])
-        rows = {row.origin: row for row in await shard.store.list_samples(wanted)}
+        rows = {row.origin: row for row in await shard.store.list_samples([wanted])}
         return next(_kept_of(shard.name, [rows[run.id]], rows), None) if run.id in rows else None
 
     def check_size(self, order: BulkOrder, who: str) -> None:

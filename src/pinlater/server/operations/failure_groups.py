@@ -64,7 +64,7 @@ class FailureQueries:
                 some = queues[start : start + _QUEUES_A_READ]
                 found += [(shard.name, each) for each in await shard.store.list_failures(some, from_hour)]
                 await asyncio.sleep(0)
-            return found, await shard.store.list_samples(_mutes(queues, now_ms))
+            return found, await shard.store.list_samples([_mutes(queues, now_ms)])
 
         answers = await on_reachable(self._shards, self._metrics, "getFailures", read)
         groups: dict[tuple[str, str], FailureGroup] = {}
@@ -94,7 +94,7 @@ class FailureQueries:
             raise NoHealthyShards
 
         async def read(shard: ShardLanes) -> Sequence[StoredSample]:
-            return await shard.store.list_samples(_mutes([queue], now_ms))
+            return await shard.store.list_samples([_mutes([queue], now_ms)])
 
         answers = await on_reachable(self._shards, self._metrics, "muteFailures", read)
         rows = [row for answer in answers for row in answer]

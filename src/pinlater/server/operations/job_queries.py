@@ -1,10 +1,11 @@
-"""Looking at jobs: lookups, counts, scans. Merging over priorities and shards, and regexes, are done here, once for all stores."""
+"""Looking at jobs: lookups, counts, scans. Merging over shards, and regexes, are done here, once for all stores."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from pinlater.domain.calls import JobCount, Scanned
+from pinlater.domain.calls import JobCount, KeyHolders, Scanned
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument, PriorityNotSupported
 from pinlater.domain.job import JobInfo, JobState
@@ -32,10 +33,12 @@ from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.regex import BodyRegex
 from pinlater.server.operations.values import JobFilter, ScanCommand, ScannedPage
 from pinlater.server.sharding.shards import ShardLanes, Shards
-from pinlater.server.storage.values import JobKey, raise_error
+from pinlater.server.storage.values import JobKey, UniqueRef, raise_error
 from pinlater.server.telemetry.metrics import Metrics
 
 _BODIES_A_LOOKUP = 64
+_QUEUES_A_LOOK = 1_000
+HOLDERS_MAX = 200
 
 
 class JobQueries:
@@ -95,6 +98,38 @@ class JobQueries:
                 detail="ANSWER_TOO_LARGE",
             )
 
+    # --- unique keys ------------------------------------------------------------------------------------------------------
+
+    async def find_unique_key(self, queues: Sequence[str], key: str) -> KeyHolders:
+        """The jobs that hold a unique key now, in these queues; in all for an empty list.
+
+        A queue that does not exist is left out, unless it is the only one. Looks into an index on each shard: two statements for a thousand
+        queues at most, and then looks the jobs up.
+        """
+        if len(queues) == 1:
+            await self._queue_cache.require(queues[0])
+        known = self._queue_cache.queues
+        names = list(known) if not queues else [name for name in dict.fromkeys(queues) if name in known]
+
+        async def find(shard: ShardLanes) -> KeyHolders:
+            held: list[JobKey] = []
+            for start in range(0, len(names), _QUEUES_A_LOOK):
+                refs = [UniqueRef(name, key) for name in names[start : start + _QUEUES_A_LOOK]]
+                holders = await shard.store.find_unique(refs, self._clock.now_ms())
+                held += [
+                    JobKey(ref.queue, holder.priority, holder.job_id)
+                    for ref, holder in zip(refs, holders, strict=True)
+                    if holder is not None
+                ]
+                await asyncio.sleep(0)
+            jobs = await shard.store.lookup_jobs(held[:HOLDERS_MAX], bodies=False) if held else ()
+            return KeyHolders([job for job in jobs if job is not None], len(held) > HOLDERS_MAX)
+
+        found = await on_reachable(self._shards, self._metrics, "findUniqueKey", find)
+        jobs = [job for each in found for job in each.jobs]
+        cut = len(jobs) > HOLDERS_MAX or any(each.incomplete for each in found)
+        return KeyHolders(jobs[:HOLDERS_MAX], cut or len(found) < len(self._shards))
+
     # --- count ------------------------------------------------------------------------------------------------------------
 
     async def count(self, filter: JobFilter) -> int:
@@ -131,7 +166,7 @@ class JobQueries:
                 after = None
                 while rows_left > 0:
                     page = page_of(
-                        filter, priority, after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
+                        filter, [priority], after, min(PAGE_ROWS, rows_left), self._clock.now_ms(), bodies=True
                     )
                     rows = raise_error(await shard.store.scan_jobs(page))
                     if not rows:

@@ -1,4 +1,4 @@
-"""Rows of several shards and priorities in one order, newest first: read page by page, and searched if there is a regex."""
+"""Rows of several shards in one order, newest first: read page by page, and searched if there is a regex."""
 
 from __future__ import annotations
 
@@ -52,14 +52,20 @@ class ScanPosition(NamedTuple):
 
 
 def page_of(
-    filter: JobFilter, priority: int, after: tuple[int, int] | None, limit: int, now_ms: int, *, bodies: bool
+    filter: JobFilter,
+    priorities: Sequence[int],
+    after: tuple[int, int] | None,
+    limit: int,
+    now_ms: int,
+    *,
+    bodies: bool,
 ) -> Page:
-    """A page of the jobs that a filter names, of one priority."""
-    return Page(filter.queue, filter.state, priority, limit, after, now_ms, filter.future, bodies, PAGES_BYTES_MAX)
+    """A page of the jobs that a filter names, of these priorities."""
+    return Page(filter.queue, filter.state, priorities, limit, after, now_ms, filter.future, bodies, PAGES_BYTES_MAX)
 
 
 class _Stream:
-    """The rows of one shard and priority, page by page, searched a page at a time if there is a regex."""
+    """The rows of one shard, page by page, searched a page at a time if there is a regex."""
 
     def __init__(self, shard: ShardLanes, first: Page, regex: BodyRegex | None) -> None:
         self.shard = shard
@@ -106,7 +112,7 @@ class _BudgetEnded(Exception):
 
 
 class MergedRows:
-    """All shards' and priorities' rows in one order, newest first, read page by page. A shard that fails is left out from then on."""
+    """All shards' rows in one order, newest first, read page by page. A shard that fails is left out from then on."""
 
     def __init__(
         self,
@@ -130,14 +136,12 @@ class MergedRows:
         self._failures: dict[str, Unavailable] = {}
         self._shards = len(found)
         self._alone = len(shards) == 1
-        page = page_of(filter, 0, None, min(limit, PAGE_ROWS), now_ms, bodies=bodies)._replace(
-            max_bytes=max(PAGES_BYTES_MAX // max(1, len(found) * len(priorities)), _PAGE_BYTES_MIN)
+        page = page_of(filter, priorities, None, min(limit, PAGE_ROWS), now_ms, bodies=bodies)._replace(
+            max_bytes=max(PAGES_BYTES_MAX // max(1, len(found)), _PAGE_BYTES_MIN)
         )
+        begins = [None if after is None else after.on(shard.name, alone=self._alone) for shard in found]
         self._streams = [
-            _Stream(shard, page._replace(priority=priority, after=begin), regex)
-            for shard in found
-            for begin in [None if after is None else after.on(shard.name, alone=self._alone)]
-            for priority in priorities
+            _Stream(shard, page._replace(after=begin), regex) for shard, begin in zip(found, begins, strict=True)
         ]
         self._heap: list[tuple[int, int, str, int, ScannedRow]] = []
 

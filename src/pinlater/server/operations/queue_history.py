@@ -1,4 +1,4 @@
-"""What happened in queues, for charts; and deploy marks. Reads samples, never jobs: at most four statements for each shard."""
+"""What happened in queues, for charts; and deploy marks. Reads samples, never jobs: one statement for each shard."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ class HistoryQueries:
                 begin_ms = max(from_ms, begin_ms - begin_ms % (coarser * 1000))
             ranges.append(SampleRange(step, begin_ms, until_ms, names))
 
-        async def read(shard: ShardLanes) -> Sequence[Sequence[StoredSample]]:
-            return await asyncio.gather(*map(shard.store.list_samples, ranges))
+        async def read(shard: ShardLanes) -> Sequence[StoredSample]:
+            return await shard.store.list_samples(ranges)
 
         found = await on_reachable(self._shards, self._metrics, "getQueueHistory", read)
         totals: Totals = {}
-        for _, *levels in found:
-            _add_up(totals, await _one_shard(steps, levels), step_s)
-        marks = {(row.at_ms, row.queue, row.data) for rows, *_ in found for row in rows}
+        for rows in found:
+            _add_up(totals, await _one_shard(steps, rows), step_s)
+        marks = {(row.at_ms, row.queue, row.data) for rows in found for row in rows if row.step_s == MARKS_STEP_S}
         return Histories(
             step_s,
             from_ms,
@@ -137,21 +137,21 @@ class HistoryQueries:
         if not shards:
             raise NoHealthyShards
         kept = await shards[0].store.list_samples(
-            SampleRange(MARKS_STEP_S, now_ms - LONGEST_MS, now_ms + MARK_AHEAD_MS + 1, limit=MARKS_MAX)
+            [SampleRange(MARKS_STEP_S, now_ms - LONGEST_MS, now_ms + MARK_AHEAD_MS + 1, limit=MARKS_MAX)]
         )
         if len(kept) >= MARKS_MAX:
             raise InvalidArgument(f"{MARKS_MAX} marks of the last 30 days are kept already", detail="TOO_MANY")
         await shards[0].store.save_samples([mark])
 
 
-async def _one_shard(steps: Sequence[int], levels: Sequence[Sequence[StoredSample]]) -> Totals:
+async def _one_shard(steps: Sequence[int], rows: Sequence[StoredSample]) -> Totals:
     """The samples of a shard in windows of the last step. A window without a sample of its own is made of finer ones."""
     totals: Totals = {}
-    for step_s, rows in zip(steps, levels, strict=True):
+    for step_s in steps:
         finer, totals = totals, {}
         _add_up(totals, finer, step_s)
         own: Totals = {}
-        for number, row in enumerate(rows):
+        for number, row in enumerate(row for row in rows if row.step_s == step_s):
             if number % _ROWS_A_TURN == _ROWS_A_TURN - 1:
                 await asyncio.sleep(0)
             key = (row.queue, row.at_ms)

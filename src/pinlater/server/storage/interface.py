@@ -10,7 +10,7 @@ a queue is full. Results come back in the order of the arguments. An item that c
 If a store can't know whether a raised call was stored (the connection went between COMMIT and its answer) it raises
 `OutcomeUnknown`; of every other error callers believe that nothing was, and may put the jobs elsewhere.
 
-Regular expressions, merging over priorities and shards, rate limits, waiting and waking are not the store's business.
+Regular expressions, merging over shards, rate limits, waiting and waking are not the store's business.
 """
 
 from __future__ import annotations
@@ -327,8 +327,8 @@ class HistoryStore(Protocol):
         """Stores each in the place of one with the same step, time, queue and origin, so that a repeat changes nothing."""
         ...
 
-    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
-        """Returns those of a range, with one statement."""
+    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
+        """Returns those of these ranges, one range after the other. Each is of another step."""
         ...
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:

@@ -359,7 +359,7 @@ class Restored(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A part of a scan of one queue, state and priority, newest first.
+    """A part of a scan of one queue and state, of these priorities together, newest first.
 
     Order: PENDING by run-after, IN_PROGRESS by claim time, finished by finish time; then by id; all descending. `after` is the
     (time, id) of the last row of the page before, or any other place in that order. `due_by_ms`: PENDING only: with `future` False
@@ -368,7 +368,7 @@ class Page(NamedTuple):
 
     queue: str
     state: JobState
-    priority: int
+    priorities: Sequence[int]
     limit: int
     after: tuple[int, int] | None = None
     due_by_ms: int = 0

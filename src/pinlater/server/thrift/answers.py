@@ -12,6 +12,7 @@ from pinlater.domain.calls import (
     ClusterStatus,
     Enqueued,
     JobCount,
+    KeyHolders,
     QueueOwners,
     QueueStats,
     Scanned,
@@ -153,6 +154,11 @@ def job_infos(jobs: Sequence[JobInfo]) -> list[types.PinLaterJobInfo]:
 def scanned(value: Scanned, jobs: list[types.PinLaterJobInfo]) -> types.PinLaterScanJobsResponse:
     """A page of a scan; `jobs`: those of `value`."""
     return types.PinLaterScanJobsResponse(jobs, value.continuation, value.incomplete or None)
+
+
+def key_holders(value: KeyHolders, jobs: list[types.PinLaterJobInfo]) -> types.KeyHolders:
+    """The jobs that hold a unique key; `jobs`: those of `value`."""
+    return types.KeyHolders(jobs, value.incomplete or None)
 
 
 def number(value: int) -> int:

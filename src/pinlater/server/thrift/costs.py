@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pinlater.server.operations.job_queries import HOLDERS_MAX
 from pinlater.server.operations.job_settings import PAGES_BYTES_MAX, answer_bytes_max
 from pinlater.server.thrift.settings import ThriftSettings
 
@@ -52,6 +53,7 @@ def costs(settings: ThriftSettings) -> dict[str, Cost]:
     return {
         "dequeueJobs": dequeue,
         "lookupJobs": lookup,
+        "findUniqueKey": lambda _: shown(HOLDERS_MAX, JOB_BYTES),
         "scanJobs": scan,
         "getJobCount": search,
         "deleteJobs": search,

@@ -13,11 +13,12 @@ from typing import Any
 
 from pinlater.domain.access import BODIES, DRY_RUN, FAILURE_TEXTS
 from pinlater.domain.audit import UNKNOWN_TOKEN
+from pinlater.domain.calls import KeyHolders
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
 from pinlater.server.operations.identity import SOURCE_CHARS_MAX
 from pinlater.server.operations.service import Service
-from pinlater.server.thrift.answers import caller_rights
+from pinlater.server.thrift.answers import caller_rights, key_holders
 from pinlater.server.thrift.audit import AuditCaller
 from pinlater.server.thrift.handlers import Handler
 from pinlater.server.thrift.masking import masking
@@ -28,7 +29,7 @@ from pinlater.wire.codec import DecodedCall
 logger = logging.getLogger(__name__)
 
 DELETE_QUEUE, PAUSE_QUEUE, SERVER_INFO = "deleteQueue", "pauseQueue", "getServerInfo"
-START_BULK_RUN = "startBulkRun"
+START_BULK_RUN, FIND_UNIQUE_KEY = "startBulkRun", "findUniqueKey"
 
 
 def _no_queue(call: Any) -> Collection[str]:
@@ -91,6 +92,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "ackDequeuedJobs": _queue_of_request,
     "checkpointJobs": _queue_of_request,
     "lookupJobs": _descriptors,
+    "findUniqueKey": _queues_of_request,
     "getJobCount": _queue_of_request,
     "getQueueNames": _no_queue,
     "scanJobs": _queue_of_request,
@@ -240,6 +242,8 @@ class Guard:
         if grant.all_queues:
             return handle
         grant.check_queues(name, QUEUES[name](arguments))
+        if name == FIND_UNIQUE_KEY and not arguments.request.queueNames:
+            return _finding_in_allowed(handle, grant)
         only_allowed = _LISTS.get(name)
         return handle if only_allowed is None else _filtered(handle, only_allowed, grant)
 
@@ -335,6 +339,16 @@ def _reduced(handle: Handler, without_texts: Callable[[Any], Any]) -> Handler:
         return without_texts(await handle(service, call))
 
     return answer
+
+
+def _finding_in_allowed(handle: Handler, grant: Grant) -> Handler:
+    """Names the queues of the token where a call names none, so that what is in others takes no place in the answer."""
+
+    async def find(service: Service, call: Any) -> Any:
+        call.request.queueNames = list(_allowed_names(grant, await service.queues.queue_names()))
+        return await handle(service, call) if call.request.queueNames else key_holders(KeyHolders(()), [])
+
+    return find
 
 
 def _filtered(handle: Handler, only_allowed: Callable[[Grant, Any], Any], grant: Grant) -> Handler:

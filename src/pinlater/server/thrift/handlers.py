@@ -121,6 +121,12 @@ async def lookup_jobs(service: Service, call: received.lookupJobs_args) -> Any:
     return dict(await in_turns(found, answers.looked_up))
 
 
+async def find_unique_key(service: Service, call: received.findUniqueKey_args) -> Any:
+    found = await service.job_queries.find_unique_key(call.request.queueNames, call.request.uniqueKey)
+    jobs = await in_turns(found.jobs, answers.job_infos, JOBS_A_TURN)
+    return answers.key_holders(found, jobs)
+
+
 async def get_job_count(service: Service, call: received.getJobCount_args) -> int:
     return answers.number(await service.job_queries.count(requests.count_filter(call.request)))
 
@@ -272,6 +278,7 @@ HANDLERS: dict[str, Handler] = {
     "ackDequeuedJobs": ack_dequeued_jobs,
     "checkpointJobs": checkpoint_jobs,
     "lookupJobs": lookup_jobs,
+    "findUniqueKey": find_unique_key,
     "getJobCount": get_job_count,
     "getQueueNames": get_queue_names,
     "scanJobs": scan_jobs,

@@ -114,6 +114,13 @@ async def _mask_scanned(masks: BodyMasks, call: Any, answer: Any) -> None:
         await _mask_info(turns, mask, info)
 
 
+async def _mask_holders(masks: BodyMasks, call: Any, answer: Any) -> None:
+    del call
+    turns = _Turns()
+    for info in answer.jobs:
+        await _mask_info(turns, masks.of(info.jobDescriptor.partition(":")[0]), info)
+
+
 async def _mask_explained(masks: BodyMasks, call: Any, answer: Any) -> None:
     del call
     if answer.job is not None:
@@ -187,6 +194,7 @@ def _mask_filters(masks: BodyMasks, runs: Iterable[Any]) -> None:
 
 _SHOWN: Mapping[str, _MaskAnswer] = {
     "lookupJobs": _mask_looked_up,
+    "findUniqueKey": _mask_holders,
     "scanJobs": _mask_scanned,
     "dequeueJobs": _mask_dry_run,
     "explainJob": _mask_explained,

@@ -1230,6 +1230,55 @@ countJobs_result.thrift_spec = (
 )
 
 
+class findUniqueKey_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(findUniqueKey_args)
+findUniqueKey_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [UniqueKeyRequest, None], None, ),  # 2
+)
+
+
+class findUniqueKey_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(findUniqueKey_result)
+findUniqueKey_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [KeyHolders, None], None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class getSettingsInForce_args(TBase):
     """
     Attributes:

@@ -426,6 +426,16 @@ class JobCount:
     incomplete: bool | None = None
 
 
+class UniqueKeyRequest:
+    queueNames: list[str] = _NOT_SENT
+    uniqueKey: str = _NOT_SENT
+
+
+class KeyHolders:
+    jobs: list[PinLaterJobInfo] = _NOT_SENT
+    incomplete: bool | None = None
+
+
 class SettingsInForce:
     values: QueueConfig = _NOT_SENT
     origins: dict[str, str] = _NOT_SENT
@@ -930,6 +940,16 @@ class countJobs_args:
 
 class countJobs_result:
     success: JobCount | None = None
+    e: PinLaterException | None = None
+
+
+class findUniqueKey_args:
+    context: RequestContext = _NOT_SENT
+    request: UniqueKeyRequest = _NOT_SENT
+
+
+class findUniqueKey_result:
+    success: KeyHolders | None = None
     e: PinLaterException | None = None
 
 

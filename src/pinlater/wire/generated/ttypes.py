@@ -1608,6 +1608,44 @@ class JobCount(TBase):
         self.incomplete = incomplete
 
 
+class UniqueKeyRequest(TBase):
+    """
+    Attributes:
+     - queueNames
+     - uniqueKey
+
+    """
+
+    __slots__ = (
+        'queueNames',
+        'uniqueKey',
+    )
+
+
+    def __init__(self, queueNames=None, uniqueKey=None,):
+        self.queueNames = queueNames
+        self.uniqueKey = uniqueKey
+
+
+class KeyHolders(TBase):
+    """
+    Attributes:
+     - jobs
+     - incomplete
+
+    """
+
+    __slots__ = (
+        'jobs',
+        'incomplete',
+    )
+
+
+    def __init__(self, jobs=None, incomplete=None,):
+        self.jobs = jobs
+        self.incomplete = incomplete
+
+
 class SettingsInForce(TBase):
     """
     Attributes:
@@ -4606,6 +4644,18 @@ all_structs.append(JobCount)
 JobCount.thrift_spec = (
     None,  # 0
     (1, TType.I64, 'jobs', None, None, ),  # 1
+    (2, TType.BOOL, 'incomplete', None, None, ),  # 2
+)
+all_structs.append(UniqueKeyRequest)
+UniqueKeyRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'queueNames', (TType.STRING, 'UTF8', False), None, ),  # 1
+    (2, TType.STRING, 'uniqueKey', 'UTF8', None, ),  # 2
+)
+all_structs.append(KeyHolders)
+KeyHolders.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'jobs', (TType.STRUCT, [PinLaterJobInfo, None], False), None, ),  # 1
     (2, TType.BOOL, 'incomplete', None, None, ),  # 2
 )
 all_structs.append(SettingsInForce)

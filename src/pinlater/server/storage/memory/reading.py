@@ -1,6 +1,9 @@
-"""Scans: one page of one queue, state and priority. Counts of what comes before a place."""
+"""Scans: one page of one queue and state. Counts of what comes before a place."""
 
 from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState
@@ -10,19 +13,26 @@ from pinlater.server.storage.values import JobKey, Page, PageRow, Place
 
 def scan(queue: QueueState, page: Page, shard: str) -> list[PageRow]:
     """Newest first. With bodies the page ends once they exceed `max_bytes`, but one job always fits."""
-    ms_max = ms_min = None
-    if page.state is JobState.PENDING:
-        ms_max, ms_min = (None, page.due_by_ms + 1) if page.future else (page.due_by_ms, None)
-    keys = queue.in_state(page.state, page.priority)
     rows: list[PageRow] = []
     size_bytes = 0
-    for sort_ms, job_id in keys.descending(below=page.after, ms_max=ms_max, ms_min=ms_min):
+    lines = [_line(queue, page, priority) for priority in page.priorities]
+    for sort_ms, job_id, priority in heapq.merge(*lines, reverse=True):
         if len(rows) >= page.limit or (page.bodies and size_bytes > page.max_bytes):
             break
         job = queue.jobs[job_id]
         size_bytes += len(job.body)
-        rows.append(PageRow(sort_ms, JobKey(page.queue, page.priority, job_id), job.shown(shard, body=page.bodies)))
+        rows.append(PageRow(sort_ms, JobKey(page.queue, priority, job_id), job.shown(shard, body=page.bodies)))
     return rows
+
+
+def _line(queue: QueueState, page: Page, priority: int) -> Iterator[tuple[int, int, int]]:
+    """The (time, id, priority) of the jobs of one priority."""
+    ms_max = ms_min = None
+    if page.state is JobState.PENDING:
+        ms_max, ms_min = (None, page.due_by_ms + 1) if page.future else (page.due_by_ms, None)
+    keys = queue.in_state(page.state, priority)
+    for sort_ms, job_id in keys.descending(below=page.after, ms_max=ms_max, ms_min=ms_min):
+        yield sort_ms, job_id, priority
 
 
 def count_ahead(queue: QueueState, place: Place) -> int:

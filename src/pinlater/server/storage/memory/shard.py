@@ -358,8 +358,8 @@ class MemoryShard:
     async def save_samples(self, samples: Sequence[StoredSample]) -> None:
         self._samples.save(samples)
 
-    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
-        return self._samples.list(wanted)
+    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
+        return [sample for wanted in ranges for sample in self._samples.list(wanted)]
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         return self._samples.trim(step_s, before_ms, limit)

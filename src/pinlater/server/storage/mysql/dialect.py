@@ -17,6 +17,7 @@ from pinlater.server.storage.mysql.statements import (
     json_rows,
     row,
     sql,
+    union,
 )
 from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.record import JobRecord
@@ -30,6 +31,7 @@ CHANGED, FUTURE, OPTIONS = 1, 2, 4
 # transaction deletes the job.
 _LOOKS_MAX = 5
 
+_MERGE_PAGES = sql("merge_pages")
 _LOAD_JOBS = sql("load_jobs")
 _LOAD_CONTENTS = sql("load_contents")
 _LOAD_CLAIMS = sql("load_claims")
@@ -52,6 +54,14 @@ class MysqlReader:
     async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
         packed = {key: _packed(value) for key, value in values.items()}
         [found] = await self._connection.run([sql(name)(**packed)])
+        return found.rows
+
+    async def select_page(
+        self, name: str, priorities: Sequence[int], limit: int, /, **values: object
+    ) -> Sequence[tuple[Any, ...]]:
+        packed = {key: _packed(value) for key, value in values.items()}
+        pages = [sql(name)(**packed, priority=priority, limit=limit) for priority in priorities]
+        [found] = await self._connection.run([_MERGE_PAGES(pages=union(pages), limit=limit)])
         return found.rows
 
 

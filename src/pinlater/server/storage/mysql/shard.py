@@ -415,8 +415,8 @@ class MysqlShard(RelationalShard):
         if samples:
             await self._opened.readers.read(lambda c: sample_rows.save(c, samples))
 
-    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
-        return await self._opened.readers.read(lambda c: sample_rows.find(c, wanted))
+    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
+        return await self._opened.readers.read(lambda c: sample_rows.find(c, ranges))
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         return await self._opened.readers.read(lambda c: sample_rows.trim(c, step_s, before_ms, limit))

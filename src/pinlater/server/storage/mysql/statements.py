@@ -77,6 +77,11 @@ def literal(value: object) -> bytes:
     raise TypeError(f"{type(value).__name__} is no SQL value")
 
 
+def union(statements: Sequence[bytes]) -> Sql:
+    """All rows of these statements as those of one, in no order."""
+    return Sql(b" UNION ALL ".join([b"(" + statement + b")" for statement in statements]))
+
+
 def escaped(data: bytes) -> bytes:
     """What may stand between single quotes."""
     if b"\\" in data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from pinlater.server.storage.redis.claiming import handed_out, time_of
 from pinlater.server.storage.redis.inserting import repeated
 from pinlater.server.storage.redis.keys import (
     INDEX_OF,
+    LINE_BYTES,
     PRIORITY_MAX,
     id_of,
     line_of,
@@ -55,6 +57,7 @@ logger = logging.getLogger(__name__)
 _LOOKUP_MAX = 200
 _BODIES_MAX = 20
 _PAGE_MAX = 1_000
+_ENTRIES_MAX = 10_000  # of indexes, for a page
 _PEEK_MAX = 1_000
 _EXACT_MAX = 2**53  # a score is a float
 
@@ -128,33 +131,35 @@ async def scan(access: Access, shard: str, page: Page) -> list[PageRow] | PinLat
     queue = access.queues.get(page.queue)
     if queue is None:
         return QueueNotFound.of(page.queue)
-    if not 0 <= page.priority <= PRIORITY_MAX:
+    lines = [line_of(queue, priority) for priority in page.priorities if 0 <= priority <= PRIORITY_MAX]
+    if not lines:
         return []
-    line = line_of(queue, page.priority)
     checked = access.ids_of([page.queue])
     rows: list[PageRow] = []
     size_bytes = 0
     after = page.after
+    step_max = _BODIES_MAX if page.bodies else min(_PAGE_MAX, _ENTRIES_MAX // len(lines))
     while len(rows) < page.limit:
-        step = min(page.limit - len(rows), _BODIES_MAX if page.bodies else _PAGE_MAX)
-        order = await _order(access.readers, page, line, after, step)
+        step = min(page.limit - len(rows), step_max)
+        order = await _order(access.readers, page, lines, after, step)
         if not order:
             await _check(access, checked)
             break
-        refs = [line + job_id for _, job_id in order]
+        refs = [ref for _, ref in order]
         found: dict[bytes, LookupRow] = {}
         for start in range(0, len(refs), _LOOKUP_MAX):
             found.update(await _rows(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
-        for ref in refs:
+        for sort_ms, ref in order:
             row = found.get(ref)
             if row is None or row.state is not page.state:
                 continue
             if page.bodies and size_bytes > page.max_bytes:
                 return rows
             job = job_of(row, shard)
-            rows.append(PageRow(_sort_ms(job, order, ref), row.key, job))
+            rows.append(PageRow(_exactly(sort_ms, job), row.key, job))
             size_bytes += len(job.body or b"")
-        after = order[-1][0], id_of(order[-1][1])
+        sort_ms, ref = order[-1]
+        after = sort_ms, id_of(ref[LINE_BYTES:])
         if len(order) < step:
             break
     return rows
@@ -165,17 +170,15 @@ async def _check(access: Access, queues: Queues) -> None:
     await load_jobs(access.readers, (), queues=queues)
 
 
-def _sort_ms(job: JobInfo, order: Sequence[tuple[int, bytes]], ref: bytes) -> int:
-    """As the index had it, since the job may have moved; exactly, also if a score can't be."""
-    sort_ms = next(sort_ms for sort_ms, job_id in order if job_id == ref[5:])
-    if abs(sort_ms) >= _EXACT_MAX and job.run_after_ms is not None:
-        return job.run_after_ms
-    return sort_ms
+def _exactly(sort_ms: int, job: JobInfo) -> int:
+    """The time in the index, since the job may have moved; exactly, also if a score can't be."""
+    return job.run_after_ms if abs(sort_ms) >= _EXACT_MAX and job.run_after_ms is not None else sort_ms
 
 
 async def _order(
-    readers: Readers, page: Page, line: bytes, after: tuple[int, int] | None, limit: int
+    readers: Readers, page: Page, lines: Sequence[bytes], after: tuple[int, int] | None, limit: int
 ) -> list[tuple[int, bytes]]:
+    """(time, reference) of the first jobs in the order of the page, of these queues and priorities together."""
     by: int | str = ""
     behind: int | str = ""
     if page.state is JobState.PENDING and page.future:
@@ -183,8 +186,14 @@ async def _order(
     elif page.state is JobState.PENDING:
         by = page.due_by_ms
     before = ("", b"") if after is None else (str(after[0]), packed_id(after[1]))
-    found = await readers.run("page_jobs", INDEX_OF[page.state] + line, limit, *before, by, behind)
-    return [(time_of(score), job_id) for job_id, score in zip(found[::2], found[1::2], strict=True)]
+    indexes = encode([INDEX_OF[page.state] + line for line in lines])
+    pages = await readers.run("page_jobs", indexes, limit, *before, by, behind)
+    order = [
+        (time_of(score), line + job_id)
+        for line, found in zip(lines, pages, strict=True)
+        for job_id, score in zip(found[::2], found[1::2], strict=True)
+    ]
+    return heapq.nlargest(limit, order, key=lambda place: (place[0], place[1][LINE_BYTES:]))
 
 
 async def peek(

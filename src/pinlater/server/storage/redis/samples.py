@@ -29,21 +29,28 @@ async def save(readers: Readers, samples: Sequence[StoredSample]) -> None:
         await readers.run("save_samples", encode(flat))
 
 
-async def find(readers: Readers, wanted: SampleRange) -> list[StoredSample]:
-    """The samples of a range, in order. A moment is read as a whole."""
-    if wanted.queues is not None and not wanted.queues:
-        return []
-    step, queues = _STEP.pack(wanted.step_s), encode(sorted(set(wanted.queues or ())))
+async def find(readers: Readers, ranges: Sequence[SampleRange]) -> list[StoredSample]:
+    """The samples of these ranges, in order. A moment is read as a whole."""
+    found: dict[int, list[StoredSample]] = {wanted.step_s: [] for wanted in ranges}
+    unread = [wanted for wanted in ranges if wanted.queues is None or wanted.queues]
+    while unread:
+        answers = await readers.run("list_samples", encode([_packed(wanted) for wanted in unread]))
+        further: list[SampleRange] = []
+        for wanted, (more, rows) in zip(unread, answers, strict=True):
+            read = sorted(_unpacked(rows))
+            samples = found[wanted.step_s]
+            samples += [one for one in read if wanted.after is None or one[1:4] > wanted.after]
+            if more and len(samples) < wanted.limit:
+                further.append(wanted._replace(from_ms=read[-1].at_ms + 1, after=None))
+        unread = further
+    return [sample for wanted in ranges for sample in found[wanted.step_s][: wanted.limit]]
+
+
+def _packed(wanted: SampleRange) -> list[object]:
+    """Makes a range for `list_samples.lua`. Times are texts, since numbers are doubles there."""
     from_ms = wanted.from_ms if wanted.after is None else max(wanted.from_ms, wanted.after[0])
-    found: list[StoredSample] = []
-    while len(found) < wanted.limit:
-        more, rows = await readers.run("list_samples", step, from_ms, wanted.until_ms, queues, wanted.limit)
-        read = sorted(_unpacked(rows))
-        found += [one for one in read if wanted.after is None or one[1:4] > wanted.after]
-        if not more:
-            break
-        from_ms = read[-1].at_ms + 1
-    return found[: wanted.limit]
+    queues = sorted(set(wanted.queues or ()))
+    return [_STEP.pack(wanted.step_s), str(from_ms), str(wanted.until_ms), queues, wanted.limit]
 
 
 def _unpacked(rows: Sequence[bytes]) -> Iterator[StoredSample]:

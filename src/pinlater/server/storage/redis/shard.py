@@ -620,8 +620,8 @@ class RedisShard:
     async def save_samples(self, samples: Sequence[StoredSample]) -> None:
         await sample_rows.save(self._opened.readers, samples)
 
-    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
-        return await sample_rows.find(self._opened.readers, wanted)
+    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
+        return await sample_rows.find(self._opened.readers, ranges)
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         if step_s == COPIES_STEP_S:

@@ -27,6 +27,7 @@ from pinlater.server.storage.values import (
 )
 
 NEWEST = (I64_MAX, I64_MAX)
+_QUEUES_A_STATEMENT = 500
 
 
 class Reader(Protocol):
@@ -34,6 +35,12 @@ class Reader(Protocol):
 
     async def select(self, name: str, /, **values: object) -> Sequence[tuple[Any, ...]]:
         """The rows of a statement."""
+        ...
+
+    async def select_page(
+        self, name: str, priorities: Sequence[int], limit: int, /, **values: object
+    ) -> Sequence[tuple[Any, ...]]:
+        """(time, id) of the newest rows of all that a statement on one priority finds for these, in one order."""
         ...
 
 
@@ -54,13 +61,18 @@ async def find_requests(
 
 
 async def find_unique(reader: Reader, wanted: Sequence[UniqueRef], now_ms: int) -> list[KeyHolder | None]:
-    """The job that has each key now."""
-    found: list[KeyHolder | None] = []
+    """The job that has each key now, by one statement for a key in up to five hundred queues."""
+    queues: dict[str, list[str]] = {}
     for ref in wanted:
-        row = await _of_queue(reader, "find_unique_key", ref.queue, ref.key)
-        ended = row is None or (row[2] is not None and row[2] <= now_ms)
-        found.append(None if row is None or ended else KeyHolder(row[0], row[1]))
-    return found
+        queues.setdefault(ref.key, []).append(ref.queue)
+    held: dict[UniqueRef, KeyHolder] = {}
+    for key, names in queues.items():
+        for start in range(0, len(names), _QUEUES_A_STATEMENT):
+            part = names[start : start + _QUEUES_A_STATEMENT]
+            for queue, job_id, priority, until_ms in await reader.select("find_holders", key=key, names=part):
+                if until_ms is None or until_ms > now_ms:
+                    held[UniqueRef(_text(queue), key)] = KeyHolder(job_id, priority)
+    return [held.get(ref) for ref in wanted]
 
 
 async def _of_queue(reader: Reader, name: str, queue: str, key: str) -> tuple[Any, ...] | None:
@@ -136,18 +148,18 @@ async def scan(
 
 
 async def _page_order(reader: Reader, page: Page) -> list[tuple[int, int]] | PinLaterError:
-    """(time, id) of the rows of a page, in its order. Whether there is such a queue is asked only if it is empty."""
+    """(time, id) of the rows of a page, in its order, by one statement. Whether there is such a queue is asked only if it is empty."""
     after_ms, after_id = page.after or NEWEST
     if page.state is JobState.PENDING and not page.future:  # one bound, so that a later page begins where it should
         after_ms, after_id = min((after_ms, after_id), (page.due_by_ms + 1, -1))
-    values: dict[str, object] = {"queue": page.queue, "priority": page.priority, "limit": max(0, page.limit)}
+    values: dict[str, object] = {"queue": page.queue, "after_ms": after_ms, "after_id": after_id}
     if page.state is JobState.PENDING:
         name = "page_of_future" if page.future else "page_of_due"
         values["due_by_ms"] = page.due_by_ms
     else:
         name = "page_of_claims" if page.state is JobState.IN_PROGRESS else "page_of_done"
         values["state"] = int(page.state)
-    rows = await reader.select(name, **values, after_ms=after_ms, after_id=after_id)
+    rows = await reader.select_page(name, page.priorities, max(0, page.limit), **values)
     if not rows and await queue_id_of(reader, page.queue) is None:
         return QueueNotFound.of(page.queue)
     return [(sort_ms, job_id) for sort_ms, job_id in rows]

@@ -11,7 +11,7 @@ from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Keys
 from pinlater.server.storage.relational.rows import ClaimRow, Row, StateRow
 from pinlater.server.storage.sqlite.queue_cache import Counter, QueueEntry
-from pinlater.server.storage.sqlite.statements import OfIds, Rows, in_order, sql
+from pinlater.server.storage.sqlite.statements import OfIds, Rows, in_order, merged_pages, sql
 from pinlater.server.storage.sqlite.transaction import Transaction
 
 T = TypeVar("T")
@@ -50,6 +50,14 @@ class SqliteReader:
     async def select(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
         packed = {key: json.dumps(value) if isinstance(value, list) else value for key, value in values.items()}
         return self._connection.execute(sql(name), in_order(name, packed)).fetchall()
+
+    async def select_page(
+        self, name: str, priorities: Sequence[int], limit: int, /, **values: object
+    ) -> list[tuple[Any, ...]]:
+        packed: list[object] = []
+        for priority in priorities:
+            packed += in_order(name, {**values, "priority": priority, "limit": limit})
+        return self._connection.execute(merged_pages(name, len(priorities)), [*packed, limit]).fetchall()
 
 
 class SqliteDialect:

@@ -309,8 +309,8 @@ class SqliteShard(RelationalShard):
             part = samples[start : start + _SAMPLES_A_TRANSACTION]
             await self._open.writer.carry_out(partial(sample_rows.save, samples=part))
 
-    async def list_samples(self, wanted: SampleRange) -> Sequence[StoredSample]:
-        return await self._open.readers.long(lambda c: sample_rows.find(c, wanted))
+    async def list_samples(self, ranges: Sequence[SampleRange]) -> Sequence[StoredSample]:
+        return await self._open.readers.long(lambda c: sample_rows.find(c, ranges))
 
     async def trim_samples(self, step_s: int, before_ms: int, limit: int) -> int:
         return await self._open.writer.carry_out(lambda t: sample_rows.trim(t, step_s, before_ms, limit))

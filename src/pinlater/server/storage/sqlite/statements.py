@@ -3,7 +3,7 @@
 `sql("drop_queue")` is a statement. `Rows("insert_jobs")` is an INSERT of one row that can be run for many: its placeholder list is
 repeated in sizes of powers of two, because one statement for 64 rows costs a third less than 64 runs of one for one row, and because
 few sizes keep the driver's cache of prepared statements small. `PairSelect` does the same for look-ups. `OfIds("load_jobs")` is a statement
-on the jobs of a list of ids.
+on the jobs of a list of ids. `union` makes one statement of several.
 """
 
 from __future__ import annotations
@@ -41,6 +41,29 @@ def _by_size(name: str) -> dict[int, str]:
     head, row, tail = re.split(r"(\((?:\?\d+(?:, )?)+\))", sql(name))
     row = re.sub(r"\d", "", row)
     return {size: head + ", ".join([row] * size) + tail for size in (64, 32, 16, 8, 4, 2, 1)}
+
+
+@cache
+def union(names: tuple[str, ...]) -> str:
+    """All rows of these statements as those of one, in no order. Its parameters are those of each, one after the other."""
+    parts: list[str] = []
+    before = 0
+    for name in names:
+        parts.append(sql("part_of_union").replace("{statement}", _numbered_from(before, sql(name))))
+        before += len(STATEMENTS[name].parameters)
+    return " UNION ALL ".join(parts)
+
+
+@cache
+def merged_pages(name: str, priorities: int) -> str:
+    """Returns `merge_pages` of a statement for a number of priorities. Its parameters are those of `union`, then its own."""
+    before = priorities * len(STATEMENTS[name].parameters)
+    return _numbered_from(before, sql("merge_pages")).replace("{pages}", union((name,) * priorities))
+
+
+def _numbered_from(before: int, statement: str) -> str:
+    """Numbers the parameters of the statement from the next number on."""
+    return re.sub(r"\?(\d+)", lambda match: f"?{before + int(match[1])}", statement)
 
 
 class Rows:

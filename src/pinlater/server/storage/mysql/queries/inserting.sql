@@ -40,7 +40,3 @@ INSERT INTO unique_keys (queue_id, unique_key, scope, id, priority, until_ms) VA
 -- name: find_request_key(queue_id, key)
 -- For another shard.
 SELECT seen_at_ms, fingerprint, answer, existing FROM request_keys WHERE queue_id = :queue_id AND request_key = :key;
-
--- name: find_unique_key(queue_id, key)
--- For another shard.
-SELECT id, priority, until_ms FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key;

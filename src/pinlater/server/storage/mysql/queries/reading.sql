@@ -20,31 +20,36 @@ WHERE jobs.id IN (:ids);
 
 -- name: page_of_due(queue, priority, after_ms, after_id, limit)
 -- Newest first, beginning after :after_ms and :after_id.
-SELECT run_after_ms, id FROM ready JOIN queues USING (queue_id)
+SELECT run_after_ms AS sort_ms, id FROM ready JOIN queues USING (queue_id)
 WHERE queues.name = :queue AND priority = :priority
   AND (run_after_ms < :after_ms OR (run_after_ms = :after_ms AND id < :after_id))
 ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_future(queue, priority, due_by_ms, after_ms, after_id, limit)
 -- As `page_of_due`, down to what is due.
-SELECT run_after_ms, id FROM ready JOIN queues USING (queue_id)
+SELECT run_after_ms AS sort_ms, id FROM ready JOIN queues USING (queue_id)
 WHERE queues.name = :queue AND priority = :priority AND run_after_ms > :due_by_ms
   AND (run_after_ms < :after_ms OR (run_after_ms = :after_ms AND id < :after_id))
 ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_claims(queue, priority, after_ms, after_id, limit)
 -- Reads all claims, of which there are never many.
-SELECT claimed_at_ms, id FROM claims JOIN queues USING (queue_id)
+SELECT claimed_at_ms AS sort_ms, id FROM claims JOIN queues USING (queue_id)
 WHERE queues.name = :queue AND priority = :priority
   AND (claimed_at_ms < :after_ms OR (claimed_at_ms = :after_ms AND id < :after_id))
 ORDER BY claimed_at_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_done(queue, state, priority, after_ms, after_id, limit)
 -- Newest first, beginning after :after_ms and :after_id.
-SELECT finished_at_ms, id FROM done FORCE INDEX (done_by_finish) JOIN queues USING (queue_id)
+SELECT finished_at_ms AS sort_ms, id FROM done FORCE INDEX (done_by_finish) JOIN queues USING (queue_id)
 WHERE queues.name = :queue AND state = :state AND priority = :priority
   AND (finished_at_ms < :after_ms OR (finished_at_ms = :after_ms AND id < :after_id))
 ORDER BY finished_at_ms DESC, id DESC LIMIT :limit;
+
+-- name: merge_pages(pages, limit)
+-- The first rows of several of these. :pages is a page of each priority.
+:pages
+ORDER BY sort_ms DESC, id DESC LIMIT :limit;
 
 -- name: list_higher_priorities(queue_id, priority)
 -- Those that are handed out before :priority.
@@ -72,6 +77,12 @@ FROM counters JOIN queues ON queues.queue_id = counters.queue_id
 WHERE :which
 GROUP BY queues.name, counters.queue_id, counters.priority
 ORDER BY queues.name, counters.priority;
+
+-- name: find_holders(key, names)
+-- The holders of a unique key in some queues.
+SELECT queues.name, unique_keys.id, unique_keys.priority, unique_keys.until_ms
+FROM queues STRAIGHT_JOIN unique_keys FORCE INDEX (PRIMARY)
+WHERE queues.name IN (:names) AND unique_keys.queue_id = queues.queue_id AND unique_keys.unique_key = :key;
 
 -- name: count_timed_keys(now_ms, limit)
 -- How many unique keys time alone will free, at most :limit, and when the last of them ends.

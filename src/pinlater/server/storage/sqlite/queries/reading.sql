@@ -18,27 +18,36 @@ LEFT JOIN done ON done.id = jobs.id;
 
 -- name: page_of_due(queue, priority, after_ms, after_id, limit)
 -- Newest first, beginning after (:after_ms, :after_id).
-SELECT run_after_ms, id FROM ready
+SELECT run_after_ms AS sort_ms, id FROM ready
 WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) AND priority = :priority AND (run_after_ms, id) < (:after_ms, :after_id)
 ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_future(queue, priority, due_by_ms, after_ms, after_id, limit)
 -- As `page_of_due`, down to what is due.
-SELECT run_after_ms, id FROM ready
+SELECT run_after_ms AS sort_ms, id FROM ready
 WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) AND priority = :priority AND run_after_ms > :due_by_ms AND (run_after_ms, id) < (:after_ms, :after_id)
 ORDER BY run_after_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_claims(queue, priority, after_ms, after_id, limit)
 -- Reads all claims, of which there are never many.
-SELECT claimed_at_ms, id FROM claims
+SELECT claimed_at_ms AS sort_ms, id FROM claims
 WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) AND priority = :priority AND (claimed_at_ms, id) < (:after_ms, :after_id)
 ORDER BY claimed_at_ms DESC, id DESC LIMIT :limit;
 
 -- name: page_of_done(queue, state, priority, after_ms, after_id, limit)
 -- Newest first, beginning after (:after_ms, :after_id).
-SELECT finished_at_ms, id FROM done
+SELECT finished_at_ms AS sort_ms, id FROM done
 WHERE queue_id = (SELECT queue_id FROM queues WHERE name = :queue) AND state = :state AND priority = :priority AND (finished_at_ms, id) < (:after_ms, :after_id)
 ORDER BY finished_at_ms DESC, id DESC LIMIT :limit;
+
+-- name: part_of_union()
+-- {statement} with its ORDER BY and LIMIT, which SQLite takes in no part of a UNION.
+SELECT * FROM ({statement});
+
+-- name: merge_pages(limit)
+-- The first rows of several of these. {pages}: a page of each priority.
+{pages}
+ORDER BY sort_ms DESC, id DESC LIMIT :limit;
 
 -- name: list_higher_priorities(queue_id, priority)
 -- Those with waiting jobs that are handed out before :priority.
@@ -75,6 +84,13 @@ SELECT queues.name, counters.priority, counters.pending, counters.future, counte
 FROM queues JOIN counters ON counters.queue_id = queues.queue_id
 WHERE queues.name IN (SELECT value FROM json_each(:names))
 ORDER BY queues.name, counters.priority;
+
+-- name: find_holders(key, names)
+-- The holders of a unique key in the queues of a JSON list.
+SELECT queues.name, unique_keys.id, unique_keys.priority, unique_keys.until_ms
+FROM json_each(:names) AS wanted
+CROSS JOIN queues ON queues.name = wanted.value
+CROSS JOIN unique_keys ON unique_keys.queue_id = queues.queue_id AND unique_keys.key = :key;
 
 -- name: count_timed_keys(now_ms, limit)
 -- How many unique keys time alone will free, at most `limit`, and when the last of them ends.

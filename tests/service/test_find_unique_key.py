@@ -1,0 +1,105 @@
+"""The jobs that hold a unique key, by an index: few statements, whatever else is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pinlater.domain.calls import Job
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import QueueNotFound
+from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.server.operations.job_queries import HOLDERS_MAX
+from pinlater.server.storage.sqlite.settings import SqliteSettings
+from pinlater.server.storage.sqlite.shard import SqliteShard
+from tests.assembly import open_core
+from tests.service.conftest import ServiceUnderTest
+from tests.sharding.sharded_server import ShardedServer, on_shards
+from tests.statements import noted_statements
+
+JOBS, JOBS_A_CALL = 100_000, 10_000
+KEY = UniqueKey("key")
+
+
+async def holders_of(world: ServiceUnderTest, *queues: str, key: str = "key") -> list[str]:
+    found = await world.service.job_queries.find_unique_key(queues, key)
+    assert not found.incomplete
+    return [job.descriptor for job in found.jobs]
+
+
+async def test_one_key_among_a_hundred_thousand_jobs_costs_two_statements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look into the index, and one at the job."""
+    statements = noted_statements(monkeypatch)
+    core = await open_core(SqliteShard(tmp_path / "jobs.db", SqliteSettings(wal_reserve_kib=64)), clock=ManualClock())
+    await core.service.queues.create_queue("q")
+    named: list[str] = []
+    for start in range(0, JOBS, JOBS_A_CALL):
+        jobs = [Job(b"x", unique=UniqueKey(f"key {number}")) for number in range(start, start + JOBS_A_CALL)]
+        named += (await core.service.enqueuing.enqueue("q", jobs)).descriptors
+    statements.clear()
+
+    found = await core.service.job_queries.find_unique_key((), "key 77777")
+
+    assert [job.descriptor for job in found.jobs] == [named[77_777]]
+    assert len(statements) == 2
+    await core.close()
+
+
+async def test_a_key_is_looked_for_in_the_named_queues_or_in_all(world: ServiceUnderTest) -> None:
+    await world.service.queues.create_queue("other")
+    await world.service.queues.create_queue("empty")
+    [mine] = await world.enqueue(b"x", unique=KEY)
+    [others] = await world.enqueue(b"x", queue="other", unique=KEY)
+
+    assert await holders_of(world) == [mine, others]
+    assert await holders_of(world, "q") == [mine]
+    assert await holders_of(world, "empty", "other", "other", "none") == [others]
+    assert await holders_of(world, "empty") == await holders_of(world, key="Key") == []
+    with pytest.raises(QueueNotFound):
+        await holders_of(world, "none")
+
+
+async def test_a_job_is_found_while_it_holds_the_key_and_is_there(world: ServiceUnderTest) -> None:
+    await world.enqueue(b"x", unique=KEY)
+    [timed] = await world.enqueue(b"x", unique=UniqueKey("timed", UniqueScope.TIME, 60_000))
+    await world.service.claimed_jobs.cancel("q", await holders_of(world))
+
+    assert await holders_of(world) == []
+    [job] = (await world.service.job_queries.find_unique_key((), "timed")).jobs
+    assert (job.descriptor, job.unique_key, job.body, job.state) == (timed, "timed", None, JobState.PENDING)
+    await world.service.bulk.delete_jobs_by_descriptor("q", [timed])
+    assert await holders_of(world, key="timed") == []
+
+
+async def test_an_answer_shows_a_bounded_number_of_jobs_and_says_if_there_are_more(world: ServiceUnderTest) -> None:
+    names = [f"queue{number}" for number in range(HOLDERS_MAX + 1)]
+    for name in names:
+        await world.service.queues.create_queue(name)
+        await world.enqueue(b"x", queue=name, unique=KEY)
+
+    found = await world.service.job_queries.find_unique_key((), "key")
+    assert (len(found.jobs), found.incomplete) == (HOLDERS_MAX, True)
+    assert len(await holders_of(world, *names[1:])) == HOLDERS_MAX
+
+
+@on_shards(shards=("1", "2"))
+async def test_each_shard_is_asked_and_one_that_is_unreachable_makes_the_answer_incomplete(
+    server: ShardedServer,
+) -> None:
+    jobs = [Job(b"x", unique=UniqueKey(f"key {number}")) for number in range(8)]
+    named = [(await server.service.enqueuing.enqueue("q", [job])).descriptors[0] for job in jobs]
+    assert {name.split(":")[1] for name in named} == {"s1", "s2"}
+    find = server.service.job_queries.find_unique_key
+    for number, name in enumerate(named):
+        found = await find(("q",), f"key {number}")
+        assert ([job.descriptor for job in found.jobs], found.incomplete) == ([name], False)
+    server.store("2").dead = "gone"
+    await server.pass_time(3_000)
+
+    for number, name in enumerate(named):
+        found = await find(("q",), f"key {number}")
+        assert [job.descriptor for job in found.jobs] == [name] * (name.split(":")[1] == "s1")
+        assert found.incomplete
