@@ -27,6 +27,9 @@ def test_a_job_for_a_task_is_found_by_it(pinlater: Pinlater, queue: str) -> None
     enqueue(pinlater, queue, "x")
     [job] = pinlater.ok("scan", queue, "--task", "send", "--json").json["jobs"]
     assert (job["descriptor"], job["headers"]) == (send, {"tenant": "a", "pinlater-task": "send"})
+    refused = pinlater("enqueue", queue, "--task", "send", "--header", "pinlater-task=pack", "--body", "{}")
+    assert refused.code == 2
+    assert "--task sets the header pinlater-task: give one of the two" in refused.err
 
 
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:

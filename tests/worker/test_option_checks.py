@@ -215,6 +215,51 @@ def test_options_of_a_cron_entry_are_checked_at_registration() -> None:
     assert worker.cron_entries[-1].look_back == timedelta(hours=2)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"expression": "* * *"}, "not a cron expression"),
+        ({"expression": "* * * * *", "tz": "Mars/Base"}, "no such time zone"),
+        ({"expression": "* * * * *", "look_back": "soon"}, "look_back: 'soon' is not a duration"),
+        ({"expression": "* * * * *", "name": "taken"}, "there is a cron entry called 'taken' already"),
+    ],
+)
+def test_a_cron_entry_that_is_refused_leaves_nothing_behind(wrong: dict[str, Any], text: str) -> None:
+    """In a notebook, a corrected second try would fail because the task of the first one is there."""
+    worker = Worker()
+    worker.cron("* * * * *", name="taken")(worker.task("q")(_sweep))
+
+    def tick() -> None: ...
+
+    with pytest.raises(ValueError, match=re.escape(text)):
+        worker.cron(**{"queue": "ticks", "concurrency": 2, **wrong})(tick)
+    assert list(worker.queues) == ["q"]
+    assert not worker._registry.queues_without_tasks
+    worker.cron("* * * * *", queue="ticks")(tick)
+    assert list(worker.queues) == ["q", "ticks"]
+
+
+def _sweep() -> None: ...
+
+
+def test_a_task_with_arguments_is_no_cron_task_and_is_not_registered() -> None:
+    worker = Worker()
+    with pytest.raises(ValueError, match="task send needs arguments, so it can't be a cron task"):
+
+        @worker.cron("* * * * *")  # type: ignore[arg-type]
+        def send(to: str) -> None: ...
+
+    assert worker.queues == ()
+
+
+def test_a_refused_task_changes_no_setting_of_its_queue() -> None:
+    worker = Worker()
+    worker.task("q", name="sweep", concurrency=3)(_sweep)
+    with pytest.raises(ValueError, match="attempts must be at least 1"):
+        worker.task("q", concurrency=1, attempts=0)(_sweep)
+    assert worker._registry.queue("q").concurrency == 3
+
+
 def test_enqueue_many_refuses_jobs_of_a_task_that_its_queue_does_not_have() -> None:
     """A worker would give them back for ever. The queue's other tasks, and jobs that name no task, are welcome."""
     worker = Worker()
@@ -380,6 +425,8 @@ def test_a_handler_without_its_queue_says_so() -> None:
         ({"unique": 7}, TypeError, "task send: unique must be a str or a UniqueKey, not int"),
         ({"unique": UniqueKey("k", UniqueScope.TIME)}, ValueError, "task send: unique of scope TIME needs for_ms"),
         ({"headers": {"a": 1}}, TypeError, "task send: headers must be texts by names"),
+        ({"headers": {"pinlater-task": "other"}}, ValueError, "task send: headers must not have 'pinlater-task'"),
+        ({"headers": {"content-type": "a/b"}}, ValueError, "task send: headers must not have 'content-type'"),
         ({"expires_in": 60, "delay": "5m"}, ValueError, "task send: expires_in (1m) is shorter than delay (5m)"),
     ],
 )

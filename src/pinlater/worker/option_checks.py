@@ -13,6 +13,7 @@ from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
 from pinlater.worker.durations import Duration, as_duration_ms, as_time_ms
+from pinlater.worker.envelope import RESERVED_HEADERS
 from pinlater.worker.middleware import Middleware
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def _check_headers(task: str, headers: object) -> None:
     for key, value in headers.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"task {task}: headers must be texts by names, not {key!r}: {type(value).__name__}")
+        if key in RESERVED_HEADERS:
+            raise ValueError(f"task {task}: headers must not have {key!r}: the task sets it itself")
 
 
 def _at_ms(task: str, at: object) -> int | None:

@@ -196,34 +196,35 @@ class Worker:
         """
         check_queue(queue)
         check_name(name)
-        if concurrency is not None:
-            self.queue(queue, concurrency=concurrency, weight=self._registry.queue(queue).weight)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            called = name or str(getattr(function, "__name__", type(function).__name__))
-            for option in unknown:
-                raise TypeError(f"task {called}: @worker.task() has no option {option!r}{task_option_hint(option)}")
-            check_attempts(called, attempts)
-            check_priority(called, priority)
-            check_codec(f"task {called}: codec", codec)
-            if retry is not None:
-                check_retry(f"task {called}: retry", retry)
-            options = TaskOptions(
-                runs_in=runs_in(called, function, process),
-                codec=codec or self._codec,
-                retry=retry,
-                time_limit_ms=positive_duration_of(called, "time_limit", time_limit),
-                attempts=attempts,
-                priority=priority,
-                claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
-                default=default,
-                log_level=log_level_of(called, log_level),
-            )
-            task: Task[..., Any] = Task(
-                function, queue, called, options, self._enqueuer, self._registry.queue(queue).tasks
-            )
-            self._registry.add(task)
-            return task
+            with self._registry.all_or_nothing():
+                called = name or str(getattr(function, "__name__", type(function).__name__))
+                for option in unknown:
+                    raise TypeError(f"task {called}: @worker.task() has no option {option!r}{task_option_hint(option)}")
+                check_attempts(called, attempts)
+                check_priority(called, priority)
+                check_codec(f"task {called}: codec", codec)
+                if retry is not None:
+                    check_retry(f"task {called}: retry", retry)
+                options = TaskOptions(
+                    runs_in=runs_in(called, function, process),
+                    codec=codec or self._codec,
+                    retry=retry,
+                    time_limit_ms=positive_duration_of(called, "time_limit", time_limit),
+                    attempts=attempts,
+                    priority=priority,
+                    claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
+                    default=default,
+                    log_level=log_level_of(called, log_level),
+                )
+                task: Task[..., Any] = Task(
+                    function, queue, called, options, self._enqueuer, self._registry.queue(queue).tasks
+                )
+                if concurrency is not None:
+                    self.queue(queue, concurrency=concurrency, weight=self._registry.queue(queue).weight)
+                self._registry.add(task)
+                return task
 
         return cast("Register", register)
 
@@ -249,8 +250,9 @@ class Worker:
 
         def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:
             given: Any = function
-            task: Task[[], R] = given if isinstance(given, Task) else self.task(queue, **options)(given)
-            self._registry.add_cron(cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back))
+            with self._registry.all_or_nothing():
+                task: Task[[], R] = given if isinstance(given, Task) else self.task(queue, **options)(given)
+                self._registry.add_cron(cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back))
             return task
 
         return register
