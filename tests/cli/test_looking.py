@@ -582,3 +582,18 @@ def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
     monkeypatch.setattr(AsyncClient, "cluster", cluster)
     assert pinlater("bulk", "list").err.endswith("incomplete: a shard is unreachable, and its runs are not shown\n")
     assert pinlater("bulk", "list", "--json").json["incomplete"]
+
+
+def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("enqueue", queue, *(part for number in range(12) for part in ("--body", str(number))))
+    order = ("bulk", "start", queue, "--action", "delete", "--state", "pending")
+    would = pinlater(*order, "--dry-run")
+    assert would.out.startswith("12 jobs would change\n")
+    assert would.err == "these are the newest 10 of them\n"
+    begun = pinlater(*order)
+    assert begun.err.startswith(f"the servers delete pending jobs of {queue} now: ")
+    run = begun.out.strip()
+    deadline_s = time.monotonic() + 10
+    while pinlater.ok("bulk", "list", queue, "--json").json["runs"][0]["state"] != "done":
+        assert time.monotonic() < deadline_s
+    assert pinlater("bulk", "stop", queue, run).err == "the run had ended: there was nothing to stop\n"

@@ -140,6 +140,7 @@ async def test_clients_given_to_a_worker_are_checked(given: Any, kind: type[Exce
         (WorkerSettings, {"health_host": None}, TypeError, "health_host must be an address, not NoneType"),
         (WorkerSettings, {"create_queues": "no"}, TypeError, "create_queues must be True or False, not 'no'"),
         (Worker, {"concurrency": "3"}, TypeError, "concurrency must be an integer, not '3'"),
+        (Worker, {"settings": {"concurrency": 3}}, TypeError, "settings must be WorkerSettings(...), not dict"),
         (Worker, {"concurrency": True}, TypeError, "concurrency must be an integer, not bool"),
         (
             Worker().queue,
@@ -242,6 +243,43 @@ def test_a_cron_entry_that_is_refused_leaves_nothing_behind(wrong: dict[str, Any
 def _sweep() -> None: ...
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("every", ": write an expression, such as @worker.cron('*/5 * * * *')"),
+        ("timezone", ": write @worker.cron(..., tz=...)"),
+        ("missd", "; did you mean missed?"),
+    ],
+)
+def test_an_option_that_cron_does_not_have_says_what_to_write(option: str, told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"@worker.cron() has no option {option!r}{told}")):
+        Worker().cron("* * * * *", **{option: 3})(_sweep)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "written"), [("@daily", "0 0 * * *"), ("@Hourly", "0 * * * *")])
+def test_a_name_for_a_cron_expression_says_what_to_write(name: str, written: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"not a cron expression: {name!r}: write {written!r}")):
+        Worker().cron(name)(_sweep)
+
+
+def test_a_state_or_a_unique_key_of_the_wrong_type_is_named() -> None:
+    key: Any = UniqueKey("k", "TIME", 5)  # type: ignore[arg-type]
+    for_an_hour: Any = UniqueKey("k", UniqueScope.TIME, "1h")  # type: ignore[arg-type]
+    scope, span = "scope must be a UniqueScope such as UniqueScope.TIME, not 'TIME'", "for_ms must be an integer"
+    for unique, told in ((key, scope), (for_an_hour, span)):
+        with pytest.raises(TypeError, match=f"task send: unique: {re.escape(told)}"):
+            task_of().using(unique=unique)
+    with InProcessService() as service:
+        service.client.create_queue("q")
+        for unique, told in ((key, scope), (for_an_hour, span)):
+            with pytest.raises(TypeError, match=re.escape(told)):
+                service.client.enqueue("q", [Job(b"x", unique=unique)])
+        failed: Any = "failed"
+        for call in (service.client.count, service.client.scan, service.client.delete_jobs):
+            with pytest.raises(TypeError, match=r"state must be a JobState such as JobState\.FAILED, not 'failed'"):
+                call("q", failed)
+
+
 def test_a_task_with_arguments_is_no_cron_task_and_is_not_registered() -> None:
     worker = Worker()
     with pytest.raises(ValueError, match="task send needs arguments, so it can't be a cron task"):
@@ -340,7 +378,10 @@ def test_an_option_that_other_systems_have_says_what_to_write(
         told = re.escape(f"task send: @worker.task() has no option {option!r}") + ".*" + re.escape(at_the_task)
         with pytest.raises(TypeError, match=told):
             task_of(**{option: 3})
-        with pytest.raises(TypeError, match=re.escape(at_the_task)):
+        at_the_entry = re.escape(at_the_task.replace("@worker.task", "@worker.cron"))
+        with pytest.raises(
+            TypeError, match=re.escape(f"@worker.cron() has no option {option!r}") + ".*" + at_the_entry
+        ):
             Worker().cron("* * * * *", **{option: 3})(lambda: None)  # type: ignore[arg-type]
     if in_using is not None:
         told = re.escape(f"task send: using() has no option {option!r}") + ".*" + re.escape(in_using)

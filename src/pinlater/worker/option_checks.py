@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pinlater.client._servers import check_servers
+from pinlater.client._unique_keys import check_unique_types
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
@@ -151,6 +152,8 @@ def _check_unique(task: str, unique: object) -> None:
         raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(unique).__name__}")
     if unique is not None and not (unique.key if isinstance(unique, UniqueKey) else unique):
         raise ValueError(f"task {task}: unique must not be empty; None is no key")
+    if isinstance(unique, UniqueKey):
+        check_unique_types(unique, f"task {task}: unique")
     if isinstance(unique, UniqueKey) and unique.scope is UniqueScope.TIME and not unique.for_ms:
         raise ValueError(f"task {task}: unique of scope TIME needs for_ms, the milliseconds for which it holds")
 

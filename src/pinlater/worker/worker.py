@@ -66,7 +66,7 @@ from pinlater.worker.option_checks import (
     log_level_of,
     positive_duration_of,
 )
-from pinlater.worker.other_names import task_option_hint
+from pinlater.worker.other_names import CRON_OPTIONS, cron_option_hint, task_option_hint
 from pinlater.worker.registry import QueueTasks, Registry
 from pinlater.worker.retries import RetryPolicy, check_retry, exponential
 from pinlater.worker.settings import WorkerSettings
@@ -109,6 +109,8 @@ class Worker:
                     raise TypeError(f"Worker(): {name} is for addresses; a client has its own")
         self._access = ServerAccess(tls, token)
         self._client: Servers | NewClient = client
+        if settings is not None and not isinstance(settings, WorkerSettings):
+            raise TypeError(f"Worker(): settings must be WorkerSettings(...), not {type(settings).__name__}")
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
             self._settings = replace(self._settings, concurrency=concurrency)
@@ -250,6 +252,8 @@ class Worker:
 
         def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:
             given: Any = function
+            for option in options.keys() - CRON_OPTIONS:
+                raise TypeError(f"@worker.cron() has no option {option!r}{cron_option_hint(option)}")
             with self._registry.all_or_nothing():
                 task: Task[[], R] = given if isinstance(given, Task) else self.task(queue, **options)(given)
                 self._registry.add_cron(cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back))
