@@ -376,6 +376,10 @@ def test_a_job_that_a_worker_put_off_says_so(pinlater: Pinlater, queue: str) -> 
     shown = pinlater.ok("lookup", descriptor).out
     assert re.search(r"put off \d+m?s ago without an attempt, due in 9m \d+s", shown)
     assert "a worker does not know the task 'newer' (its log says so)" in shown
+    told = pinlater.ok("explain", descriptor).out
+    assert (
+        "- It was put off because a worker does not know the task 'newer' (its log says so), the task snoozed" in told
+    )
     assert "without an attempt, due in 9m" in pinlater.ok("scan", queue, "--future").out
 
 
