@@ -416,9 +416,8 @@ def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater:
     assert (wrong.code, wrong.err) == (1, "error: Invalid admin password.\n")
     none = pinlater("queue", "delete", queue)
     assert none.code == 2
-    assert none.err.startswith(
-        "error: no password was given: standard input holds none; a server without an admin password deletes no"
-    )
+    assert none.err.startswith("error: no password was given: standard input holds none; a token with the role admin")
+    assert "(--no-password)" in none.err
     pinlater.ok("queue", "delete", queue, "--password-stdin", stdin=f"{PASSWORD}\n".encode())
     assert queue not in pinlater.ok("queue", "list").out.split()
 
