@@ -25,6 +25,7 @@ from pinlater.cli.main import COMMANDS, TRYING
 from pinlater.client import ClaimedJob, Job, _retries, errors
 from pinlater.server.config.extras import install_line
 from pinlater.wire.generated import ttypes as t
+from pinlater.wire.wrong_port import TLS_PORT
 from tests.cli.conftest import Pinlater
 from tests.client.fake_server import FakeServer
 
@@ -364,6 +365,7 @@ def test_hints_say_what_to_do_about_a_queue() -> None:
     assert "`pinlater queue create NAME` creates one" in exits.hint_for(errors.QueueNotFound("x"))
     assert "with --descriptor" in exits.hint_for(errors.QueueNotFound.of("emails:s1d2:p1:73"))
     assert "letters, digits and underscores" in exits.hint_for(errors.QueueNameInvalid("x"))
+    assert "--tls-ca FILE" in exits.hint_for(errors.CallerError(f"getQueueNames: {TLS_PORT}"))
     assert "emails:s1:p1:73" in exits.hint_for(errors.CallerError("x", detail="DESCRIPTOR_INVALID"))
     assert "`pinlater serve`" in exits.hint_for(errors.ServerUnreachable("x"))
     assert "/readyz" in exits.hint_for(errors.NoHealthyShards())

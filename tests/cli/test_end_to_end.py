@@ -27,6 +27,9 @@ def test_a_job_for_a_task_is_found_by_it(pinlater: Pinlater, queue: str) -> None
     enqueue(pinlater, queue, "x")
     [job] = pinlater.ok("scan", queue, "--task", "send", "--json").json["jobs"]
     assert (job["descriptor"], job["headers"]) == (send, {"tenant": "a", "pinlater-task": "send"})
+    refused = pinlater("enqueue", queue, "--task", "send", "--header", "pinlater-task=pack", "--body", "{}")
+    assert refused.code == 2
+    assert "--task sets the header pinlater-task: give one of the two" in refused.err
 
 
 def test_a_job_from_enqueue_to_ack(pinlater: Pinlater, queue: str) -> None:
@@ -413,9 +416,8 @@ def test_a_queue_is_deleted_with_the_password_from_standard_input_only(pinlater:
     assert (wrong.code, wrong.err) == (1, "error: Invalid admin password.\n")
     none = pinlater("queue", "delete", queue)
     assert none.code == 2
-    assert none.err.startswith(
-        "error: no password was given: standard input holds none; a server without an admin password deletes no"
-    )
+    assert none.err.startswith("error: no password was given: standard input holds none; a token with the role admin")
+    assert "(--no-password)" in none.err
     pinlater.ok("queue", "delete", queue, "--password-stdin", stdin=f"{PASSWORD}\n".encode())
     assert queue not in pinlater.ok("queue", "list").out.split()
 

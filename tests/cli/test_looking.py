@@ -380,6 +380,10 @@ def test_a_job_that_a_worker_put_off_says_so(pinlater: Pinlater, queue: str) -> 
     shown = pinlater.ok("lookup", descriptor).out
     assert re.search(r"put off \d+m?s ago without an attempt, due in 9m \d+s", shown)
     assert "a worker does not know the task 'newer' (its log says so)" in shown
+    told = pinlater.ok("explain", descriptor).out
+    assert (
+        "- It was put off because a worker does not know the task 'newer' (its log says so), the task snoozed" in told
+    )
     assert "without an attempt, due in 9m" in pinlater.ok("scan", queue, "--future").out
 
 
@@ -614,3 +618,18 @@ def test_a_bulk_run_knows_what_the_dry_run_told(pinlater: Pinlater) -> None:
     pinlater.ok("queue", "create", "expecting")
     run = pinlater("bulk", "start", "expecting", "--action", "delete", "--expect", "7", "--json").json
     assert (run["expected"], run["order"]["expected"]) == (7, 7)
+
+
+def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlater, queue: str) -> None:
+    pinlater.ok("enqueue", queue, *(part for number in range(12) for part in ("--body", str(number))))
+    order = ("bulk", "start", queue, "--action", "delete", "--state", "pending")
+    would = pinlater(*order, "--dry-run")
+    assert would.out.startswith("12 jobs would change\n")
+    assert would.err == "these are the newest 10 of them\n"
+    begun = pinlater(*order)
+    assert begun.err.startswith(f"the servers delete pending jobs of {queue} now: ")
+    run = begun.out.strip()
+    deadline_s = time.monotonic() + 10
+    while pinlater.ok("bulk", "list", queue, "--json").json["runs"][0]["state"] != "done":
+        assert time.monotonic() < deadline_s
+    assert pinlater("bulk", "stop", queue, run).err == "the run had ended: there was nothing to stop\n"

@@ -101,8 +101,8 @@ def test_a_thread_that_never_ends_does_not_keep_the_worker(
         ("jobs", "is not MODULE:NAME, such as jobs:worker"),
         ("jobs.py", "is not MODULE:NAME, such as jobs:worker"),
         ("nowhere:worker", "no module 'nowhere'"),
-        ("jobs:nothing", "has no 'nothing'"),
-        ("jobs:not_a_worker", "is no pinlater.Worker but a int"),
+        ("jobs:nothing", "has no 'nothing'; there is jobs:worker"),
+        ("jobs:not_a_worker", "is not a pinlater.Worker, but of type int"),
     ],
 )
 def test_an_application_that_names_no_worker_is_a_usage_error(module: Path, application: str, said: str) -> None:

@@ -106,6 +106,7 @@ async def test_an_unknown_path_and_a_wrong_method_are_problems(caller: Caller) -
     answer = await caller.send("PUT", JOBS)
     assert answer.status == 405
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "POST", "DELETE"}
+    assert answer.json["detail"].startswith("This path takes DELETE, GET, HEAD, POST only; /v1/openapi.json")
 
 
 async def test_a_body_beyond_the_bound_is_refused_before_it_is_read(caller: Caller) -> None:

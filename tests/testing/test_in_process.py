@@ -121,6 +121,24 @@ def test_the_clock_takes_any_unit_and_goes_forward_only() -> None:
         clock.advance_to(datetime(2027, 1, 1))  # noqa: DTZ001 - that is what is refused
 
 
+def test_the_clock_takes_durations_as_options_of_tasks_do() -> None:
+    clock = TurnedClock(datetime(2026, 3, 1, tzinfo=UTC))
+    for span in ("5m", 90, timedelta(hours=1)):
+        clock.advance(span)
+    assert clock.now == datetime(2026, 3, 1, 1, 6, 30, tzinfo=UTC)
+    assert clock.advance_to(clock.now_ms() + 1) == clock.now_ms()
+    with pytest.raises(ValueError, match=r"advance\(\): the duration: 'soon' is not a duration such as"):
+        clock.advance("soon")
+    with pytest.raises(ValueError, match=r"advance\(\): the duration must not be negative"):
+        clock.advance(-1)
+    with pytest.raises(TypeError, match=r"advance\(\): the duration must be seconds, a timedelta or text"):
+        clock.advance([5])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"the moment must be .* for a duration use advance"):
+        clock.advance_to("5m")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="now must be a datetime or milliseconds"):
+        InProcessService(now="today")  # type: ignore[arg-type]
+
+
 def test_claims_time_out_and_jobs_expire_when_their_time_comes(service: InProcessService) -> None:
     client, clock = service.client, service.clock
     client.enqueue("q", [Job(b"claimed", claim_timeout_ms=60_000)])

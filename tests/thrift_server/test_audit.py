@@ -8,6 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,3 +262,8 @@ async def test_no_name_forges_a_line_or_a_field(desk: ThriftServerUnderTest, lin
     assert lines.only["queue"].startswith(HOSTILE[:100])
     unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "", as_text)
     assert (unquoted.count("outcome=ok"), unquoted.count("administrative call"), unquoted.count("INFO")) == (1, 1, 1)
+
+
+def test_the_page_of_the_audit_names_each_call_that_has_an_entry() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "audit.md").read_text()
+    assert [name for name in AUDITED if f"`{name}`" not in page] == []

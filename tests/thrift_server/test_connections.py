@@ -94,7 +94,6 @@ async def test_reading_stops_while_too_much_waits_unanswered(start: Start) -> No
 @pytest.mark.parametrize(
     "junk",
     [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         struct.pack(">i", -1),
         struct.pack(">i", 2**31 - 1),
         struct.pack(">i", 16 * 1024 * 1024 + 1) + b"x" * 100,
@@ -109,6 +108,19 @@ async def test_a_frame_that_is_not_thrift_closes_its_own_connection_only(
     assert (await good.call("getQueueNames")).seqid == 1
     bad.writer.write(junk)
     assert await bad.closed() == b""
+    assert (await good.call("getQueueNames")).seqid == 1
+    assert desk.counted("thrift_bad_frames") == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_an_http_client_is_told_which_ports_http_has(desk: ThriftServerUnderTest, method: str) -> None:
+    """A browser at the first port that the server logs would otherwise show an empty answer."""
+    good, browser = await desk.connect(), await desk.connect()
+    browser.writer.write(f"{method} / HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    head, _, body = (await browser.closed()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert f"Content-Length: {len(body)}\r\n".encode() in head
+    assert body.startswith(b"this is PinLater's Thrift port; by default, the dashboard and the HTTP API have port 9998")
     assert (await good.call("getQueueNames")).seqid == 1
     assert desk.counted("thrift_bad_frames") == 1
 

@@ -61,6 +61,7 @@ def test_the_certificate_file_may_hold_the_key(authority: Authority, tmp_path: P
         ("no certificate", "can't be read: No such file or directory"),
         ("no key", "can't be read: No such file or directory"),
         ("another key", "the key does not belong to the certificate"),
+        ("key not named", "holds no private key in the form PEM; tls.key_file (--tls-key) names the file of the key"),
         ("junk", "holds no certificate in the form PEM"),
         ("locked", "the key is locked by a passphrase; give one without"),
         ("expired", "the certificate expired on "),
@@ -79,6 +80,8 @@ def test_each_defect_of_the_files_is_named(authority: Authority, tmp_path: Path,
             pair = pair._replace(key=tmp_path / "none.key")
         case "another key":
             pair = pair._replace(key=authority.sign(HOST).key)
+        case "key not named":
+            pair = pair._replace(key=pair.certificate)
         case "junk":
             pair.certificate.write_text("junk")
         case "locked":

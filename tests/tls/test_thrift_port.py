@@ -163,6 +163,15 @@ async def test_a_client_without_tls_is_told_what_to_do(
     assert server.counted("tls_plain_connections") >= 1
 
 
+async def test_an_http_client_is_told_which_ports_http_has(server: TlsServer) -> None:
+    reader, writer = await asyncio.open_connection(HOST, server.server.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    said = await reader.read()
+    writer.close()
+    assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"this is PinLater's Thrift port" in said
+
+
 # --- mutual TLS -----------------------------------------------------------------------------------------------------------------
 @both
 async def test_a_client_without_a_certificate_is_refused_where_one_is_wanted(

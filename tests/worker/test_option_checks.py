@@ -140,6 +140,7 @@ async def test_clients_given_to_a_worker_are_checked(given: Any, kind: type[Exce
         (WorkerSettings, {"health_host": None}, TypeError, "health_host must be an address, not NoneType"),
         (WorkerSettings, {"create_queues": "no"}, TypeError, "create_queues must be True or False, not 'no'"),
         (Worker, {"concurrency": "3"}, TypeError, "concurrency must be an integer, not '3'"),
+        (Worker, {"settings": {"concurrency": 3}}, TypeError, "settings must be WorkerSettings(...), not dict"),
         (Worker, {"concurrency": True}, TypeError, "concurrency must be an integer, not bool"),
         (
             Worker().queue,
@@ -213,6 +214,88 @@ def test_options_of_a_cron_entry_are_checked_at_registration() -> None:
     def tick() -> None: ...
 
     assert worker.cron_entries[-1].look_back == timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"expression": "* * *"}, "not a cron expression"),
+        ({"expression": "* * * * *", "tz": "Mars/Base"}, "no such time zone"),
+        ({"expression": "* * * * *", "look_back": "soon"}, "look_back: 'soon' is not a duration"),
+        ({"expression": "* * * * *", "name": "taken"}, "there is a cron entry called 'taken' already"),
+    ],
+)
+def test_a_cron_entry_that_is_refused_leaves_nothing_behind(wrong: dict[str, Any], text: str) -> None:
+    """In a notebook, a corrected second try would fail because the task of the first one is there."""
+    worker = Worker()
+    worker.cron("* * * * *", name="taken")(worker.task("q")(_sweep))
+
+    def tick() -> None: ...
+
+    with pytest.raises(ValueError, match=re.escape(text)):
+        worker.cron(**{"queue": "ticks", "concurrency": 2, **wrong})(tick)
+    assert list(worker.queues) == ["q"]
+    assert not worker._registry.queues_without_tasks
+    worker.cron("* * * * *", queue="ticks")(tick)
+    assert list(worker.queues) == ["q", "ticks"]
+
+
+def _sweep() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("every", ": write an expression, such as @worker.cron('*/5 * * * *')"),
+        ("timezone", ": write @worker.cron(..., tz=...)"),
+        ("missd", "; did you mean missed?"),
+    ],
+)
+def test_an_option_that_cron_does_not_have_says_what_to_write(option: str, told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"@worker.cron() has no option {option!r}{told}")):
+        Worker().cron("* * * * *", **{option: 3})(_sweep)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "written"), [("@daily", "0 0 * * *"), ("@Hourly", "0 * * * *")])
+def test_a_name_for_a_cron_expression_says_what_to_write(name: str, written: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"not a cron expression: {name!r}: write {written!r}")):
+        Worker().cron(name)(_sweep)
+
+
+def test_a_state_or_a_unique_key_of_the_wrong_type_is_named() -> None:
+    key: Any = UniqueKey("k", "TIME", 5)  # type: ignore[arg-type]
+    for_an_hour: Any = UniqueKey("k", UniqueScope.TIME, "1h")  # type: ignore[arg-type]
+    scope, span = "scope must be a UniqueScope such as UniqueScope.TIME, not 'TIME'", "for_ms must be an integer"
+    for unique, told in ((key, scope), (for_an_hour, span)):
+        with pytest.raises(TypeError, match=f"task send: unique: {re.escape(told)}"):
+            task_of().using(unique=unique)
+    with InProcessService() as service:
+        service.client.create_queue("q")
+        for unique, told in ((key, scope), (for_an_hour, span)):
+            with pytest.raises(TypeError, match=re.escape(told)):
+                service.client.enqueue("q", [Job(b"x", unique=unique)])
+        failed: Any = "failed"
+        for call in (service.client.count, service.client.scan, service.client.delete_jobs):
+            with pytest.raises(TypeError, match=r"state must be a JobState such as JobState\.FAILED, not 'failed'"):
+                call("q", failed)
+
+
+def test_a_task_with_arguments_is_no_cron_task_and_is_not_registered() -> None:
+    worker = Worker()
+    with pytest.raises(ValueError, match="task send needs arguments, so it can't be a cron task"):
+
+        @worker.cron("* * * * *")  # type: ignore[arg-type]
+        def send(to: str) -> None: ...
+
+    assert worker.queues == ()
+
+
+def test_a_refused_task_changes_no_setting_of_its_queue() -> None:
+    worker = Worker()
+    worker.task("q", name="sweep", concurrency=3)(_sweep)
+    with pytest.raises(ValueError, match="attempts must be at least 1"):
+        worker.task("q", concurrency=1, attempts=0)(_sweep)
+    assert worker._registry.queue("q").concurrency == 3
 
 
 def test_enqueue_many_refuses_jobs_of_a_task_that_its_queue_does_not_have() -> None:
@@ -295,7 +378,10 @@ def test_an_option_that_other_systems_have_says_what_to_write(
         told = re.escape(f"task send: @worker.task() has no option {option!r}") + ".*" + re.escape(at_the_task)
         with pytest.raises(TypeError, match=told):
             task_of(**{option: 3})
-        with pytest.raises(TypeError, match=re.escape(at_the_task)):
+        at_the_entry = re.escape(at_the_task.replace("@worker.task", "@worker.cron"))
+        with pytest.raises(
+            TypeError, match=re.escape(f"@worker.cron() has no option {option!r}") + ".*" + at_the_entry
+        ):
             Worker().cron("* * * * *", **{option: 3})(lambda: None)  # type: ignore[arg-type]
     if in_using is not None:
         told = re.escape(f"task send: using() has no option {option!r}") + ".*" + re.escape(in_using)
@@ -380,6 +466,8 @@ def test_a_handler_without_its_queue_says_so() -> None:
         ({"unique": 7}, TypeError, "task send: unique must be a str or a UniqueKey, not int"),
         ({"unique": UniqueKey("k", UniqueScope.TIME)}, ValueError, "task send: unique of scope TIME needs for_ms"),
         ({"headers": {"a": 1}}, TypeError, "task send: headers must be texts by names"),
+        ({"headers": {"pinlater-task": "other"}}, ValueError, "task send: headers must not have 'pinlater-task'"),
+        ({"headers": {"content-type": "a/b"}}, ValueError, "task send: headers must not have 'content-type'"),
         ({"expires_in": 60, "delay": "5m"}, ValueError, "task send: expires_in (1m) is shorter than delay (5m)"),
     ],
 )

@@ -277,7 +277,7 @@ def test_a_worker_of_before_refuses_jobs_with_the_new_parameters() -> None:
 def test_an_envelope_in_headers() -> None:
     headers = envelope.headers_for("send", "application/json", {"a": "b"})
     assert headers == {"a": "b", "pinlater-task": "send", "content-type": "application/json"}
-    assert envelope.opened(b"{}", headers) == envelope.Opened("send", "application/json", b"{}", headers)
+    assert envelope.opened(b"{}", headers) == envelope.Opened("send", "application/json", b"{}", {"a": "b"})
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_an_envelope_written_by_another_language_is_read() -> None:
     "body", [b"", b"plain", b'{"pinlater-task": 7}', b'{"pinlater-task": "x", "payload-base64": "%"}', b"{"]
 )
 def test_an_invalid_envelope_is_an_ordinary_body(body: bytes) -> None:
-    assert envelope.opened(body, {"content-type": "c"}) == envelope.Opened("", "c", body, {"content-type": "c"})
+    assert envelope.opened(body, {"content-type": "c", "a": "b"}) == envelope.Opened("", "c", body, {"a": "b"})
 
 
 # --- endings ------------------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from pinlater.client.errors import (
     ServerUnreachable,
     TokenRequired,
 )
+from pinlater.wire.wrong_port import TLS_PORT
 
 OK = 0
 REFUSED = 1
@@ -89,6 +90,8 @@ def hint_for(error: PinLaterError) -> str:
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
     if isinstance(error, TokenRequired):
         return "(--token-file, PINLATER_TOKEN or PINLATER_TOKEN_FILE give one)"
+    if error.message.endswith(TLS_PORT):
+        return "(commands take --tls, or --tls-ca FILE)"
     if isinstance(error, QueueNameInvalid):
         return "(a name has ASCII letters, digits and underscores only)"
     if error.detail == "DESCRIPTOR_INVALID":

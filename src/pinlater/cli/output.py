@@ -202,6 +202,13 @@ def waits_for(job: JobInfo) -> str | None:
     return None if reason is None else reason.brief
 
 
+def why_put_off(job: JobInfo) -> str:
+    """What puts a job off without an attempt. The server does not record which of these it was."""
+    task = task_of(job)
+    unknown = f"does not know the task {task!r}" if task else "has no default task for jobs that name none"
+    return f"a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
+
+
 def first_line(error_type: str, error_text: str) -> str | None:
     """An error in one line; workers put where it was raised below that."""
     return ": ".join(part for part in (error_type, error_text.partition("\n")[0]) if part) or None

@@ -16,6 +16,7 @@ from pinlater.client._bodies import body_of, check_type
 from pinlater.client._client_call import ClientCall
 from pinlater.client._retries import Resend
 from pinlater.client._thrift import check_encodable, types
+from pinlater.client._unique_keys import check_unique_types
 from pinlater.client.errors import InvalidArgument
 from pinlater.domain.job import PROGRESS_MARK, JobState
 from pinlater.domain.queue import QueueConfig
@@ -113,10 +114,17 @@ def _job(name: str, job: values.Job | bytes) -> types.PinLaterJob:
 def _check_unique(unique: object) -> None:
     if not isinstance(unique, values.UniqueKey):
         raise TypeError(f"a job's unique key is a UniqueKey, not {type(unique).__name__}")
+    check_unique_types(unique, "a job's unique key")
     if not unique.key:
         raise InvalidArgument("a unique key must not be empty; a job without one has unique=None")
     if unique.scope is values.UniqueScope.TIME and not unique.for_ms:
         raise InvalidArgument("a unique key of scope TIME needs for_ms, the milliseconds for which it holds")
+
+
+def _state(state: object) -> int:
+    if not isinstance(state, int):
+        raise TypeError(f"state must be a JobState such as JobState.FAILED, not {state!r}")
+    return int(state)
 
 
 def _descriptors(given: Sequence[str]) -> list[str]:
@@ -315,7 +323,7 @@ def _count_request(
     queue: str, state: JobState, priority: int | None, future: bool, regex: str | None
 ) -> types.PinLaterGetJobCountRequest:
     return types.PinLaterGetJobCountRequest(
-        queueName=queue, jobState=int(state), priority=priority, countFutureJobs=future, bodyRegexToMatch=regex
+        queueName=queue, jobState=_state(state), priority=priority, countFutureJobs=future, bodyRegexToMatch=regex
     )
 
 
@@ -333,7 +341,7 @@ def scan(
 ) -> ClientCall[values.Scanned]:
     request = types.PinLaterScanJobsRequest(
         queueName=queue,
-        jobState=int(state),
+        jobState=_state(state),
         priority=priority,
         scanFutureJobs=future,
         continuation=continuation,
@@ -368,7 +376,7 @@ def run_jobs(
 
 def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> ClientCall[int]:
     request = types.PinLaterDeleteJobsRequest(
-        queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=regex, limit=limit
+        queueName=queue, jobState=_state(state), priority=priority, bodyRegexToMatch=regex, limit=limit
     )
     return ClientCall("deleteJobs", (request,), _same)
 

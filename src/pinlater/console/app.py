@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from itertools import groupby
@@ -166,9 +166,14 @@ class Console:
     async def _not_routed(self, request: Request, error: Exception) -> Response:
         """No endpoint and no page has the path, or none on it has the method."""
         status = getattr(error, "status_code", HTTPStatus.NOT_FOUND)
-        problem = problems.problem_of_status(status, _NO_SUCH_PATH if status == HTTPStatus.NOT_FOUND else "")
+        headers: Mapping[str, str] = getattr(error, "headers", None) or {}
+        detail = _NO_SUCH_PATH if status == HTTPStatus.NOT_FOUND else ""
+        if "Allow" in headers:
+            methods = ", ".join(sorted(headers["Allow"].split(", ")))
+            detail = f"This path takes {methods} only; /v1/openapi.json describes the endpoints"
+        problem = problems.problem_of_status(status, detail)
         response = self._site.error_of(request, problem) if wants_page(request) else problems.response_of(problem)
-        response.headers.update(getattr(error, "headers", None) or {})
+        response.headers.update(headers)
         return response
 
 

@@ -34,7 +34,7 @@ MEANINGS: Mapping[Role, str] = {
     Role.PRODUCE: "Enqueue, and look up jobs by descriptor, without bodies. Creates queues that are missing.",
     Role.WORK: "Claim jobs and report on them; look up jobs by descriptor. Creates queues that are missing.",
     Role.OPERATE: "Everything of `read`, the audit, and change queues and jobs: settings, pause, cancel, retry, run now, delete jobs.",
-    Role.ADMIN: "Everything, and delete queues without the admin password.",
+    Role.ADMIN: "Everything, and delete queues without the admin password (`pinlater queue delete --no-password`).",
 }
 
 INCLUDED: Mapping[Role, frozenset[Role]] = {

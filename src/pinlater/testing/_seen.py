@@ -66,7 +66,6 @@ def call_of(task: Task[..., Any], stored: EnqueuedJob) -> EnqueuedCall | None:
     opened = envelope.opened(job.body, job.headers or {})
     if stored.queue != task.queue or opened.task != task.name:
         return None
-    own = (envelope.TASK_HEADER, envelope.CONTENT_TYPE_HEADER)
     return EnqueuedCall(
         task.name,
         arguments_of(task, opened.body, opened.content_type),
@@ -77,7 +76,7 @@ def call_of(task: Task[..., Any], stored: EnqueuedJob) -> EnqueuedCall | None:
         job.priority,
         job.run_after_ms,
         job.attempts_allowed,
-        {name: value for name, value in opened.headers.items() if name not in own},
+        opened.headers,
         job.unique,
         job.claim_timeout_ms,
         job.expires_at_ms,

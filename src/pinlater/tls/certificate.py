@@ -48,7 +48,9 @@ def load_certificate(settings: TlsSettings, now_s: float) -> Certificate:
     key = settings.key_file or certificate
     for path, word in ((certificate, b"CERTIFICATE"), (key, b"PRIVATE KEY"), (settings.client_ca_file, b"CERTIFICATE")):
         if path is not None and word + b"-----" not in _content(path):
-            raise CertificateBroken(f"{path} holds no {word.decode().lower()} in the form PEM")
+            missing = word == b"PRIVATE KEY" and key == certificate
+            where = "; tls.key_file (--tls-key) names the file of the key" if missing else ""
+            raise CertificateBroken(f"{path} holds no {word.decode().lower()} in the form PEM{where}")
     plain = _listening(certificate, key)
     digest, found = _tried(plain, certificate)
     expires_at_s = ssl.cert_time_to_seconds(found["notAfter"])

@@ -8,16 +8,30 @@ from pinlater.wire.errors import ApplicationErrorKind, WireError
 _LENGTH_BYTES = 4
 _STRICT_HEAD = b"\x80\x01\x00"  # behind the length; no HTTP request holds these bytes there
 _TLS_HEAD = b"\x16\x03"  # a handshake record of any version; as the length of a frame it is beyond every bound
+_HTTP_HEADS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"PATC", b"DELE", b"OPTI")  # as lengths of frames beyond a gigabyte
 HTTP_PORT = "this is PinLater's HTTP port; Thrift has a port of its own (9010 by default)"
 CONSOLE_PORT = (
     "this is the port of PinLater's console (dashboard and HTTP API); Thrift has a port of its own (9010 by default)"
 )
+THRIFT_PORT = "this is PinLater's Thrift port; by default, the dashboard and the HTTP API have port 9998, and health and metrics 9999"
 TLS_PORT = "this port speaks TLS only; give the client the option tls, or set PINLATER_TLS=1"
 
 
 def begins_tls(received: bytes) -> bool:
     """Whether these first bytes of a connection are from a client that speaks TLS."""
     return received.startswith(_TLS_HEAD)
+
+
+def begins_http(received: bytes) -> bool:
+    """Whether these first bytes of a connection are from a client that speaks HTTP."""
+    return received.startswith(_HTTP_HEADS)
+
+
+def http_answer(text: str) -> bytes:
+    """The answer to an HTTP request at a port for Thrift."""
+    body = f"{text}\n".encode()
+    head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"Connection: close\r\n\r\n" + body
 
 
 def thrift_answer(received: bytes, text: str) -> bytes | None:

@@ -20,11 +20,13 @@ from pinlater.client.values import Job
 from pinlater.domain.job import TASK_HEADER as TASK_HEADER
 
 CONTENT_TYPE_HEADER = "content-type"
+RESERVED_HEADERS = (TASK_HEADER, CONTENT_TYPE_HEADER)
+"""The headers of the envelope. All others are the producer's."""
 _JSON = "application/json"
 
 
 class Opened(NamedTuple):
-    """A job without its envelope. `task` and `content_type` are '' if the job has none."""
+    """A job without its envelope: `headers` are the producer's. `task` and `content_type` are '' if the job has none."""
 
     task: str
     content_type: str
@@ -73,14 +75,15 @@ def sealed_job(job: Job) -> Job:
 
 def opened(body: bytes, headers: Mapping[str, str]) -> Opened:
     """Takes a claimed job out of its envelope. A body that is not a valid envelope is an ordinary body."""
-    task = headers.get(TASK_HEADER, "")
+    task, content_type = headers.get(TASK_HEADER, ""), headers.get(CONTENT_TYPE_HEADER, "")
+    own = {name: value for name, value in headers.items() if name not in RESERVED_HEADERS}
     if task or b'"pinlater-task"' not in body[:200] or not body.lstrip().startswith(b"{"):
-        return Opened(task, headers.get(CONTENT_TYPE_HEADER, ""), body, headers)
+        return Opened(task, content_type, body, own)
     try:
         envelope = _decoder.decode(body)
         payload = (
             b64decode(envelope.payload_base64, validate=True) if envelope.payload_base64 else bytes(envelope.payload)
         )
     except (msgspec.MsgspecError, ValueError, RecursionError):  # a body nested too deeply is not an envelope
-        return Opened("", headers.get(CONTENT_TYPE_HEADER, ""), body, headers)
-    return Opened(envelope.pinlater_task, envelope.content_type, payload, {**envelope.headers, **headers})
+        return Opened("", content_type, body, own)
+    return Opened(envelope.pinlater_task, envelope.content_type, payload, {**envelope.headers, **own})

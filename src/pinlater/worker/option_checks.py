@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pinlater.client._servers import check_servers
+from pinlater.client._unique_keys import check_unique_types
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.sync_client import Client
 from pinlater.client.values import UniqueKey, UniqueScope
 from pinlater.domain.durations import duration_text
 from pinlater.domain.queue import QUEUE_NAME_RULE, is_queue_name
 from pinlater.worker.durations import Duration, as_duration_ms, as_time_ms
+from pinlater.worker.envelope import RESERVED_HEADERS
 from pinlater.worker.middleware import Middleware
 
 if TYPE_CHECKING:
@@ -150,6 +152,8 @@ def _check_unique(task: str, unique: object) -> None:
         raise TypeError(f"task {task}: unique must be a str or a UniqueKey, not {type(unique).__name__}")
     if unique is not None and not (unique.key if isinstance(unique, UniqueKey) else unique):
         raise ValueError(f"task {task}: unique must not be empty; None is no key")
+    if isinstance(unique, UniqueKey):
+        check_unique_types(unique, f"task {task}: unique")
     if isinstance(unique, UniqueKey) and unique.scope is UniqueScope.TIME and not unique.for_ms:
         raise ValueError(f"task {task}: unique of scope TIME needs for_ms, the milliseconds for which it holds")
 
@@ -160,6 +164,8 @@ def _check_headers(task: str, headers: object) -> None:
     for key, value in headers.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"task {task}: headers must be texts by names, not {key!r}: {type(value).__name__}")
+        if key in RESERVED_HEADERS:
+            raise ValueError(f"task {task}: headers must not have {key!r}: the task sets it itself")
 
 
 def _at_ms(task: str, at: object) -> int | None:

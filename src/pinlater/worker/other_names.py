@@ -25,6 +25,7 @@ TASK_OPTIONS = frozenset((
     "queue", "name", "default", "process", "concurrency", "retry", "attempts", "priority", "time_limit", "claim_timeout", "codec",
     "log_level",
 ))
+CRON_OPTIONS = TASK_OPTIONS | {"tz", "missed", "look_back"}
 USING_OPTIONS = frozenset(("delay", "at", "priority", "unique", "headers", "attempts", "expires_in", "claim_timeout"))
 # fmt: on
 # Options of other systems, and those that do the same here.
@@ -38,6 +39,7 @@ _OPTIONS = {
     **dict.fromkeys(("expires", "max_age", "ttl"), "expires_in"),
     **dict.fromkeys(("soft_time_limit", "timeout", "job_timeout"), "time_limit"),
     **dict.fromkeys(("task_id", "job_id", "queueing_lock"), "unique"),
+    **dict.fromkeys(("timezone", "time_zone", "zone"), "tz"),
     "actor_name": "name",
     "queue_name": "queue",
     "serializer": "codec",
@@ -45,6 +47,22 @@ _OPTIONS = {
 }
 _VALUES = {"retry": "exponential() or by_error({...})"}
 _REMARKS = {"attempts": ", which counts the first attempt too"}
+_TIMES = frozenset(
+    (
+        "every",
+        "interval",
+        "seconds",
+        "second",
+        "minutes",
+        "minute",
+        "hours",
+        "hour",
+        "days",
+        "day",
+        "crontab",
+        "schedule",
+    )
+)
 _LEFT_OUT = {
     **dict.fromkeys(("bind", "pass_context", "context"), "leave it out; the task calls current_job()"),
     "acks_late": "leave it out; a job is acknowledged after its task, always",
@@ -70,6 +88,13 @@ def producer_hint(name: str) -> str:
 def task_option_hint(name: str) -> str:
     """What to write instead of an option that `@worker.task` doesn't have."""
     return _hint(name, TASK_OPTIONS, "@worker.task(..., {})", USING_OPTIONS, "task.using({}).enqueue(...)")
+
+
+def cron_option_hint(name: str) -> str:
+    """What to write instead of an option that `@worker.cron` doesn't have."""
+    if name in _TIMES:
+        return ": write an expression, such as @worker.cron('*/5 * * * *')"
+    return _hint(name, CRON_OPTIONS, "@worker.cron(..., {})", USING_OPTIONS, "task.using({}).enqueue(...)")
 
 
 def using_option_hint(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,24 @@ class Registry:
     def __init__(self) -> None:
         self._queues: dict[str, QueueTasks] = {}
         self.crons: list[Cron] = []
+
+    @contextlib.contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """If the block raises, all queues, tasks and cron entries are as before it."""
+        queues = {name: (dict(queue.tasks), queue.concurrency, queue.weight) for name, queue in self._queues.items()}
+        crons = list(self.crons)
+        try:
+            yield
+        except BaseException:
+            self.crons[:] = crons
+            for name in set(self._queues) - set(queues):
+                del self._queues[name]
+            for name, (tasks, concurrency, weight) in queues.items():
+                queue = self._queues[name]
+                queue.tasks.clear()  # the same dictionary: tasks refer to it
+                queue.tasks.update(tasks)
+                queue.concurrency, queue.weight = concurrency, weight
+            raise
 
     def queue(self, name: str) -> QueueTasks:
         """A queue, empty at first."""

@@ -66,7 +66,7 @@ from pinlater.worker.option_checks import (
     log_level_of,
     positive_duration_of,
 )
-from pinlater.worker.other_names import task_option_hint
+from pinlater.worker.other_names import CRON_OPTIONS, cron_option_hint, task_option_hint
 from pinlater.worker.registry import QueueTasks, Registry
 from pinlater.worker.retries import RetryPolicy, check_retry, exponential
 from pinlater.worker.settings import WorkerSettings
@@ -109,6 +109,8 @@ class Worker:
                     raise TypeError(f"Worker(): {name} is for addresses; a client has its own")
         self._access = ServerAccess(tls, token)
         self._client: Servers | NewClient = client
+        if settings is not None and not isinstance(settings, WorkerSettings):
+            raise TypeError(f"Worker(): settings must be WorkerSettings(...), not {type(settings).__name__}")
         self._settings = settings or WorkerSettings()
         if concurrency is not None:
             self._settings = replace(self._settings, concurrency=concurrency)
@@ -196,34 +198,35 @@ class Worker:
         """
         check_queue(queue)
         check_name(name)
-        if concurrency is not None:
-            self.queue(queue, concurrency=concurrency, weight=self._registry.queue(queue).weight)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            called = name or str(getattr(function, "__name__", type(function).__name__))
-            for option in unknown:
-                raise TypeError(f"task {called}: @worker.task() has no option {option!r}{task_option_hint(option)}")
-            check_attempts(called, attempts)
-            check_priority(called, priority)
-            check_codec(f"task {called}: codec", codec)
-            if retry is not None:
-                check_retry(f"task {called}: retry", retry)
-            options = TaskOptions(
-                runs_in=runs_in(called, function, process),
-                codec=codec or self._codec,
-                retry=retry,
-                time_limit_ms=positive_duration_of(called, "time_limit", time_limit),
-                attempts=attempts,
-                priority=priority,
-                claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
-                default=default,
-                log_level=log_level_of(called, log_level),
-            )
-            task: Task[..., Any] = Task(
-                function, queue, called, options, self._enqueuer, self._registry.queue(queue).tasks
-            )
-            self._registry.add(task)
-            return task
+            with self._registry.all_or_nothing():
+                called = name or str(getattr(function, "__name__", type(function).__name__))
+                for option in unknown:
+                    raise TypeError(f"task {called}: @worker.task() has no option {option!r}{task_option_hint(option)}")
+                check_attempts(called, attempts)
+                check_priority(called, priority)
+                check_codec(f"task {called}: codec", codec)
+                if retry is not None:
+                    check_retry(f"task {called}: retry", retry)
+                options = TaskOptions(
+                    runs_in=runs_in(called, function, process),
+                    codec=codec or self._codec,
+                    retry=retry,
+                    time_limit_ms=positive_duration_of(called, "time_limit", time_limit),
+                    attempts=attempts,
+                    priority=priority,
+                    claim_timeout_ms=positive_duration_of(called, "claim_timeout", claim_timeout),
+                    default=default,
+                    log_level=log_level_of(called, log_level),
+                )
+                task: Task[..., Any] = Task(
+                    function, queue, called, options, self._enqueuer, self._registry.queue(queue).tasks
+                )
+                if concurrency is not None:
+                    self.queue(queue, concurrency=concurrency, weight=self._registry.queue(queue).weight)
+                self._registry.add(task)
+                return task
 
         return cast("Register", register)
 
@@ -249,8 +252,11 @@ class Worker:
 
         def register(function: Callable[[], R] | Callable[[JobContext], R] | Task[[], R]) -> Task[[], R]:
             given: Any = function
-            task: Task[[], R] = given if isinstance(given, Task) else self.task(queue, **options)(given)
-            self._registry.add_cron(cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back))
+            for option in options.keys() - CRON_OPTIONS:
+                raise TypeError(f"@worker.cron() has no option {option!r}{cron_option_hint(option)}")
+            with self._registry.all_or_nothing():
+                task: Task[[], R] = given if isinstance(given, Task) else self.task(queue, **options)(given)
+                self._registry.add_cron(cron(task, expression, name=name, tz=tz, missed=missed, look_back=look_back))
             return task
 
         return register

@@ -26,7 +26,7 @@ async def test_workers_are_shown_with_what_they_hold(
     await client.dequeue("mail", 1, process=PROCESS)
     clock.advance(seconds=1)
     page = await visitor.page("/workers")
-    for words in ("console", "host-7, 17", "python 1.0", "ran 3 of 16"):
+    for words in ("console", "host-7, 17", "python 1.0", "3 of 16 slots in use"):
         assert words in page.text
     assert {"/queues/mail?tab=running", f"/jobs/{name}"} <= set(page.links)
     assert "Incomplete" not in page.text

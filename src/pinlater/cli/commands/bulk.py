@@ -98,7 +98,8 @@ def start(
         output.print_json(_as_json(run))
         return
     output.print_lines([run.id])
-    notes.write(f"the servers {action.value} jobs of {queue} now: `pinlater bulk list {queue}` shows how far they are")
+    jobs = f"{state.value} jobs of {queue}"
+    notes.write(f"the servers {action.value} {jobs} now: `pinlater bulk list {queue}` shows how far they are")
 
 
 @app.command("list")
@@ -140,7 +141,10 @@ def stop(
 
     Example: pinlater bulk stop emails 0123456789abcdef
     """
-    _print([options.ask(server, timeout, lambda client: client.stop_bulk_run(queue, run))], json, in_one_line=False)
+    stopped = options.ask(server, timeout, lambda client: client.stop_bulk_run(queue, run))
+    _print([stopped], json, in_one_line=False)
+    if stopped.state in {BulkState.DONE, BulkState.FAILED} and not json:
+        notes.write("the run had ended: there was nothing to stop")
 
 
 @app.command()
@@ -199,6 +203,8 @@ def _print_fitting(found: tuple[Sequence[JobInfo], bool], as_json: bool) -> None
             (job.descriptor, output.task_of(job), output.age_of(job), output.error_of(job)) for job in jobs[:SAMPLES]
         ]
         output.print_blocks(["descriptor", "task", "age", "error"], rows)
+        if len(jobs) > len(rows):
+            notes.write(f"these are the newest {len(rows)} of them")
 
 
 def _print_list(found: BulkRunList, as_json: bool, *, in_one_line: bool) -> None:

@@ -79,7 +79,7 @@ def enqueue(
         run_after_ms=run_after_ms,
         attempts_allowed=attempts,
         custom_status=status,
-        headers=options.headers_of([*(header or []), *([f"{TASK_HEADER}={task}"] if task else [])]),
+        headers=_headers(header or [], task),
         unique=_unique(unique_key, unique_for),
         claim_timeout_ms=options.span_ms(claim_timeout, "--claim-timeout"),
         expires_at_ms=_expiry_ms(expires_in, run_after_ms),
@@ -122,6 +122,15 @@ class _Storing:
         """Prints what is stored, if anything is."""
         if self._descriptors:
             output.print_json({"descriptors": self._descriptors, "existing": self._existing})
+
+
+def _headers(given: Sequence[str], task: str | None) -> dict[str, str] | None:
+    headers = options.headers_of(given)
+    if not task:
+        return headers
+    if headers and TASK_HEADER in headers:
+        raise typer.BadParameter(f"--task sets the header {TASK_HEADER}: give one of the two", param_hint="--header")
+    return {**(headers or {}), TASK_HEADER: task}
 
 
 def _say_existing(count: int) -> None:

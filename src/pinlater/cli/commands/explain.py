@@ -39,10 +39,17 @@ def explain(
     else:
         for number, answer in enumerate(found):
             output.print_lines([""] * bool(number))
-            told = [reason.text for reason in answer.reasons()] + _after_a_failure(answer)
+            told = [reason.text for reason in answer.reasons()] + _after_a_put_off(answer) + _after_a_failure(answer)
             output.print_text([answer.descriptor, *(f"- {text}" for text in told)])
     if missing:
         exits.fail(f"no such job: {', '.join(missing)}", exits.REFUSED)
+
+
+def _after_a_put_off(answer: JobExplanation) -> list[str]:
+    """What may have put the job off, if it waits because of that."""
+    if answer.job is None or not any("put_off_at_ms" in reason.figures for reason in answer.reasons()):
+        return []
+    return [f"It was put off because {output.why_put_off(answer.job)}."]
 
 
 def _after_a_failure(answer: JobExplanation) -> list[str]:

@@ -39,13 +39,7 @@ def lookup(
 def _print_job(job: JobInfo) -> None:
     output.print_fields(_fields(job))
     if output.waits_for(job) and waiting.was_put_off(job):
-        task = output.task_of(job)
-        unknown = f"does not know the task {task!r}" if task else "has no default task for jobs that name none"
-        output.print_text(
-            [
-                f"put off without an attempt: a worker {unknown} (its log says so), the task snoozed the job, or an operator moved it"
-            ]
-        )
+        output.print_text([f"put off without an attempt: {output.why_put_off(job)}"])
     if job.attempts:
         rows = [
             (

@@ -112,8 +112,8 @@ def delete(
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
             exits.fail(
-                "no password was given: standard input holds none; a server without an admin password deletes no queue "
-                "(`pinlater hash-password` makes one)",
+                "no password was given: standard input holds none; a token with the role admin needs none (--no-password), "
+                "and other callers delete no queue of a server without an admin password (`pinlater hash-password` makes one)",
                 exits.USAGE,
             )
     else:

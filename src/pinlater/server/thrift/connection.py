@@ -34,7 +34,7 @@ from pinlater.server.thrift.request_queue import HEAD_BYTES, AnyRequest, OverQuo
 from pinlater.server.thrift.transports import descriptor_of, keep_alive, peer_has_left, start_reading, stop_reading
 from pinlater.wire.errors import WireError
 from pinlater.wire.framing import FrameSplitter, FrameTooLong
-from pinlater.wire.wrong_port import begins_tls
+from pinlater.wire.wrong_port import THRIFT_PORT, begins_http, begins_tls, http_answer
 
 if TYPE_CHECKING:
     from pinlater.server.thrift.server import ThriftServer
@@ -336,8 +336,12 @@ class ThriftConnection(asyncio.Protocol):
         The sender of a frame that is too long gets an error. It reads no answer before it has sent the whole frame, so the rest of
         the frame is read and discarded, up to `FRAMES_DISCARDED` times the bound.
         """
+        first_bytes = error.size.to_bytes(4, "big") if isinstance(error, FrameTooLong) else b""
+        if begins_http(first_bytes):
+            error = WireError("an HTTP request at the Thrift port")
+            self._farewell = http_answer(THRIFT_PORT)
         self._report_bad_frame(error)
-        if isinstance(error, FrameTooLong) and begins_tls(error.size.to_bytes(4, "big")):
+        if begins_tls(first_bytes):
             logger.warning("a client with TLS has connected to the Thrift port, which has no TLS")
         self._splitter = FrameSplitter(0)
         if isinstance(error, FrameTooLong) and error.size <= FRAMES_DISCARDED * self._server.settings.max_frame_bytes:

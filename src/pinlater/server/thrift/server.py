@@ -28,7 +28,7 @@ from pinlater.server.thrift.shedding import SHED_SHARE, beyond_their_share, held
 from pinlater.tls.certificate import CertificateSource
 from pinlater.tls.listening import listening_side
 from pinlater.tls.protocol import TlsProtocol
-from pinlater.wire.wrong_port import TLS_PORT, thrift_answer
+from pinlater.wire.wrong_port import THRIFT_PORT, TLS_PORT, begins_http, http_answer, thrift_answer
 
 logger = logging.getLogger(__name__)
 
@@ -147,9 +147,7 @@ class ThriftServer:
         """A handshake is a connection like any other: it counts against the same bounds."""
         if self._certificate is None:
             return lambda: ThriftConnection(self, loop)
-        side = listening_side(
-            self._certificate, "Thrift", self.metrics.count, plain_answer=lambda data: thrift_answer(data, TLS_PORT)
-        )
+        side = listening_side(self._certificate, "Thrift", self.metrics.count, plain_answer=_answer_without_tls)
         return lambda: TlsProtocol(ThriftConnection(self, loop), side)
 
     async def drain(self, grace_s: float) -> None:
@@ -361,3 +359,8 @@ class ThriftServer:
         for connection in list(self._connections):
             if connection.holds_old_frame(now_s - PARTIAL_FRAME_S_MAX):
                 connection.cut_for_memory()
+
+
+def _answer_without_tls(received: bytes) -> bytes | None:
+    """What a client without TLS is told by a port that has TLS; None for clients of other protocols than Thrift and HTTP."""
+    return http_answer(THRIFT_PORT) if begins_http(received) else thrift_answer(received, TLS_PORT)

@@ -23,6 +23,14 @@ from pinlater.domain.wording import counted
 
 _SECOND, _STEP = timedelta(seconds=1), timedelta(hours=12)
 _HOURS = 24
+# Names that cron has for some expressions, with what they stand for.
+_NAMED = {
+    "@hourly": "0 * * * *",
+    **dict.fromkeys(("@daily", "@midnight"), "0 0 * * *"),
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    **dict.fromkeys(("@yearly", "@annually"), "0 0 1 1 *"),
+}
 
 
 class Expression:
@@ -36,6 +44,8 @@ class Expression:
         except CronSimError as error:
             number = len(text.split())
             wanted = "not five, or six with the seconds first"
+            if text.lower() in _NAMED:
+                raise ValueError(f"not a cron expression: {text!r}: write {_NAMED[text.lower()]!r}") from error
             why = str(error) if number in (5, 6) else f"it has {counted(number, 'field')}, {wanted}"
             raise ValueError(f"not a cron expression: {text!r}: {why}") from error
         self.text = text
