@@ -35,7 +35,7 @@ NEEDED_BY_PAGES: Mapping[str, Set[str]] = {
     "/failed": {"getQueueStats", "getFailures", "scanJobs"},
     "/workers": {"getWorkers", "getQueueStats", "scanJobs", "getFailures"},
     "/servers": {"getCluster"},
-    "/search": {"getQueueStats", "scanJobs"},
+    "/search": {"getQueueStats", "findUniqueKey", "scanJobs"},
     "/audit": {"getAudit"},
 }
 NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {

@@ -17,7 +17,8 @@ from tests.console.pages.visitor import PageVisitor
 from tests.contract.stores import make_store, needs_server
 from tests.statements import noted_statements
 
-STATEMENTS_MAX, QUEUE_PAGE_MAX = 9, 6
+# On MySQL one of them is the look at what has become due, which all calls share for a while.
+STATEMENTS_MAX, QUEUE_PAGE_MAX = 9, 7
 # The overview reads all queues: on Redis a script for each five hundred, twice.
 QUEUES, PRIORITIES = {"sqlite": 2_000, "mariadb": 2_000, "redis": 1_000}, 3
 
@@ -67,7 +68,7 @@ QUEUE_PAGES = ["/queues/mail", *TABS, f"{TABS[0]}&priority=2", f"{TABS[0]}&table
 PAGES = ["/", *QUEUE_PAGES, "JOB"]
 
 
-async def test_no_page_costs_ten_statements_and_that_of_a_queue_costs_six(
+async def test_no_page_costs_ten_statements_and_that_of_a_queue_costs_seven(
     console: Console, client: AsyncClient, clock: ManualClock, statements: list[object]
 ) -> None:
     """Of a paused queue with three priorities, with a chart of thirty days, beside two thousand other queues."""
