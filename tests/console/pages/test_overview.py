@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pinlater.client import AsyncClient, QueueConfig
+from pinlater.console.pages import overview
 from pinlater.console.pages.overview import ROWS, OverviewQuery, overview_of
 from pinlater.console.pages.page import queue_path
 from pinlater.console.pages.queue_figures import QueueFigures
@@ -58,6 +59,17 @@ async def test_without_queues_the_overview_says_how_to_create_one(visitor: PageV
 )
 def test_what_needs_attention_follows_from_the_figures(given: dict[str, Any], words: list[str]) -> None:
     assert [concern.word for concern in figures(**given).concerns] == words
+
+
+async def test_totals_that_miss_a_shard_say_so(visitor: PageVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "A shard is unreachable, so the figures are too low: Servers tells which."
+    assert told not in (await visitor.page("/")).text
+
+    async def figures_without_a_shard(_api: object) -> list[QueueFigures]:
+        return [figures("orders"), figures(incomplete=True)]
+
+    monkeypatch.setattr(overview, "_all_figures", figures_without_a_shard)
+    assert told in (await visitor.page("/")).text
 
 
 def test_the_most_urgent_queue_comes_first() -> None:

@@ -68,6 +68,7 @@ class OverviewView(PageView):
     failed: int
     rate_in: float
     rate_out: float
+    incomplete: bool
     sparks: Mapping[str, Sparkline | None]
     pins: Set[str]
 
@@ -121,6 +122,7 @@ def overview_of(queues: Sequence[QueueFigures], query: OverviewQuery, pins: Set[
         failed=sum(queue.failed for queue in named),
         rate_in=sum(queue.rate_in for queue in named),
         rate_out=sum(queue.rate_out for queue in named),
+        incomplete=any(queue.incomplete for queue in named),
         sparks={},
         pins=pins,
     )
