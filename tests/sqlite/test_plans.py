@@ -32,7 +32,9 @@ ALLOWED_SCANS = {
     ("select_first_key_times", "request_keys"): "the first row of the index and no more",
 }
 # Statements that have a form for one id (`OfIds`).
-OF_IDS = ["load_jobs", "load_states", "load_claims", "select_claims", "finish_claims", "delete_rows"]
+OF_IDS = ["load_jobs", "load_states", "load_claims", "select_claims", "finish_claims", "delete_rows", "move_rows"]
+# Of these the table is a part of the text.
+OF_TABLES = {"delete_rows", "move_rows"}
 # These sort in memory, because they go through the jobs in progress, or through the samples of several queues.
 ALLOWED_SORTS = {"page_of_claims", "oldest_claims", "list_samples_of"}
 
@@ -47,7 +49,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def plan(connection: sqlite3.Connection, name: str) -> list[str]:
-    text = OfIds(name, "claims").of_many if name == "delete_rows" else sql(name)
+    text = OfIds(name, "claims").of_many if name in OF_TABLES else sql(name)
     values = [None] * len(STATEMENTS[name].parameters)
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
 
