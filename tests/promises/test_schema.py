@@ -136,7 +136,7 @@ NEW_METHODS = {
     "getQueueConfig", "pauseQueue", "resumeQueue", "getQueueStats", "deleteJobsByDescriptor",
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
     "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
-    "startBulkRun", "stopBulkRun", "getBulkRuns", "getWorkers",
+    "startBulkRun", "stopBulkRun", "getBulkRuns", "getWorkers", "changePriority",
 }  # fmt: skip
 
 

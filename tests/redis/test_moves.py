@@ -9,7 +9,8 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.redis.shard import RedisShard
-from tests.contract.desk import unique
+from pinlater.server.storage.values import Acked
+from tests.contract.desk import DeskJob, unique
 from tests.databases.redis import RedisServer
 from tests.redis.proxied_redis import ProxiedRedis, proxied
 
@@ -53,8 +54,8 @@ async def test_a_job_that_is_claimed_while_a_move_is_decided_stays_with_its_work
     shard = desk.shard
     assert isinstance(shard, RedisShard)
     key = await desk.put()
-    writer, held = shard._connections.other, []
-    run = writer.run
+    writer = shard._connections.other
+    run, held = writer.run, list[DeskJob]()
 
     async def after_a_claim(*arguments: Any, **named: Any) -> Any:
         if not held:
@@ -76,8 +77,8 @@ async def test_a_group_whose_newest_failure_is_another_job_by_now_is_left_alone(
     key = await desk.put()
     await desk.fail((await desk.take()).key, error=("OSError", "no disk"), final=True)
     other = await desk.put_and_take()
-    writer, failed = shard._connections.other, []
-    run = writer.run
+    writer = shard._connections.other
+    run, failed = writer.run, list[Acked]()
 
     async def after_a_failure(*arguments: Any, **named: Any) -> Any:
         if not failed:
