@@ -201,6 +201,16 @@ async def test_one_call_moves_many_and_each_once(desk: Desk) -> None:
     await desk.assert_counters_exact("others")
 
 
+async def test_a_job_that_a_call_names_twice_is_found_the_second_time_as_the_first_left_it(desk: Desk) -> None:
+    """Also by a name that it gets only with the call."""
+    key = await desk.put()
+    answers = await desk.shard.move_jobs([key, moved(key, 2), key], 2, desk.now)
+    assert [answer.outcome for answer in answers] == [Outcome.APPLIED] * 3
+    answers = await desk.shard.move_jobs([key, moved(key, 2), key], 1, desk.now)
+    assert [answer.outcome for answer in answers] == [Outcome.NOT_FOUND, Outcome.APPLIED, Outcome.APPLIED]
+    await desk.assert_counters_exact()
+
+
 async def test_a_job_moves_there_and_back(desk: Desk) -> None:
     key = await desk.put(b"there and back", expires_in_ms=60_000, unique=unique("k"))
     before = await desk.look(key)

@@ -263,8 +263,12 @@ class MemoryShard:
         return [bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else NOT_FOUND for order in orders]
 
     async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
-        found = [self._find(key) or self._find(key._replace(priority=priority)) for key in keys]
-        return [bulk.move(*one, priority, now_ms) if one else NOT_FOUND for one in found]
+        return [
+            bulk.move(*found, priority, now_ms)
+            if (found := self._find(key) or self._find(key._replace(priority=priority)))
+            else NOT_FOUND
+            for key in keys
+        ]
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 
