@@ -37,6 +37,7 @@ BODIES_OF_REQUESTS: dict[str, Any] = {
     "lookup_jobs": DESCRIPTORS,
     "cancel_jobs": DESCRIPTORS,
     "run_jobs_now": DESCRIPTORS,
+    "change_priority": {**DESCRIPTORS, "priority": 1},
     "retry_failed_jobs": {},
     "delete_jobs_by_descriptor": DESCRIPTORS,
     "create_queue": {"name": "mail_new"},

@@ -48,6 +48,7 @@ def arguments(method: str, queue: str = "mail_new") -> dict[str, Any]:
         "heartbeatClaims": types.ClaimsRequest(queue, [types.ClaimRef(job, "token")]),
         "releaseJobs": types.ReleaseRequest(queue, [types.ClaimRef(job, "token")]),
         "runJobs": types.RunJobsRequest(queue, [job]),
+        "changePriority": types.ChangePriorityRequest(queue, [job], 1),
         "getAudit": types.AuditRequest(queue),
         "findUniqueKey": types.UniqueKeyRequest([queue], "key"),
         "getFailures": types.FailuresRequest([queue]),

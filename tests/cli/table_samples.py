@@ -19,6 +19,7 @@ from pinlater.cli.commands import (
     audit,
     bulk,
     cancel,
+    change_priority,
     cluster,
     count,
     cron,
@@ -55,6 +56,7 @@ from pinlater.client import (
     JobExplanation,
     JobInfo,
     JobState,
+    MovedJob,
     Scanned,
 )
 from pinlater.client.values import PriorityCounts, QueueInfo, QueueStats
@@ -201,6 +203,9 @@ WORKERS = WorkersFound(
     ]
 )
 RESULTS = [AckResult(DESCRIPTOR, Outcome.APPLIED), AckResult(DESCRIPTOR, Outcome.APPLIED, WORKER)]
+MOVED = [
+    MovedJob(DESCRIPTOR, Outcome.APPLIED, moved_to) for moved_to in (DESCRIPTOR, DESCRIPTOR.replace(":p1:", ":p2:"))
+]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
 CLUSTER = ClusterStatus(
     HOST,
@@ -349,6 +354,7 @@ SAMPLES: Mapping[str, Print] = {
     "queue stats": printed(
         lambda: queue._print_stats([STATS, STATS._replace(queue="emails")], False, in_one_line=False)
     ),
+    "change_priority": answered(MOVED, change_priority.change_priority, [DESCRIPTOR], priority=1),
     "run_now": answered(RESULTS, run_now.run_now, [DESCRIPTOR]),
     "scan": answered(
         scan.ScannedQueues(Scanned([JOB, JOB._replace(state=JobState.PENDING)]), False), scan.scan, [QUEUE]

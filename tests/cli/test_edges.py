@@ -454,15 +454,16 @@ def test_a_word_that_is_none_of_the_possible_ones_is_said_plainly(offline: Pinla
     assert done.err.startswith("error: Invalid value for '--state': 'bogus' is not one of 'pending', ")
 
 
-@pytest.mark.parametrize("command", ["ack", "cancel", "lookup", "run-now"])
+@pytest.mark.parametrize("command", ["ack", "cancel", "lookup", "run-now", "change-priority"])
 def test_a_descriptor_that_can_not_be_read_is_answered_with_what_one_looks_like(
     offline: Pinlater, command: str
 ) -> None:
     """Before any server is asked, and with the same words as a server's answer."""
-    done = offline(command, "nonsense")
+    more = ("--priority", "1") if command == "change-priority" else ()
+    done = offline(command, "nonsense", *more)
     assert done.code == 1
     assert done.err.startswith("error: Invalid job descriptor: 'nonsense' (a descriptor looks like emails:s1:p1:73: ")
-    assert json.loads(offline(command, "nonsense", "--json").err)["detail"] == "DESCRIPTOR_INVALID"
+    assert json.loads(offline(command, "nonsense", *more, "--json").err)["detail"] == "DESCRIPTOR_INVALID"
 
 
 def test_a_job_that_exists_under_its_unique_key_is_said(pinlater: Pinlater, queue: str) -> None:

@@ -299,6 +299,27 @@ def test_named_jobs_run_now(pinlater: Pinlater, queue: str) -> None:
     assert {job["descriptor"]: job["attempts_remaining"] for job in jobs} == {later: 2, failed: 4}
 
 
+def test_named_jobs_get_another_priority(pinlater: Pinlater, queue: str) -> None:
+    later, failed, held, done = (
+        pinlater.ok("enqueue", queue, "--body", "x", "--delay", delay).out.strip() for delay in ("1h", "0", "0", "0")
+    )
+    pinlater.ok("dequeue", queue, "--limit", "3")
+    pinlater.ok("ack", failed, "--failed", "--final")
+    pinlater.ok("ack", done)
+    moved = later.replace(":p1:", ":p3:")
+    assert pinlater.ok("change-priority", later, "--priority", "3").out == f"moved to {moved}\n"
+    assert pinlater.ok("change-priority", later, "--priority", "3").out == f"moved to {moved}\n", "a repeat is safe"
+    assert pinlater.ok("change-priority", moved, "--priority", "3").out == f"has priority 3 already: {moved}\n"
+    [result] = pinlater.ok("change-priority", failed, "--priority", "2", "--json").json["results"]
+    assert (result["outcome"], result["moved_to"]) == ("APPLIED", failed.replace(":p1:", ":p2:"))
+    left = pinlater("change-priority", held, done, f"{queue}:s1:p1:1", "--priority", "2")
+    assert left.code == 1
+    expected = rf"held by \S+: {held}\nsucceeded before: {done}\nno such job: {queue}:s1:p1:1\n"
+    assert re.fullmatch(expected, left.out)
+    assert pinlater("lookup", later).code == 1
+    assert pinlater("change-priority", moved, "--priority", "9").err.startswith("error: Priority 9 is not supported")
+
+
 def test_named_failed_jobs_are_retried(pinlater: Pinlater, queue: str) -> None:
     first, second = enqueue(pinlater, queue, "a", "b")
     pinlater.ok("dequeue", queue, "--limit", "2")

@@ -55,6 +55,7 @@ FAILING = {
     "queue stats": ("--watch",),
     "retry-failed": ("emails",),
     "run-now": (JOB,),
+    "change-priority": (JOB, "--priority", "1"),
     "scan": ("emails",),
     "settings": ("--set", "jobs.claim_timeout_ms=soon"),
     "shards drain": ("1", "--shards", "none.json"),

@@ -112,11 +112,12 @@ async def test_many_jobs_of_a_task_are_jobs(job: Any, message: str) -> None:
         assert [method for method, _ in server.calls if method == "enqueueJobs"] == []
 
 
-@pytest.mark.parametrize("method", ["cancel", "run_jobs", "delete_jobs_by_descriptor", "lookup"])
+@pytest.mark.parametrize("method", ["cancel", "run_jobs", "change_priority", "delete_jobs_by_descriptor", "lookup"])
 def test_one_descriptor_in_place_of_a_list_is_refused(client: Client, method: str) -> None:
     """Its letters would be taken for descriptors."""
+    more = [1] if method == "change_priority" else []
     with pytest.raises(TypeError, match=saying("descriptors must be a list: write ['q:s1:p1:7']")):
-        getattr(client, method)(*([] if method == "lookup" else ["q"]), "q:s1:p1:7")
+        getattr(client, method)(*([] if method == "lookup" else ["q"]), "q:s1:p1:7", *more)
 
 
 def test_a_unique_key_for_a_time_without_one_names_the_argument(client: Client) -> None:

@@ -239,6 +239,29 @@ async def test_named_jobs_run_now(caller: Caller, clock: ManualClock) -> None:
     assert (await caller.ok("GET", f"/v1/jobs/{later}"))["run_after_ms"] <= clock.now_ms()
 
 
+async def test_named_jobs_get_another_priority(caller: Caller) -> None:
+    first, second = await enqueue(caller, "a", "b")
+    wanted = {"descriptors": [first, "mail:s1:p1:1"], "priority": 3}
+    for _ in range(2):  # a repeat is safe
+        moved, missing = (await caller.ok("POST", f"{JOBS}/change-priority", wanted))["results"]
+        assert moved == {
+            "descriptor": first,
+            "outcome": "applied",
+            "moved_to": first.replace(":p1:", ":p3:"),
+            "holder": None,
+            "held_since_ms": None,
+        }
+        assert (missing["outcome"], missing["moved_to"]) == ("not_found", None)
+    assert (await caller.ok("GET", f"/v1/jobs/{moved['moved_to']}"))["state"] == "pending"
+    await caller.ok("POST", f"{JOBS}/dequeue", {"limit": 1})
+    [held] = (await caller.ok("POST", f"{JOBS}/change-priority", {"descriptors": [second], "priority": 2}))["results"]
+    assert (held["outcome"], held["moved_to"]) == ("stale_claim", None)
+    assert held["holder"]
+    assert held["held_since_ms"]
+    error = await caller.refused("POST", f"{JOBS}/change-priority", {"descriptors": [first], "priority": 9})
+    assert error["code"] == "PRIORITY_NOT_SUPPORTED"
+
+
 async def test_jobs_are_deleted_by_state_and_by_name(caller: Caller) -> None:
     first, second, third = await enqueue(caller, "a", "b", "c")
     assert (await caller.ok("POST", f"{JOBS}/delete", {"descriptors": [first]}))["jobs"] == 1

@@ -227,6 +227,10 @@ class Desk:
         [result] = await self.shard.run_jobs([RunOrder(key, attempts, self.now + delay_ms)], self.now)
         return result
 
+    async def move(self, key: JobKey, priority: int) -> Acked:
+        [result] = await self.shard.move_jobs([key], priority, self.now)
+        return result
+
     async def retry_failed(
         self,
         *,

@@ -422,3 +422,52 @@ async def test_two_servers_that_delete_and_restore_at_once_lose_and_double_no_jo
     await desk.assert_counters_exact()
     await other.shared.changed_queues()
     assert len({held.key for held in await other.claim(100, owned=False)}) == 40
+
+
+# --- moves to another priority --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_jobs_that_one_server_moves_beside_claims_of_both_are_handed_out_once(
+    other: Desk, desk: Desk, seed: int
+) -> None:
+    random = Random(seed)
+    keys = [await desk.put(priority=random.randint(1, 3)) for _ in range(60)]
+    handed_out: list[int] = []
+
+    async def work(server: Desk) -> None:
+        for _ in range(10):
+            for held in await server.claim(3, owned=False):
+                handed_out.append(held.key.id)
+                assert (await server.succeed(held.key, token=held.holder.token)).outcome is Outcome.APPLIED
+
+    async def move(server: Desk) -> None:
+        for key in random.sample(keys, 30):
+            name = key
+            for priority in random.sample([1, 2, 3], 2):
+                if (await server.move(name, priority)).outcome is Outcome.APPLIED:
+                    name = name._replace(priority=priority)
+
+    await asyncio.gather(work(desk), move(other), work(other), move(desk), move(other))
+    for server in (desk, other):
+        await server.shared.changed_queues()
+        handed_out += [held.key.id for held in await server.claim(60, owned=False)]
+    assert sorted(handed_out) == sorted(key.id for key in keys)
+    await desk.assert_counters_exact()
+    await other.assert_counters_exact()
+
+
+async def test_a_server_that_does_not_know_the_queue_moves_its_jobs(other: Desk, desk: Desk) -> None:
+    key = await desk.put()
+    assert (await other.move(key, 3)).outcome is Outcome.APPLIED
+    assert [held.key for held in await desk.claim(5)] == [key._replace(priority=3)]
+    await desk.assert_counters_exact()
+
+
+async def test_a_move_in_a_queue_that_was_made_again_finds_no_job_of_the_old_one(other: Desk, desk: Desk) -> None:
+    await know(other)
+    key = await desk.put()
+    await make_again(desk)
+    assert (await other.move(key, 3)).outcome is Outcome.NOT_FOUND
+    assert (await desk.counts(priority=3)).pending == 0
+    await desk.assert_counters_exact()

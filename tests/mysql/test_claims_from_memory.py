@@ -241,3 +241,37 @@ async def test_the_shards_of_a_server_share_the_space_and_a_closed_shard_leaves_
     await second.put(b"another one")
     assert shared.used == bytes_that_are_here(cache_of(second)) > 0
     assert await bodies(second, 5) == [b"another one"]
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_job_that_is_remembered_and_moved_by_another_server_is_claimed_under_its_new_priority(
+    database: ProxiedMysql, back: bool
+) -> None:
+    """Also if it has moved back since: its row says that it has a past now, and the memory does not."""
+    clock = ManualClock()
+    here, there = await desk_by(database, clock), await desk_by(database, clock)
+    assert await claim(here, 5) == []
+    keys = [await here.put(b"%d" % number, priority=2) for number in range(4)]
+    assert len(cache_of(here).queues[QUEUE].ready) == 4
+    await there.move(keys[1], 3)
+    if back:
+        await there.move(keys[1]._replace(priority=3), 2)
+    else:
+        await there.move(keys[3], 1)
+    found = [job for _ in range(4) for job in await claim(here, 1)]
+    order = [(b"0", 2), (b"1", 2), (b"2", 2), (b"3", 2)] if back else [(b"3", 1), (b"0", 2), (b"2", 2), (b"1", 3)]
+    assert sorted((job.body, job.priority) for job in found) == sorted(order)
+    await database.assert_consistent()
+
+
+async def test_a_server_that_moves_jobs_that_it_remembers_claims_them_in_their_new_order(
+    database: ProxiedMysql,
+) -> None:
+    clock = ManualClock()
+    here = await desk_by(database, clock)
+    assert await claim(here, 5) == []
+    keys = [await here.put(b"%d" % number, priority=2) for number in range(3)]
+    await here.move(keys[0], 3)
+    await here.move(keys[2], 1)
+    assert [job.body for _ in range(3) for job in await claim(here, 1)] == [b"2", b"1", b"0"]
+    await database.assert_consistent()

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from pinlater.domain.job import JobState
-from pinlater.server.storage.mysql.connection import MysqlConnection, connect
+from pinlater.server.storage.mysql.connection import MysqlConnection, Result, connect
 from pinlater.server.storage.mysql.settings import MysqlEndpoint, MysqlSettings
 from pinlater.server.storage.mysql.shard import MysqlShard
+from pinlater.server.storage.mysql.statements import sql
+from pinlater.server.storage.mysql.transaction import Transaction
 from pinlater.server.storage.values import TimeToLive
 from tests.contract.desk import ALL, HOUR_MS, QUEUE, Desk
 from tests.databases.database import DatabaseServer
@@ -28,6 +30,13 @@ class PartitionedTables:
 
     async def count(self, table: str) -> int:
         [[count]] = await self._server.execute(f"SELECT count(*) FROM {self.database}.{table}")
+        return int(count)
+
+    async def locks_waited_for(self) -> int:
+        """How many transactions wait for a lock. The database looks again only where the last question was a tenth of a second ago."""
+        [[count]] = await self._server.execute(
+            "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+        )
         return int(count)
 
     async def partitions(self) -> list[str]:
@@ -67,6 +76,15 @@ async def desk(server: DatabaseServer, rows: PartitionedTables) -> AsyncIterator
 def shard_of(desk: Desk) -> MysqlShard:
     assert isinstance(desk.shard, MysqlShard)
     return desk.shard
+
+
+async def copy(desk: Desk, ids: list[int]) -> None:
+    """As a server does it before it drops a partition."""
+    connection = await connect(shard_of(desk).endpoint, MysqlSettings(), autocommit=True)
+    try:
+        await connection.run([sql("keep_jobs")(ids=ids)])
+    finally:
+        await connection.quit()
 
 
 async def collect_all(desk: Desk) -> None:
@@ -203,3 +221,46 @@ async def test_partitions_are_looked_after_in_idleness_and_under_constant_garbag
         assert await desk.collect() == (1, 0)
     assert await rows.count("jobs PARTITION (later)") == 0
     assert await rows.count("jobs") <= 2
+
+
+@pytest.mark.parametrize("is_copied", ["before the move", "after it", "while it commits"])
+async def test_jobs_that_moved_to_another_priority_outlive_their_partition(
+    desk: Desk, rows: PartitionedTables, is_copied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that drops partitions copies rows without a look at locks, and leaves copies that there are."""
+    waiting = await desk.put(b"far off", delay_ms=100 * HOUR_MS, headers={"a": "b"})
+    failed = await desk.put_in(JobState.FAILED, b"tried")
+    desk.clock.advance(hours=0.75)
+    ids = [waiting.id, failed.id]
+    commit, copying = Transaction.commit, asyncio.Event()
+
+    async def commit_beside_a_copy(transaction: Transaction, *last: bytes) -> list[Result]:
+        if copying.is_set() or not transaction.marked:
+            return await commit(transaction, *last)
+        copying.set()
+        await transaction._flush([])
+        copied = asyncio.ensure_future(copy(desk, ids))
+        async with asyncio.timeout(20):
+            while not copied.done() and not await rows.locks_waited_for():
+                await asyncio.sleep(0.2)
+        answers = await commit(transaction, *last)
+        await copied
+        return answers
+
+    if is_copied == "before the move":
+        await copy(desk, ids)
+    elif is_copied == "while it commits":
+        monkeypatch.setattr(Transaction, "commit", commit_beside_a_copy)
+    await desk.shard.move_jobs([waiting, failed], 3, desk.now)
+    assert copying.is_set() is (is_copied == "while it commits")
+    keys = [key._replace(priority=3) for key in (waiting, failed)]
+    looked = [await desk.look(key) for key in keys]
+    desk.clock.advance(hours=2)
+    day = TimeToLive(QUEUE, 24 * HOUR_MS, 24 * HOUR_MS)
+    while await rows.count("jobs"):
+        await desk.shard.collect_garbage([day], desk.now, ALL)
+        desk.clock.advance(hours=1)
+
+    assert [await desk.look(key) for key in keys] == looked
+    assert (looked[0].body, looked[1].body) == (b"far off", b"tried")
+    await desk.assert_counters_exact()

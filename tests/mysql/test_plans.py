@@ -177,6 +177,7 @@ def values(ids: list[int]) -> dict[str, Any]:
         "keys lock_request_keys": keys_are("request_key", keys),
         "ids drop_queues": [1],
         "ids delete_rows": json_ids(ids),
+        "ids move_rows": json_ids(ids),
         "ids select_known_ids": json_ids(ids),
         "table delete_row": Sql(b"claims"),
         "table delete_rows": Sql(b"claims"),
@@ -315,6 +316,13 @@ async def test_rows_are_deleted_by_their_keys(filled: ProxiedMysql, table: str) 
     """Also where they are most of the table: a scan of the others would wait for their locks."""
     for ids in (FEW[:1], FEW, MANY):
         steps = await plan(filled, delete_rows(table.encode(), ids))
+        assert [(step.table, step.key) for step in steps] == [(table, "PRIMARY")], steps
+
+
+@pytest.mark.parametrize("table", ["jobs", "kept_jobs", "done"])
+async def test_rows_are_moved_by_their_keys(filled: ProxiedMysql, table: str) -> None:
+    for ids in (FEW[:1], FEW, MANY):
+        steps = await plan(filled, sql("move_rows")(table=Sql(table.encode()), priority=2, ids=json_ids(ids)))
         assert [(step.table, step.key) for step in steps] == [(table, "PRIMARY")], steps
 
 

@@ -109,6 +109,7 @@ async def test_every_method_that_names_a_missing_queue_says_so(wire: Wire) -> No
         "checkpointJobsFenced": {"request": checkpoint},
         "getJobCount": {"request": ttypes.PinLaterGetJobCountRequest(name, 0)},
         "runJobs": {"request": ttypes.RunJobsRequest(name, [])},
+        "changePriority": {"request": ttypes.ChangePriorityRequest(name, [], 1)},
         "countJobs": {"request": ttypes.PinLaterGetJobCountRequest(name, 0)},
         "getSettingsInForce": {"queueName": name},
         "scanJobs": {"request": ttypes.PinLaterScanJobsRequest(name, 0)},

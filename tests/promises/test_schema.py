@@ -136,7 +136,7 @@ NEW_METHODS = {
     "getQueueConfig", "pauseQueue", "resumeQueue", "getQueueStats", "deleteJobsByDescriptor",
     "runJobs", "countJobs", "getSettingsInForce", "getWaitingDequeues",
     "getCluster", "getQueueHistory", "addDeployMark", "getFailures", "muteFailures", "explainJob", "getQueueOwners", "getAudit",
-    "startBulkRun", "stopBulkRun", "getBulkRuns", "listBulkRuns", "getWorkers", "findUniqueKey",
+    "startBulkRun", "stopBulkRun", "getBulkRuns", "listBulkRuns", "getWorkers", "findUniqueKey", "changePriority",
 }  # fmt: skip
 
 

@@ -284,18 +284,20 @@ async def test_jobs_that_wait_and_are_in_no_index_any_more_are_missed_by_the_nex
 async def test_jobs_that_calls_claimed_or_removed_are_not_missed(
     database: ProxiedRedis, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Claimed, cancelled, expired, deleted, purged, lost and counted so, or gone with their queue; and totals that were lost."""
+    """Claimed, cancelled, moved, expired, deleted, purged, lost and counted so, or gone with their queue; and totals that were lost."""
 
     async def taken_by(calls: Awaitable[Any]) -> None:
         await calls
         await desk.shard.count_jobs()
 
-    first, second = await desk.put(), await desk.put()
+    first, second, moved = await desk.put(), await desk.put(), await desk.put()
     for _ in range(6):
         await desk.put()
     await desk.put(expires_in_ms=5, delay_ms=1)
     await taken_by(desk.shard.count_jobs())
     await taken_by(desk.cancel(first))
+    await taken_by(desk.move(moved, 2))
+    await taken_by(desk.move(moved._replace(priority=2), 1))
     await taken_by(desk.shard.delete_jobs([second]))
     await taken_by(desk.purge(JobState.PENDING, limit=1))
     held = await desk.take()

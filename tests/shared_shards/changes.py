@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from pinlater.domain.job import JobState, Outcome
+from pinlater.domain.queue import PriorityCounts
 from pinlater.server.storage.values import JobCheckpoint, JobKey
 from tests.contract.desk import QUEUE, Desk, DeskJob
 from tests.shared_shards.proxied_database import ProxiedDatabase
@@ -20,6 +21,8 @@ class Change(NamedTuple):
     state: JobState
     needs_claim: bool = True
     needs_waiting_job: bool = False
+    is_released: bool = False
+    priority: int = 1  # of the job afterwards
 
 
 async def _insert(desk: Desk, _: None) -> object:
@@ -69,15 +72,26 @@ _CHANGES = [
         lambda acked: (acked.outcome, acked.state) == (Outcome.APPLIED, JobState.PENDING),
         JobState.PENDING,
     ),
+    Change(
+        "move",
+        lambda desk, held: desk.move(held.key, 2),
+        lambda acked: (acked.outcome, acked.state) == (Outcome.APPLIED, JobState.PENDING),
+        JobState.PENDING,
+        is_released=True,
+        priority=2,
+    ),
 ]
 CHANGES = {change.name: change for change in _CHANGES}
 
 
 async def prepare(desk: Desk, change: Change) -> DeskJob | None:
-    """Stores the job that the change needs; claims it if the change needs a claim."""
+    """Stores the job that the change needs; claims it if the change needs a claim, and gives it back if it needs none any more."""
     if change.needs_waiting_job:
         await desk.put(b"old")
-    return await desk.put_and_take(b"old") if change.needs_claim else None
+    held = await desk.put_and_take(b"old") if change.needs_claim else None
+    if held is not None and change.is_released:
+        await desk.release(held.ref)
+    return held
 
 
 async def connect_all(desk: Desk) -> None:
@@ -93,7 +107,8 @@ async def assert_done_once(
     """The shard has one job, to which the change was made once."""
     await database.assert_consistent()
     state = CHANGES[change].state
-    counts = await desk.counts()
+    each_priority = [await desk.counts(priority=priority) for priority in (1, 2)]
+    counts = PriorityCounts(0, *[sum(found) for found in zip(*(one[1:-1] for one in each_priority), strict=True)])
     assert (counts.pending, counts.in_progress, counts.succeeded) == tuple(
         int(state is each) for each in (JobState.PENDING, JobState.IN_PROGRESS, JobState.SUCCEEDED)
     )
@@ -106,4 +121,5 @@ async def assert_done_once(
     groups = await desk.shard.list_failures([QUEUE], 0)
     assert sum(group.failures for group in groups) == int(change == "fail")
     if held is not None:
-        assert (await desk.look(held.key)).custom_status == ("half;" if change == "checkpoint" else "")
+        key = held.key._replace(priority=CHANGES[change].priority)
+        assert (await desk.look(key)).custom_status == ("half;" if change == "checkpoint" else "")

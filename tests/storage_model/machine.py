@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pinlater.domain.job import Holder, JobState, NewJob
+from pinlater.domain.job import Holder, JobState, NewJob, Outcome
 from pinlater.domain.queue import Life, Queue, QueueConfig, QueueCounts, Versions
 from pinlater.server.storage.values import (
     ClaimCall,
@@ -218,6 +218,16 @@ class ShardMachine(RuleBasedStateMachine):
     def run_jobs(self, picks: list[int], attempts: int, delay_ms: int) -> None:
         orders = [RunOrder(key, attempts, self.now + delay_ms) for key in self.picked(picks)]
         self.pair.both(lambda shard: shard.run_jobs(orders, self.now))
+
+    @rule(picks=drawn.picks, priority=drawn.priorities)
+    def move_jobs(self, picks: list[int], priority: int) -> None:
+        """Both names of a moved job are known from then on: the old one names nothing, or a job that moved back."""
+        keys = list(self.picked(picks))
+        answers = self.pair.both(lambda shard: shard.move_jobs(keys, priority, self.now))
+        for key, acked in zip(keys, answers, strict=True):
+            moved = key._replace(priority=priority)
+            if acked.outcome is Outcome.APPLIED and moved not in self.keys:
+                self.keys.append(moved)
 
     # --- bulk -----------------------------------------------------------------------------------------------------------
 

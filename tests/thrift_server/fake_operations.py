@@ -19,6 +19,7 @@ from pinlater.domain.calls import (
     FrontProcess,
     JobCount,
     KeyHolders,
+    MovedJob,
     OwnedShard,
     OwningServer,
     QueueOwners,
@@ -75,6 +76,11 @@ OUTCOMES = (
     AckResult(DESCRIPTOR, Outcome.APPLIED, deadline_ms=900),
     AckResult("emails:s1:p1:74", Outcome.STALE_CLAIM, "h:1:2:other:4", 800),
     AckResult("emails:s2:p1:75", Outcome.ERROR, error=ShardConnectionFailed("gone", retry_after_ms=1_000)),
+)
+MOVED = (
+    MovedJob("emails:s1:p2:9", Outcome.APPLIED, "emails:s1:p3:9"),
+    MovedJob("emails:s1:p3:8", Outcome.APPLIED, "emails:s1:p3:8"),
+    MovedJob("emails:s1:p2:7", Outcome.STALE_CLAIM, holder="h", held_since_ms=4),
 )
 COUNTS = PriorityCounts(1, 7, 2, 1, 3, 4, 20, 18, 3, 4, 9, 150)
 BULK_ORDER = BulkOrder(
@@ -141,6 +147,7 @@ ANSWERS: dict[str, Any] = {
     "find_unique_key": KeyHolders([JOB], incomplete=True),
     "retry_failed": 4,
     "run_jobs": OUTCOMES,
+    "change_priority": MOVED,
     "delete_jobs": 5,
     "delete_jobs_by_descriptor": 6,
     "configure_queue": None,

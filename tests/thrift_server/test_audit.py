@@ -56,6 +56,7 @@ def calls(queue: str = "emails") -> dict[str, dict[str, Any]]:
         "deleteJobsByDescriptor": {"queueName": queue, "jobDescriptors": names},
         "cancelJobs": {"queueName": queue, "jobDescriptors": names},
         "runJobs": {"request": types.RunJobsRequest(queue, names)},
+        "changePriority": {"request": types.ChangePriorityRequest(queue, names, 3)},
     }
 
 
@@ -105,6 +106,7 @@ async def test_an_administrative_call_is_one_line_with_caller_method_and_outcome
     assert (line["source"], line["request_id"], line["queue"]) == ("worker-1", "request-1", "emails")
     assert line["peer"] == str(client.writer.get_extra_info("sockname"))
     affected = {"retryFailedJobs": 4, "deleteJobs": 5, "deleteJobsByDescriptor": 6, "cancelJobs": 1, "runJobs": 1}
+    affected["changePriority"] = 2
     assert (line["outcome"], line.get("jobs")) == ("ok", affected.get(method))
 
 
@@ -122,6 +124,18 @@ async def test_an_administrative_call_is_noted_with_what_the_log_shows(
     shown = {name: value for name, value in json.loads(entry.arguments).items() if name != "admin_password"}
     assert shown == {name: line[name] for name in shown}
     assert SECRET not in repr(entry)
+
+
+async def test_a_move_to_another_priority_is_noted_with_both_descriptors(desk: ThriftServerUnderTest) -> None:
+    """Nothing else leads from the one to the other. Jobs that had the priority already are not among them."""
+    client = await desk.connect()
+    await client.call("changePriority", **calls()["changePriority"])
+    [entry] = desk.operations.noted
+    assert json.loads(entry.arguments) == {
+        "named": 3,
+        "priority": 3,
+        "moved": ["emails:s1:p2:9 to emails:s1:p3:9"],
+    }
 
 
 @pytest.mark.parametrize("method", AUDITED)
@@ -182,6 +196,7 @@ async def test_the_audit_log_shows_the_arguments_without_secrets(desk: ThriftSer
     assert (shown["deleteJobs"]["state"], shown["deleteJobs"]["by_regex"]) == ("FAILED", True)
     assert shown["cancelJobs"]["named"] == 3
     assert shown["runJobs"]["named"] == 3
+    assert (shown["changePriority"]["named"], shown["changePriority"]["priority"]) == (3, 3)
     for text in lines.texts:
         assert SECRET not in text.getvalue()
 

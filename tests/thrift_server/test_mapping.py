@@ -72,6 +72,7 @@ ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "pauseQueue": ("set_paused", ("emails", True, ME.source), {}),
     "resumeQueue": ("set_paused", ("emails", False), {}),
     "getQueueStats": ("queue_stats", (["emails"],), {}),
+    "changePriority": ("change_priority", ("emails", [DESCRIPTOR], 3), {}),
     "runJobs": ("run_jobs", ("emails", [DESCRIPTOR], 3, 1_767_225_600_000), {}),
     "countJobs": ("count_jobs", (JobFilter("emails", JobState.PENDING, 2, True, "a.*b"),), {}),
     "getSettingsInForce": ("in_force", ("emails",), {}),
@@ -333,6 +334,23 @@ ANSWERED: dict[str, Any] = {
             "incomplete": True,
             "maxJobsPerSecond": 2.5,
         }
+    ],
+    "changePriority": [
+        {
+            "descriptor": "emails:s1:p2:9",
+            "outcome": 0,
+            "movedTo": "emails:s1:p3:9",
+            "holder": None,
+            "heldSinceMillis": None,
+        },
+        {
+            "descriptor": "emails:s1:p3:8",
+            "outcome": 0,
+            "movedTo": "emails:s1:p3:8",
+            "holder": None,
+            "heldSinceMillis": None,
+        },
+        {"descriptor": "emails:s1:p2:7", "outcome": 2, "movedTo": None, "holder": "h", "heldSinceMillis": 4},
     ],
     "runJobs": OUTCOMES,
     "countJobs": {"jobs": 2**40, "incomplete": True},

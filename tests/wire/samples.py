@@ -93,6 +93,7 @@ def full_arguments() -> dict[str, dict[str, Any]]:
         "pauseQueue": {"queueName": "emails"},
         "resumeQueue": {"queueName": "emails"},
         "getQueueStats": {"queueNames": ["emails"]},
+        "changePriority": {"request": types.ChangePriorityRequest("emails", [DESCRIPTOR], 3)},
         "runJobs": {"request": types.RunJobsRequest("emails", [DESCRIPTOR], 1_767_225_600_000, 3)},
         "countJobs": {"request": types.PinLaterGetJobCountRequest("emails", 0, 2, True, "a.*b")},
         "getSettingsInForce": {"queueName": "emails"},

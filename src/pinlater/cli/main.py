@@ -47,6 +47,7 @@ COMMANDS: dict[str, str] = {
     "count": JOBS,
     "scan": JOBS,
     "run-now": JOBS,
+    "change-priority": JOBS,
     "retry-failed": JOBS,
     "delete-jobs": JOBS,
     "bulk": JOBS,

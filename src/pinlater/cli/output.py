@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from pinlater.cli import notes, tables
-from pinlater.client.values import AckResult, ClaimedJob, JobInfo
+from pinlater.client.values import AckResult, ClaimedJob, JobInfo, MovedJob
 from pinlater.domain import waiting, wording
 from pinlater.domain.body_masks import MASKED_VALUE
 from pinlater.domain.clock import SystemClock
@@ -241,6 +241,17 @@ def info_json(job: JobInfo) -> dict[str, Any]:
     known["headers"] = dict(job.headers)
     known["attempts"] = [attempt._asdict() for attempt in job.attempts]
     return {**known, **body_json(job.body)}
+
+
+def moved_json(result: MovedJob) -> Mapping[str, Any]:
+    """What became of a job that was to get another priority."""
+    return {
+        "descriptor": result.descriptor,
+        "outcome": result.outcome.name,
+        "moved_to": result.moved_to or None,
+        "holder": result.holder or None,
+        "held_since_ms": result.held_since_ms,
+    }
 
 
 def result_json(result: AckResult) -> Mapping[str, Any]:

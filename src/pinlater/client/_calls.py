@@ -374,6 +374,11 @@ def run_jobs(
     return ClientCall("runJobs", (request,), _parsing.ack_results)
 
 
+def change_priority(queue: str, descriptors: Sequence[str], priority: int) -> ClientCall[list[values.MovedJob]]:
+    request = types.ChangePriorityRequest(queue, _descriptors(descriptors), priority)
+    return ClientCall("changePriority", (request,), _parsing.moved_jobs, Resend.SAFE)
+
+
 def delete_jobs(queue: str, state: JobState, *, priority: int, regex: str | None, limit: int) -> ClientCall[int]:
     request = types.PinLaterDeleteJobsRequest(
         queueName=queue, jobState=_state(state), priority=priority, bodyRegexToMatch=regex, limit=limit

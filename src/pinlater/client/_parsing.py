@@ -37,6 +37,20 @@ def ack_results(outcomes: Sequence[types.AckOutcome] | None) -> list[values.AckR
     return [ack_result(outcome) for outcome in outcomes or ()]
 
 
+def moved_jobs(outcomes: Sequence[types.MovedJob]) -> list[values.MovedJob]:
+    """What became of each job that was to get another priority."""
+    return [
+        values.MovedJob(
+            outcome.descriptor,
+            Outcome(outcome.outcome),
+            outcome.movedTo or "",
+            outcome.holder or "",
+            outcome.heldSinceMillis,
+        )
+        for outcome in outcomes
+    ]
+
+
 def enqueued(response: types.PinLaterEnqueueResponse) -> values.Enqueued:
     """The descriptors of an enqueue."""
     return values.Enqueued(response.jobDescriptors, tuple(response.existing or ()))

@@ -329,6 +329,13 @@ class AsyncClient(AsyncClientBase):
         """These jobs become due, now unless a time is given: waiting ones as they are, failed ones with `attempts`."""
         return await self._run(_calls.run_jobs(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
 
+    async def change_priority(self, queue: str, descriptors: Sequence[str], priority: int) -> list[values.MovedJob]:
+        """Gives these waiting or failed jobs another priority, and with it another descriptor (`moved_to`); the old one names nothing then.
+
+        A repeat is safe. A server from before this method raises `UnknownMethod`.
+        """
+        return await self._run(_calls.change_priority(queue, descriptors, priority))
+
     async def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
     ) -> int:

@@ -327,6 +327,13 @@ class Client(SyncClientBase):
         """These jobs become due, now unless a time is given: waiting ones as they are, failed ones with `attempts`."""
         return self._run(_calls.run_jobs(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
 
+    def change_priority(self, queue: str, descriptors: Sequence[str], priority: int) -> list[values.MovedJob]:
+        """Gives these waiting or failed jobs another priority, and with it another descriptor (`moved_to`); the old one names nothing then.
+
+        A repeat is safe. A server from before this method raises `UnknownMethod`.
+        """
+        return self._run(_calls.change_priority(queue, descriptors, priority))
+
     def delete_jobs(
         self, queue: str, state: JobState, *, priority: int | None = None, regex: str | None = None, limit: int = 1000
     ) -> int:

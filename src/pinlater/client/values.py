@@ -32,6 +32,7 @@ from pinlater.domain.calls import FrontProcess as FrontProcess
 from pinlater.domain.calls import Job as Job
 from pinlater.domain.calls import JobCount as JobCount
 from pinlater.domain.calls import KeyHolders as KeyHolders
+from pinlater.domain.calls import MovedJob as MovedJob
 from pinlater.domain.calls import QueueStats as QueueStats
 from pinlater.domain.calls import Scanned as Scanned
 from pinlater.domain.calls import ServerFacts as ServerFacts

@@ -27,6 +27,7 @@ from pinlater.console.shapes.claims import (
     ClaimedJobsAnswer,
     DequeueRequest,
     HeartbeatRequest,
+    MovedJobsAnswer,
     ReleaseRequest,
     ResultsAnswer,
 )
@@ -34,6 +35,7 @@ from pinlater.console.shapes.failures import FailuresAnswer, FailuresQuery, Mute
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
+    ChangePriorityRequest,
     CountQuery,
     DeleteJobsQuery,
     DescriptorsRequest,
@@ -106,6 +108,7 @@ ENDPOINTS: Sequence[Endpoint[Any, Any, Any]] = (
     Endpoint("GET", f"{_JOBS}/count", jobs.count_jobs, CountQuery, Nothing, JobCountAnswer, "count_jobs"),
     Endpoint("POST", f"{_JOBS}/cancel", jobs.cancel_jobs, Nothing, DescriptorsRequest, ResultsAnswer, "cancel"),
     Endpoint("POST", f"{_JOBS}/run-now", jobs.run_jobs_now, Nothing, RunNowRequest, ResultsAnswer, "run_jobs"),
+    Endpoint("POST", f"{_JOBS}/change-priority", jobs.change_priority, Nothing, ChangePriorityRequest, MovedJobsAnswer, "change_priority"),
     Endpoint("POST", f"{_JOBS}/retry-failed", jobs.retry_failed_jobs, Nothing, RetryFailedRequest, JobCountAnswer, "retry_failed"),
     Endpoint("DELETE", _JOBS, jobs.delete_jobs, DeleteJobsQuery, Nothing, JobCountAnswer, "delete_jobs"),
     Endpoint("POST", f"{_JOBS}/delete", jobs.delete_jobs_by_descriptor, Nothing, DescriptorsRequest, JobCountAnswer, "delete_jobs_by_descriptor"),

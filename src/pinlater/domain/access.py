@@ -90,6 +90,7 @@ METHOD_ROLES: Mapping[str, frozenset[Role]] = {
     "stopBulkRun": _OPERATE,
     "cancelJobs": _OPERATE,
     "runJobs": _OPERATE,
+    "changePriority": _OPERATE,
     "retryFailedJobs": _OPERATE,
     "deleteJobs": _OPERATE,
     "deleteJobsByDescriptor": _OPERATE,

@@ -98,6 +98,22 @@ class AckResult(NamedTuple):
         return self.outcome is Outcome.APPLIED
 
 
+class MovedJob(NamedTuple):
+    """What became of a job that was to get another priority. `moved_to`: with APPLIED, its descriptor from now on, which is `descriptor`
+    itself if it had that priority already. With STALE_CLAIM: who holds the job, and since when."""
+
+    descriptor: str
+    outcome: Outcome
+    moved_to: str = ""
+    holder: str = ""
+    held_since_ms: int | None = None
+
+    @property
+    def applied(self) -> bool:
+        """Whether it has the new priority."""
+        return self.outcome is Outcome.APPLIED
+
+
 class Scanned(NamedTuple):
     """A page of jobs, newest first. `continuation` is '-1' at the end; `incomplete`: a shard or a time budget cut it short."""
 

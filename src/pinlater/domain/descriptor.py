@@ -12,7 +12,7 @@ _PATTERN = re.compile(r"([A-Za-z0-9_]+):s([A-Za-z0-9_.-]+):p([0-9]{1,3}):([0-9]{
 
 
 class JobDescriptor(NamedTuple):
-    """The four parts; all must match the job they name. `priority` is the one at enqueue."""
+    """The four parts; all must match the job they name. `priority` is the one at enqueue, or what an operator set since."""
 
     queue: str
     shard: str

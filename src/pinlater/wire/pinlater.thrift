@@ -175,6 +175,17 @@ struct AckOutcome {
   9: optional i64 retryAfterMillis
 }
 
+// What became of one job, in answer to changePriority.
+struct MovedJob {
+  1: required string descriptor
+  2: required Outcome outcome
+  // With APPLIED: the job's descriptor from now on.
+  3: optional string movedTo
+  // With STALE_CLAIM: as in AckOutcome.
+  4: optional string holder
+  5: optional i64 heldSinceMillis
+}
+
 // What a process of a worker says of itself, for operators.
 struct WorkerInfo {
   // The kind of its client library, as `python`, and its version.
@@ -366,6 +377,13 @@ struct RunJobsRequest {
   3: optional i64 runAfterTimestampMillis
   // Attempts that a FAILED job gets; a PENDING one keeps its own.
   4: optional i32 attemptsToAllow = 1
+}
+
+struct ChangePriorityRequest {
+  1: required string queueName
+  2: required list<string> jobDescriptors
+  // That the jobs get: 1 is the highest.
+  3: required byte priority
 }
 
 // A claim as its holder names it.
@@ -1115,6 +1133,11 @@ service PinLater {
   // Jobs by name: PENDING ones become due at that time, FAILED ones go back to the queue, as retryFailedJobs does it. STALE_CLAIM for a job in
   // hand, ALREADY_FINAL for one that succeeded or whose uniqueKey another job holds.
   list<AckOutcome> runJobs(1: RequestContext context, 2: RunJobsRequest request) throws (1: PinLaterException e)
+
+  // Gives PENDING and FAILED jobs another priority, and with it another descriptor; their old descriptors name nothing any more. All else
+  // of them stays. APPLIED also for a job that has that priority already, so that a call can be sent again. STALE_CLAIM for a job in hand,
+  // ALREADY_FINAL for one that succeeded.
+  list<MovedJob> changePriority(1: RequestContext context, 2: ChangePriorityRequest request) throws (1: PinLaterException e)
 
   // As getJobCount; the number is not cut, and the answer says where a shard is missing.
   JobCount countJobs(1: RequestContext context, 2: PinLaterGetJobCountRequest request) throws (1: PinLaterException e)

@@ -81,6 +81,15 @@ async def press_on_job(page: Page, url: str, waiting: str) -> None:
     await told(page, "1 job is due 2")
     await page.get_by_role("button", name="Run now").click()
     await told(page, "1 job is due now")
+    for priority in ("3", "1"):
+        moved = waiting.replace(":p1:", f":p{priority}:")
+        await page.locator("summary", has_text="Priority").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_label("Priority (1 is the highest)")).to_be_in_viewport(ratio=1)
+        await page.get_by_label("Priority (1 is the highest)").fill(priority)
+        await page.keyboard.press("Enter")
+        await told(page, f"1 job has priority {priority} now: {moved}.")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(moved)
     await confirm(page, "Cancel")
     await told(page, "1 job is cancelled")
     await confirm(page, "Delete")
@@ -142,7 +151,7 @@ async def test_each_action_does_what_its_button_says(browsed: BrowsedConsole, wi
 
     def note(request: Request) -> None:
         if request.method == "POST":
-            path = request.url.removeprefix(browsed.url)
+            path = re.sub(r":p\d:", ":p1:", request.url.removeprefix(browsed.url))
             pressed.add(path.replace(waiting, "{descriptor}").replace(queue, "{queue}"))
 
     async with browsed.tab("/", width, scheme) as page:

@@ -30,7 +30,7 @@ async def test_a_job_shows_its_fields_headers_and_body(visitor: PageVisitor, cli
         f"pinlater explain {name}",
     ):
         assert text in page.text
-    assert page.targets == [f"/jobs/{name}/{action}" for action in ("run", "cancel", "delete")]
+    assert page.targets == [f"/jobs/{name}/{action}" for action in ("run", "priority", "cancel", "delete")]
     assert "000000  7b 22 74" in (await visitor.page(f"/jobs/{name}?view=hex")).text
     assert '{"to": ["ada"], "n": 1}' in (await visitor.page(f"/jobs/{name}?view=text")).text
 
@@ -124,6 +124,40 @@ async def test_a_job_is_rescheduled(visitor: PageVisitor, client: AsyncClient, c
     refused = await visitor.submit(f"/jobs/{name}/run", {"due": "tomorrow"})
     assert refused.status == 400
     assert "is neither a span such as 10m nor a time" in refused.body.decode()
+
+
+async def test_a_job_gets_another_priority_and_is_shown_under_its_new_name(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    for name in (await failed_job(client), await stored(client)):
+        assert f"/jobs/{name}/priority" in (await visitor.page(f"/jobs/{name}")).targets
+        moved = name.replace(":p1:", ":p3:")
+        assert await visitor.does(f"/jobs/{name}/priority", priority="3") == f"1 job has priority 3 now: {moved}."
+        assert await client.lookup([name]) == {}
+        page = await visitor.page(f"/jobs/{moved}")
+        assert f"pinlater change-priority {moved} --priority 1" in page.text
+        again = await visitor.does(f"/jobs/{moved}/priority", priority="3")
+        assert again == f"The job has priority 3 already: {moved}."
+
+
+@pytest.mark.parametrize("priority", ["9", "0", "high"])
+async def test_a_priority_that_there_is_not_is_an_error_with_its_reason(
+    visitor: PageVisitor, client: AsyncClient, priority: str
+) -> None:
+    name = await stored(client)
+    answer = await visitor.submit(f"/jobs/{name}/priority", {"priority": priority})
+    assert answer.status == 400
+    assert "riority" in answer.body.decode()
+    assert (await client.lookup([name]))[name].state is JobState.PENDING
+
+
+async def test_a_job_in_hand_offers_no_other_priority(visitor: PageVisitor, client: AsyncClient) -> None:
+    name = await stored(client)
+    await client.dequeue("mail", 1)
+    assert f"/jobs/{name}/priority" not in (await visitor.page(f"/jobs/{name}")).targets
+    answer = await visitor.submit(f"/jobs/{name}/priority", {"priority": "2"})
+    assert answer.status == 409
+    assert "did not change: its state changed meanwhile" in answer.body.decode()
 
 
 async def test_a_job_is_cancelled_and_deleted(visitor: PageVisitor, client: AsyncClient) -> None:

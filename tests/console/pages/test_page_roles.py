@@ -51,6 +51,7 @@ NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/bulk/stop": {"stopBulkRun"},
     "/queues/{queue}/bulk/undo": {"startBulkRun"},
     "/jobs/{descriptor}/run": {"runJobs"},
+    "/jobs/{descriptor}/priority": {"changePriority"},
     "/jobs/{descriptor}/cancel": {"cancelJobs"},
     "/jobs/{descriptor}/delete": {"deleteJobsByDescriptor"},
 }
@@ -66,6 +67,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "/queues/{queue}/bulk": {"action": "delete", "state": "failed"},
     "/queues/{queue}/bulk/stop": {"run": "0123456789abcdef"},
     "/queues/{queue}/bulk/undo": {"run": "0123456789abcdef"},
+    "/jobs/{descriptor}/priority": {"priority": 2},
 }
 OF_A_RUN = ("/queues/{queue}/bulk/stop", "/queues/{queue}/bulk/undo")
 OF_A_WAITING_JOB = "/jobs/{descriptor}/cancel"

@@ -9,9 +9,16 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET
 
-from pinlater.client.values import AckResult, JobExplanation, JobInfo, JobState
+from pinlater.client.values import AckResult, JobExplanation, JobInfo, JobState, MovedJob
 from pinlater.console.problems import invalid, reason_of
-from pinlater.console.shapes.claims import CheckpointItem, ItemError, ResultItem, ResultsAnswer
+from pinlater.console.shapes.claims import (
+    CheckpointItem,
+    ItemError,
+    MovedJobItem,
+    MovedJobsAnswer,
+    ResultItem,
+    ResultsAnswer,
+)
 from pinlater.console.shapes.fields import AnswerShape
 from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, NewJobItem, ReasonItem
 
@@ -93,6 +100,22 @@ def explanation_shown(found: JobExplanation) -> ExplainAnswer:
 def results_shown(results: Iterable[AckResult]) -> ResultsAnswer:
     """What became of each job."""
     return ResultsAnswer(results=result_items(results))
+
+
+def moved_shown(results: Iterable[MovedJob]) -> MovedJobsAnswer:
+    """What became of each job that was to get another priority."""
+    return MovedJobsAnswer(
+        results=[
+            MovedJobItem(
+                descriptor=result.descriptor,
+                outcome=result.outcome.name.lower(),  # type: ignore[arg-type]
+                moved_to=result.moved_to or None,
+                holder=result.holder or None,
+                held_since_ms=result.held_since_ms,
+            )
+            for result in results
+        ]
+    )
 
 
 def result_items(results: Iterable[AckResult]) -> Sequence[ResultItem]:

@@ -10,12 +10,21 @@ from pinlater.client import Job, JobState, Outcome, UniqueKey, UniqueScope
 from pinlater.client._job_scan import SCAN_END, SCAN_START, ScanBounds, ScanFilter, scan_by_task
 from pinlater.client.values import JobInfo
 from pinlater.console.endpoint import ApiCall, Content
-from pinlater.console.endpoints.forms import body_given, due_ms, explanation_shown, job_shown, results_shown, state_of
+from pinlater.console.endpoints.forms import (
+    body_given,
+    due_ms,
+    explanation_shown,
+    job_shown,
+    moved_shown,
+    results_shown,
+    state_of,
+)
 from pinlater.console.problems import invalid, refused
-from pinlater.console.shapes.claims import ResultsAnswer
+from pinlater.console.shapes.claims import MovedJobsAnswer, ResultsAnswer
 from pinlater.console.shapes.fields import Nothing
 from pinlater.console.shapes.jobs import (
     BodiesQuery,
+    ChangePriorityRequest,
     ComparedJobs,
     CountQuery,
     DeleteJobsQuery,
@@ -213,6 +222,13 @@ async def run_jobs_now(call: ApiCall[Nothing, RunNowRequest]) -> ResultsAnswer:
     run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
     done = await call.client.run_jobs(call.queue, body.descriptors, attempts=body.attempts, run_after_ms=run_after_ms)
     return results_shown(done)
+
+
+async def change_priority(call: ApiCall[Nothing, ChangePriorityRequest]) -> MovedJobsAnswer:
+    """Gives waiting and failed jobs another priority, and with it another descriptor. The old descriptor names nothing any more. A repeat
+    is safe."""
+    body = call.body
+    return moved_shown(await call.client.change_priority(call.queue, body.descriptors, body.priority))
 
 
 def criteria_of(chosen: ComparedJobs, *, skip_cancelled: bool = False) -> JobCriteria:

@@ -19,6 +19,7 @@ from pinlater.console.endpoints.jobs import (
     retry_failed_jobs,
     run_jobs_now,
 )
+from pinlater.console.endpoints.jobs import change_priority as change_job_priority
 from pinlater.console.endpoints.queues import change_settings, pause_queue, resume_queue
 from pinlater.console.pages.formats import moment
 from pinlater.console.pages.page import Goto, PageCall, job_path, queue_path
@@ -27,8 +28,14 @@ from pinlater.console.pins_cookie import fits
 from pinlater.console.problems import invalid, refused
 from pinlater.console.shapes.claims import ResultItem, ResultsAnswer
 from pinlater.console.shapes.failures import MuteRequest
-from pinlater.console.shapes.fields import Attempts, Moment, RequestShape
-from pinlater.console.shapes.jobs import DeleteJobsQuery, DescriptorsRequest, RetryFailedRequest, RunNowRequest
+from pinlater.console.shapes.fields import Attempts, Moment, Priority, RequestShape
+from pinlater.console.shapes.jobs import (
+    ChangePriorityRequest,
+    DeleteJobsQuery,
+    DescriptorsRequest,
+    RetryFailedRequest,
+    RunNowRequest,
+)
 from pinlater.domain.durations import duration_ms
 
 _OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*", re.ASCII)
@@ -58,6 +65,12 @@ class RunForm(RetryForm, frozen=True, kw_only=True):
     """`due`: a span from now, as `10m`, or a time, as `2030-01-31T12:00`; now without it."""
 
     due: str = ""
+
+
+class PriorityForm(BackForm, frozen=True, kw_only=True):
+    """`priority`: that the job gets."""
+
+    priority: Priority
 
 
 class RetryFailedForm(RetryForm, frozen=True, kw_only=True):
@@ -159,6 +172,20 @@ async def run(call: PageCall) -> Goto:
     back = _back(call, own)
     when = "now" if due_ms is None else moment(due_ms)
     return Goto(back, f"1 job is due {when}: {call.descriptor}.", "" if back == own else call.descriptor)
+
+
+async def change_priority(call: PageCall) -> Goto:
+    """Gives a job another priority, and shows it under its new descriptor."""
+    form = call.read(PriorityForm)
+    wanted = ChangePriorityRequest(descriptors=[call.descriptor], priority=form.priority)
+    [result] = (await call.api.ask(change_job_priority, queue=_queue_of(call.descriptor), body=wanted)).results
+    if result.moved_to is None:
+        why = _NOT_DONE[result.outcome]
+        raise refused(HTTPStatus.CONFLICT, result.outcome.upper(), f"{call.descriptor} did not change: {why}.")
+    told = f"1 job has priority {form.priority} now: {result.moved_to}."
+    if result.moved_to == call.descriptor:
+        told = f"The job has priority {form.priority} already: {result.moved_to}."
+    return Goto(_back(call, job_path(result.moved_to)), told)
 
 
 async def cancel(call: PageCall) -> Goto:

@@ -17,10 +17,13 @@ from pinlater.console.pages.listed_job import worker_of
 from pinlater.console.pages.page import PageCall, PageView, job_path
 from pinlater.console.shapes.fields import RequestShape
 from pinlater.console.shapes.jobs import BodiesQuery, JobItem, ReasonItem
+from pinlater.domain.descriptor import parse_descriptor
+from pinlater.domain.errors import DescriptorInvalid
 from pinlater.domain.job import TASK_HEADER, TIMED_OUT
 from pinlater.domain.link_urls import JobLink, source_link, trace_link
 
 _WHOLE_CHARACTERS = 2_000_000
+_OF_WAITING = ("reschedule", "priority", "cancel", "delete")
 
 
 class JobPageQuery(RequestShape, frozen=True, kw_only=True):
@@ -47,6 +50,7 @@ class JobView(PageView):
     query: JobPageQuery
     job: JobItem
     queue: str
+    priority: int | None
     task: str
     reasons: Sequence[ReasonItem]
     actions: Sequence[str]
@@ -83,6 +87,7 @@ async def show(call: PageCall) -> JobView:
         query=query,
         job=job,
         queue=queue,
+        priority=priority_of(job),
         task=job.headers.get(TASK_HEADER, ""),
         reasons=reasons,
         actions=_actions(job, call.now_ms),
@@ -108,11 +113,11 @@ def _actions(job: JobItem, now_ms: int) -> Sequence[str]:
     match job.state:
         case "pending":
             later = (job.run_after_ms or 0) > now_ms
-            return ("run", "reschedule", "cancel", "delete") if later else ("reschedule", "cancel", "delete")
+            return ("run", *_OF_WAITING) if later else _OF_WAITING
         case "in_progress":
             return ("cancel", "delete")
         case "failed":
-            return ("retry", "reschedule", "delete")
+            return ("retry", "reschedule", "priority", "delete")
     return ("delete",)
 
 
@@ -144,6 +149,14 @@ def moments(job: JobItem, characters: int) -> Iterator[JobMoment]:
         yield JobMoment(job.expires_at_ms, "scheduled", "Expires if it still waits")
 
 
+def priority_of(job: JobItem) -> int | None:
+    """A part of its descriptor; None if the server answered with something else."""
+    try:
+        return parse_descriptor(job.descriptor).priority
+    except DescriptorInvalid:
+        return None
+
+
 def commands(job: JobItem) -> dict[str, str]:
     """For a shell, by what they do."""
     name = shlex.quote(job.descriptor)
@@ -152,6 +165,8 @@ def commands(job: JobItem) -> dict[str, str]:
         found["Explain"] = f"pinlater explain {name}"
     if job.state in ("pending", "failed"):
         found["Run now"] = f"pinlater run-now {name}"
+        other = 2 if priority_of(job) == 1 else 1
+        found["Change priority"] = f"pinlater change-priority {name} --priority {other}"
     if job.state in ("pending", "in_progress"):
         found["Cancel"] = f"pinlater cancel {name}"
     return found

@@ -45,6 +45,7 @@ ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/bulk/stop", bulk.stop),
     Action("/queues/{queue}/bulk/undo", bulk.undo),
     Action("/jobs/{descriptor}/run", actions.run),
+    Action("/jobs/{descriptor}/priority", actions.change_priority),
     Action("/jobs/{descriptor}/cancel", actions.cancel),
     Action("/jobs/{descriptor}/delete", actions.delete),
 )

@@ -135,6 +135,22 @@ class ResultsAnswer(AnswerShape, frozen=True, kw_only=True):
     results: Sequence[ResultItem]
 
 
+class MovedJobItem(AnswerShape, frozen=True, kw_only=True):
+    """What became of one job that was to get another priority."""
+
+    descriptor: str
+    outcome: Literal["applied", "already_final", "stale_claim", "not_found"]
+    moved_to: Annotated[str | None, Meta(description="With `applied`: the descriptor of the job from now on.")]
+    holder: Annotated[str | None, Meta(description="With `stale_claim`: the claim descriptor of the present holder.")]
+    held_since_ms: int | None
+
+
+class MovedJobsAnswer(AnswerShape, frozen=True, kw_only=True):
+    """What became of each job, in the order of the request."""
+
+    results: Sequence[MovedJobItem]
+
+
 class ClaimedJobsAnswer(AnswerShape, frozen=True, kw_only=True):
     """Claimed jobs in the order to run them, and what became of the acks."""
 

@@ -285,6 +285,13 @@ class RunNowRequest(RequestShape, frozen=True, kw_only=True):
     delay_ms: Delay = None
 
 
+class ChangePriorityRequest(RequestShape, frozen=True, kw_only=True):
+    """The jobs that get another priority."""
+
+    descriptors: Descriptors
+    priority: Priority
+
+
 class RetryFailedRequest(ComparedJobs, frozen=True, kw_only=True):
     """Which failed jobs go back to the queue."""
 

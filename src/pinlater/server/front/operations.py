@@ -84,7 +84,7 @@ _TABLE: Sequence[tuple[str, type, Sequence[str]]] = (
     ("dequeuing", Dequeue, ("dequeue",)),
     ("claimed_jobs", ClaimedJobs, ("acknowledge", "checkpoint", "heartbeat", "release", "cancel")),
     ("job_queries", JobQueries, ("lookup", "find_unique_key", "count", "count_jobs", "scan")),
-    ("bulk", Bulk, ("retry_failed", "run_jobs", "delete_jobs", "delete_jobs_by_descriptor")),
+    ("bulk", Bulk, ("retry_failed", "run_jobs", "change_priority", "delete_jobs", "delete_jobs_by_descriptor")),
     ("bulk_runs", BulkRuns, ("start", "stop", "runs", "list_runs")),
     (
         "queues",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
-from pinlater.domain.calls import AckResult
+from pinlater.domain.calls import AckResult, MovedJob
 from pinlater.domain.clock import Clock
+from pinlater.domain.descriptor import parse_descriptor
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.job import ATTEMPTS_ALLOWED_MAX, JobState, Outcome
 from pinlater.server.dispatch.dispatcher import Dispatcher
@@ -21,6 +23,7 @@ from pinlater.server.operations.addressing import (
 )
 from pinlater.server.operations.job_queries import JobQueries, check_priority
 from pinlater.server.operations.job_settings import JobSettings
+from pinlater.server.operations.long_lists import pairs_in_turns
 from pinlater.server.operations.queue_cache import QueueCache
 from pinlater.server.operations.values import JobFilter
 from pinlater.server.sharding.shards import ShardLanes, Shards
@@ -142,6 +145,29 @@ class Bulk:
             self._dispatcher.wakeups.jobs_ready(queue, done if due else 0, None if due else due_at_ms, past_owner=True)
         return await ack_results(descriptors, answers)
 
+    async def change_priority(self, queue: str, descriptors: Sequence[str], priority: int) -> Sequence[MovedJob]:
+        """Waiting and failed jobs get that priority, and with it another descriptor; what became of each. Raises `PriorityNotSupported`."""
+        check_priority(priority, self._settings)
+        parts = await address_in_turns(self._shards, queue, descriptors, self._settings.max_descriptors_per_request)
+        await self._queue_cache.require(queue)
+
+        async def act(part: OnShard) -> Sequence[Acked]:
+            return await part.shard.store.move_jobs(part.keys, priority, self._clock.now_ms())
+
+        answers = await on_each_shard(parts, act, [NOT_FOUND] * len(descriptors))
+        self._wake_for_moved(queue, [acked.due_at_ms for acked in answers if acked.due_at_ms is not None])
+        return await pairs_in_turns(
+            descriptors, answers, lambda names, acked: list(map(partial(_moved_job, priority), names, acked))
+        )
+
+    def _wake_for_moved(self, queue: str, due_ms: Sequence[int]) -> None:
+        """A claim at the moment of the move may have passed over these jobs. `due_ms`: when they are due."""
+        now_ms = self._clock.now_ms()
+        later = [at_ms for at_ms in due_ms if at_ms > now_ms]
+        if due_ms:
+            due = len(due_ms) - len(later)
+            self._dispatcher.wakeups.jobs_ready(queue, due, min(later, default=None), past_owner=True)
+
     async def delete_jobs(self, filter: JobFilter, limit: int) -> int:
         """Up to `limit` jobs in that state and priority, optionally those whose body matches; how many were deleted."""
         _check_limit(limit)
@@ -242,6 +268,13 @@ class Bulk:
         if answer.restored:
             self._dispatcher.wakeups.jobs_ready(order.queue, answer.due, answer.next_due_ms, past_owner=True)
         return answer
+
+
+def _moved_job(priority: int, descriptor: str, acked: Acked) -> MovedJob:
+    moved_to = ""
+    if acked.outcome is Outcome.APPLIED:
+        moved_to = str(parse_descriptor(descriptor)._replace(priority=priority))
+    return MovedJob(descriptor, acked.outcome, moved_to, acked.holder, acked.held_since_ms)
 
 
 def check_attempts(attempts: int) -> None:

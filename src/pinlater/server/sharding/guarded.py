@@ -154,6 +154,7 @@ class GuardedShard:
     release_jobs = _guarded(_Limit.CHANGE, JobStore.release_jobs)
     cancel_jobs = _guarded(_Limit.CHANGE, JobStore.cancel_jobs)
     run_jobs = _guarded(_Limit.CHANGE, JobStore.run_jobs)
+    move_jobs = _guarded(_Limit.CHANGE, JobStore.move_jobs)
     requeue_failed_jobs = _guarded(_Limit.WORK, JobStore.requeue_failed_jobs)
     purge_jobs = _guarded(_Limit.WORK, JobStore.purge_jobs)
     delete_jobs = _guarded(_Limit.WORK, JobStore.delete_jobs)

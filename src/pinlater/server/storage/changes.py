@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from pinlater.domain.failures import CLAIM_TIMED_OUT, FailureKind, failure_of
 from pinlater.domain.job import TASK_HEADER
 from pinlater.domain.transitions import (
@@ -99,6 +101,14 @@ class Changes:
         if change.transition.spends:
             self._count_failure(job, happening)
         return change.after
+
+    def move(self, job: JobRecord, priority: int) -> JobRecord:
+        """The job under another priority. This is no event of its life: its state, its attempts and what they said stay. The update of a
+        failed one is its finish."""
+        updated_at_ms = self.now_ms if job.state is PENDING else job.updated_at_ms
+        after = replace(job, priority=priority, updated_at_ms=updated_at_ms, changed=True)
+        self._now[job.id] = after
+        return after
 
     def _count_failure(self, job: JobRecord, happening: Happening) -> None:
         """A failed attempt, or a claim that timed out. A client without error fields says what failed in the status."""

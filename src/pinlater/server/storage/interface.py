@@ -111,6 +111,15 @@ class JobStore(Protocol):
         """
         ...
 
+    async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
+        """Gives waiting and FAILED jobs another priority, and with it another key. All else of them stays, but for the time when a waiting
+        one was updated.
+
+        APPLIED also for a job that has that priority already, in any state: `keys` may be those before a move whose answer was lost.
+        STALE_CLAIM with the holder for a job in hand; ALREADY_FINAL for one that succeeded.
+        """
+        ...
+
     # --- bulk -------------------------------------------------------------------------------------------------------------
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:
         """FAILED → PENDING, without the old claim. Passes over a job whose UNFINISHED key is taken, else retakes it.

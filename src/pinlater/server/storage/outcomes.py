@@ -1,4 +1,5 @@
-"""Acks, checkpoints, heartbeats, releases, cancels and orders to run of one call, decided on loaded jobs in the order of the arguments.
+"""Acks, checkpoints, heartbeats, releases, cancels, orders to run and moves of one call: decided on loaded jobs, in the order of the
+arguments.
 
 The first of two acks of one job counts; the second finds the job as the first left it.
 """
@@ -94,6 +95,29 @@ def run(changes: Changes, orders: Sequence[RunOrder], barred: Collection[int]) -
         else:
             results.append(_acked(ALREADY_FINAL, job))
     return results
+
+
+def move(changes: Changes, keys: Sequence[JobKey], priority: int) -> list[Acked]:
+    """Waiting and FAILED jobs get that priority. A job that has it already stays as it is, in any state: it was moved before."""
+    results = []
+    for key in keys:
+        job = changes.find(key) or changes.find(key._replace(priority=priority))
+        if job is None:
+            results.append(NOT_FOUND)
+        elif job.priority == priority:
+            results.append(_there(job))
+        elif job.state is IN_PROGRESS:
+            results.append(_held(job))
+        elif job.state is FAILED or job.state is PENDING:
+            results.append(_there(changes.move(job, priority)))
+        else:
+            results.append(_acked(ALREADY_FINAL, job))
+    return results
+
+
+def _there(job: JobRecord) -> Acked:
+    """It has its new priority. No claim was renewed."""
+    return Acked(APPLIED, job.state, job.run_after_ms if job.state is PENDING else None)
 
 
 def _token_is(job: JobRecord, ref: ClaimRef) -> bool:

@@ -49,7 +49,7 @@ FIGURES: Mapping[str, str] = {
 
 
 class JobKey(NamedTuple):
-    """Names one job within a shard; queue and priority (at enqueue) must match, or it counts as not found."""
+    """Names one job within a shard; queue and priority must match, or it counts as not found."""
 
     queue: str
     priority: int
@@ -223,7 +223,7 @@ class JobAck(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """What became of an ack, checkpoint, heartbeat, release or cancel.
+    """What became of an ack, checkpoint, heartbeat, release, cancel, order to run or move.
 
     `state` is the job's state afterwards (None: not found); `due_at_ms` its run-after if it is PENDING now.
     With STALE_CLAIM, `holder` and `held_since_ms` say whose claim it is; '' and None if no client holds it.

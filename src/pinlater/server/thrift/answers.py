@@ -13,6 +13,7 @@ from pinlater.domain.calls import (
     Enqueued,
     JobCount,
     KeyHolders,
+    MovedJob,
     QueueOwners,
     QueueStats,
     Scanned,
@@ -89,6 +90,14 @@ def ack_outcomes(results: Sequence[AckResult]) -> list[types.AckOutcome]:
         if error is None
         else _failed(descriptor, outcome, error)
         for descriptor, outcome, holder, held_since_ms, deadline_ms, error in results
+    ]
+
+
+def moved_jobs(results: Sequence[MovedJob]) -> list[types.MovedJob]:
+    """Outcomes of moves to another priority, in order."""
+    return [
+        types.MovedJob(descriptor, outcome, moved_to or None, holder or None, held_since_ms)
+        for descriptor, outcome, moved_to, holder, held_since_ms in results
     ]
 
 

@@ -28,15 +28,22 @@ OK, INTERRUPTED = "ok", "interrupted"
 _TEXT_MAX = 200  # characters of a caller's text in an entry
 _DELETE_QUEUE = "deleteQueue"
 _TASKS_MAX = 5
+_MOVED_MAX = 5
 _STATES = {int(state): state.name for state in JobState}
 _ACTIONS = {number: action.value for number, action in enumerate(BulkAction)}
 
 
+def _nothing(_: Any) -> Fields:
+    return {}
+
+
 class Audited(NamedTuple):
-    """What the line of one method's calls shows: fields of the arguments, and how many jobs the answer says were affected."""
+    """What the line of one method's calls shows: fields of the arguments, how many jobs the answer says were affected, and fields of the
+    answer."""
 
     asked: Callable[[Any], Fields]
     affected: Callable[[Any], int] | None = None
+    answered: Callable[[Any], Fields] = _nothing
 
 
 def _retry_failed_jobs(call: Any) -> Fields:
@@ -71,6 +78,17 @@ def _run_jobs(call: Any) -> Fields:
         "named": len(request.jobDescriptors),
         **_given(request, "attemptsToAllow", "runAfterTimestampMillis"),
     }
+
+
+def _change_priority(call: Any) -> Fields:
+    request = call.request
+    return {"queue": request.queueName, "named": len(request.jobDescriptors), "priority": request.priority}
+
+
+def _moved(answer: Any) -> Fields:
+    """Some of the jobs, with their descriptors before and afterwards: the entry is all that leads from the one to the other."""
+    moved = [job for job in answer if job.outcome == Outcome.APPLIED and job.movedTo != job.descriptor]
+    return {"moved": [f"{job.descriptor} to {job.movedTo}" for job in moved[:_MOVED_MAX]]}
 
 
 def _named_jobs(call: Any) -> Fields:
@@ -138,6 +156,7 @@ AUDITED: dict[str, Audited] = {
     "deleteJobsByDescriptor": Audited(_named_jobs, int),
     "cancelJobs": Audited(_named_jobs, _applied),
     "runJobs": Audited(_run_jobs, _applied),
+    "changePriority": Audited(_change_priority, _applied, _moved),
 }
 
 
@@ -162,8 +181,9 @@ class AuditCall(NamedTuple):
 def succeeded(call: AuditCall, answer: object) -> AuditEntry:
     """The call took effect, as its answer says."""
     affected = None if call.audited.affected is None else call.audited.affected(answer)
-    _log(call, {"outcome": OK} if affected is None else {"outcome": OK, "jobs": affected})
-    return _entry(call, AuditOutcome.OK, jobs=affected)
+    answered = call.audited.answered(answer)
+    _log(call, {**answered, "outcome": OK} if affected is None else {**answered, "outcome": OK, "jobs": affected})
+    return _entry(call, AuditOutcome.OK, jobs=affected, answered=answered)
 
 
 def refused(call: AuditCall, error: PinLaterError) -> AuditEntry | None:
@@ -189,8 +209,10 @@ def _outcome_of(error: PinLaterError) -> AuditOutcome:
     return AuditOutcome.UNKNOWN
 
 
-def _entry(call: AuditCall, outcome: AuditOutcome, detail: str = "", jobs: int | None = None) -> AuditEntry:
-    fields = dict(call.audited.asked(call.arguments))
+def _entry(
+    call: AuditCall, outcome: AuditOutcome, detail: str = "", jobs: int | None = None, answered: Fields | None = None
+) -> AuditEntry:
+    fields = dict(call.audited.asked(call.arguments)) | dict(answered or {})
     queue = str(fields.pop("queue"))
     who, roles = call.caller
     if call.method == _DELETE_QUEUE and Role.ADMIN.value not in roles and outcome is not AuditOutcome.REFUSED:

@@ -110,6 +110,7 @@ QUEUES: Mapping[str, Callable[[Any], Collection[str]]] = {
     "resumeQueue": _queue,
     "getQueueStats": _named_queues,
     "runJobs": _queue_of_request,
+    "changePriority": _queue_of_request,
     "countJobs": _queue_of_request,
     "getSettingsInForce": _queue,
     "getWaitingDequeues": _no_queue,

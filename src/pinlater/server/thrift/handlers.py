@@ -168,6 +168,12 @@ async def run_jobs(service: Service, call: received.runJobs_args) -> Any:
     return await in_turns(results, answers.ack_outcomes)
 
 
+async def change_priority(service: Service, call: received.changePriority_args) -> Any:
+    request = call.request
+    results = await service.bulk.change_priority(request.queueName, request.jobDescriptors, request.priority)
+    return await in_turns(results, answers.moved_jobs)
+
+
 async def delete_jobs(service: Service, call: received.deleteJobs_args) -> int:
     return answers.number(await service.bulk.delete_jobs(requests.delete_filter(call.request), call.request.limit))
 
@@ -296,6 +302,7 @@ HANDLERS: dict[str, Handler] = {
     "resumeQueue": resume_queue,
     "getQueueStats": get_queue_stats,
     "runJobs": run_jobs,
+    "changePriority": change_priority,
     "countJobs": count_jobs,
     "getSettingsInForce": get_settings_in_force,
     "getWaitingDequeues": get_waiting_dequeues,

@@ -1181,6 +1181,55 @@ runJobs_result.thrift_spec = (
 )
 
 
+class changePriority_args(TBase):
+    """
+    Attributes:
+     - context
+     - request
+
+    """
+
+    __slots__ = (
+        'context',
+        'request',
+    )
+
+
+    def __init__(self, context=None, request=None,):
+        self.context = context
+        self.request = request
+all_structs.append(changePriority_args)
+changePriority_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'context', [RequestContext, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [ChangePriorityRequest, None], None, ),  # 2
+)
+
+
+class changePriority_result(TBase):
+    """
+    Attributes:
+     - success
+     - e
+
+    """
+
+    __slots__ = (
+        'success',
+        'e',
+    )
+
+
+    def __init__(self, success=None, e=None,):
+        self.success = success
+        self.e = e
+all_structs.append(changePriority_result)
+changePriority_result.thrift_spec = (
+    (0, TType.LIST, 'success', (TType.STRUCT, [MovedJob, None], False), None, ),  # 0
+    (1, TType.STRUCT, 'e', [PinLaterException, None], None, ),  # 1
+)
+
+
 class countJobs_args(TBase):
     """
     Attributes:

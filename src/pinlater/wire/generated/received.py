@@ -80,6 +80,14 @@ class AckOutcome:
     retryAfterMillis: int | None = None
 
 
+class MovedJob:
+    descriptor: str = _NOT_SENT
+    outcome: int = _NOT_SENT
+    movedTo: str | None = None
+    holder: str | None = None
+    heldSinceMillis: int | None = None
+
+
 class WorkerInfo:
     library: str | None = None
     version: str | None = None
@@ -222,6 +230,12 @@ class RunJobsRequest:
     jobDescriptors: list[str] = _NOT_SENT
     runAfterTimestampMillis: int | None = None
     attemptsToAllow: int = 1
+
+
+class ChangePriorityRequest:
+    queueName: str = _NOT_SENT
+    jobDescriptors: list[str] = _NOT_SENT
+    priority: int = _NOT_SENT
 
 
 class ClaimRef:
@@ -930,6 +944,16 @@ class runJobs_args:
 
 class runJobs_result:
     success: list[AckOutcome] | None = None
+    e: PinLaterException | None = None
+
+
+class changePriority_args:
+    context: RequestContext = _NOT_SENT
+    request: ChangePriorityRequest = _NOT_SENT
+
+
+class changePriority_result:
+    success: list[MovedJob] | None = None
     e: PinLaterException | None = None
 
 

@@ -418,6 +418,34 @@ class AckOutcome(TBase):
         self.retryAfterMillis = retryAfterMillis
 
 
+class MovedJob(TBase):
+    """
+    Attributes:
+     - descriptor
+     - outcome
+     - movedTo
+     - holder
+     - heldSinceMillis
+
+    """
+
+    __slots__ = (
+        'descriptor',
+        'outcome',
+        'movedTo',
+        'holder',
+        'heldSinceMillis',
+    )
+
+
+    def __init__(self, descriptor=None, outcome=None, movedTo=None, holder=None, heldSinceMillis=None,):
+        self.descriptor = descriptor
+        self.outcome = outcome
+        self.movedTo = movedTo
+        self.holder = holder
+        self.heldSinceMillis = heldSinceMillis
+
+
 class WorkerInfo(TBase):
     """
     Attributes:
@@ -908,6 +936,28 @@ class RunJobsRequest(TBase):
         self.jobDescriptors = jobDescriptors
         self.runAfterTimestampMillis = runAfterTimestampMillis
         self.attemptsToAllow = attemptsToAllow
+
+
+class ChangePriorityRequest(TBase):
+    """
+    Attributes:
+     - queueName
+     - jobDescriptors
+     - priority
+
+    """
+
+    __slots__ = (
+        'queueName',
+        'jobDescriptors',
+        'priority',
+    )
+
+
+    def __init__(self, queueName=None, jobDescriptors=None, priority=None,):
+        self.queueName = queueName
+        self.jobDescriptors = jobDescriptors
+        self.priority = priority
 
 
 class ClaimRef(TBase):
@@ -3327,6 +3377,15 @@ AckOutcome.thrift_spec = (
     (8, TType.BOOL, 'retryable', None, None, ),  # 8
     (9, TType.I64, 'retryAfterMillis', None, None, ),  # 9
 )
+all_structs.append(MovedJob)
+MovedJob.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'descriptor', 'UTF8', None, ),  # 1
+    (2, TType.I32, 'outcome', None, None, ),  # 2
+    (3, TType.STRING, 'movedTo', 'UTF8', None, ),  # 3
+    (4, TType.STRING, 'holder', 'UTF8', None, ),  # 4
+    (5, TType.I64, 'heldSinceMillis', None, None, ),  # 5
+)
 all_structs.append(WorkerInfo)
 WorkerInfo.thrift_spec = (
     None,  # 0
@@ -4420,6 +4479,13 @@ RunJobsRequest.thrift_spec = (
     (2, TType.LIST, 'jobDescriptors', (TType.STRING, 'UTF8', False), None, ),  # 2
     (3, TType.I64, 'runAfterTimestampMillis', None, None, ),  # 3
     (4, TType.I32, 'attemptsToAllow', None, 1, ),  # 4
+)
+all_structs.append(ChangePriorityRequest)
+ChangePriorityRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'queueName', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'jobDescriptors', (TType.STRING, 'UTF8', False), None, ),  # 2
+    (3, TType.BYTE, 'priority', None, None, ),  # 3
 )
 all_structs.append(ClaimRef)
 ClaimRef.thrift_spec = (

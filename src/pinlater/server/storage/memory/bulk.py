@@ -9,7 +9,7 @@ from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.memory import events
 from pinlater.server.storage.memory.finishing import answer
 from pinlater.server.storage.memory.queue_state import QueueState
-from pinlater.server.storage.memory.record import MemoryJob
+from pinlater.server.storage.memory.record import HeldClaim, MemoryJob
 from pinlater.server.storage.values import Acked, JobKey, Purge, Requeue, Requeued, RunOrder
 
 
@@ -37,8 +37,7 @@ def requeue_failed(queue: QueueState, order: Requeue, now_ms: int) -> Requeued:
 def run(queue: QueueState, job: MemoryJob, order: RunOrder, now_ms: int) -> Acked:
     """A waiting job becomes due, a failed one goes back to the queue unless its expiry has passed or another job has its key."""
     if job.claim is not None:
-        refused = answer(Outcome.STALE_CLAIM, job)
-        return refused._replace(holder=job.claim.holder.descriptor, held_since_ms=job.claim.at_ms)
+        return _held(job, job.claim)
     if job.state is JobState.SUCCEEDED or (order.only_failed and job.state is JobState.PENDING):
         return answer(Outcome.ALREADY_FINAL, job)
     if job.state is JobState.FAILED and (job.expired(now_ms) or not queue.retake_key(job, now_ms)):
@@ -47,6 +46,27 @@ def run(queue: QueueState, job: MemoryJob, order: RunOrder, now_ms: int) -> Acke
     with queue.changing(job):
         events.requeue(job, attempts, order.run_after_ms, now_ms)
     return answer(Outcome.APPLIED, job)
+
+
+def move(queue: QueueState, job: MemoryJob, priority: int, now_ms: int) -> Acked:
+    """A waiting or failed job gets another priority. One that has it already stays as it is."""
+    if job.priority == priority:
+        return answer(Outcome.APPLIED, job)
+    if job.claim is not None:
+        return _held(job, job.claim)
+    if job.state is JobState.SUCCEEDED:
+        return answer(Outcome.ALREADY_FINAL, job)
+    with queue.changing(job):
+        job.priority = priority
+        if job.state is JobState.PENDING:
+            job.updated_at_ms = now_ms
+    queue.rename_holder(job)
+    queue.failures.move(job)
+    return answer(Outcome.APPLIED, job)
+
+
+def _held(job: MemoryJob, claim: HeldClaim) -> Acked:
+    return answer(Outcome.STALE_CLAIM, job)._replace(holder=claim.holder.descriptor, held_since_ms=claim.at_ms)
 
 
 def purge(queue: QueueState, order: Purge) -> int:

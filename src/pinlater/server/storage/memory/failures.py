@@ -41,6 +41,12 @@ class MemoryFailures:
         group.last_ms, group.priority, group.job_id = now_ms, job.priority, job.id
         group.hours[now_ms // HOUR_MS] = group.hours.get(now_ms // HOUR_MS, 0) + 1
 
+    def move(self, job: MemoryJob) -> None:
+        """Groups that show this job show it under its priority."""
+        for group in self._groups.values():
+            if group.job_id == job.id:
+                group.priority = job.priority
+
     def all(self, queue: str, from_hour: int) -> list[StoredFailures]:
         return [
             StoredFailures(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pinlater.domain.descriptor import I64_MAX
 from pinlater.domain.job import JobState, NewJob, UniqueScope
@@ -177,6 +177,12 @@ class QueueState:
             return False
         self.unique_keys[job.unique.key] = KeyHold(job.id, job.priority, job.unique.scope, 0)
         return True
+
+    def rename_holder(self, job: MemoryJob) -> None:
+        """The job has another priority: its unique key says so, if it has one."""
+        hold = None if job.unique is None else self.unique_keys.get(job.unique.key)
+        if job.unique is not None and hold is not None and hold.job_id == job.id:
+            self.unique_keys[job.unique.key] = replace(hold, priority=job.priority)
 
     def _free_key(self, job: MemoryJob, *scopes: UniqueScope) -> None:
         if job.unique is None:

@@ -262,6 +262,14 @@ class MemoryShard:
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         return [bulk.run(*found, order, now_ms) if (found := self._find(order.key)) else NOT_FOUND for order in orders]
 
+    async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
+        return [
+            bulk.move(*found, priority, now_ms)
+            if (found := self._find(key) or self._find(key._replace(priority=priority)))
+            else NOT_FOUND
+            for key in keys
+        ]
+
     # --- bulk -----------------------------------------------------------------------------------------------------------
 
     async def requeue_failed_jobs(self, order: Requeue, now_ms: int) -> Requeued | PinLaterError:

@@ -15,11 +15,10 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from pinlater.domain.errors import PinLaterError, QueueNotFound
-from pinlater.domain.ids import first_id_at
 from pinlater.domain.job import HandedOutJob
 from pinlater.server.storage.claim_bytes import BytesTogether
 from pinlater.server.storage.mysql.dialect import CHANGED, FUTURE, OPTIONS, MysqlDialect
-from pinlater.server.storage.mysql.partitions import DROP_AGE_MS
+from pinlater.server.storage.mysql.partitions import kept_before
 from pinlater.server.storage.mysql.queue_cache import LOWEST_MS, QueueEntry
 from pinlater.server.storage.mysql.ready_jobs import NEVER_MS, JobContent, ReadyRow
 from pinlater.server.storage.mysql.statements import (
@@ -136,9 +135,8 @@ async def _store(claims: Sequence[_OpenOrder], transaction: Transaction, now_ms:
     plain = sorted(job_id for one in claims for job_id in one.plain_without_body())
     special = sorted(job_id for one in claims if not one.remembers_all for job_id in one.special)
     looks = [look for one in claims for look in one.looks()]
-    kept_before = first_id_at(now_ms - DROP_AGE_MS // 2)  # the server that drops partitions may have another clock
-    plain_reads = _reads(_SELECT_BODIES, plain, kept_before)
-    special_reads = _reads(_SELECT_NEWEST_BODIES, special, kept_before)
+    plain_reads = _reads(_SELECT_BODIES, plain, kept_before(now_ms))
+    special_reads = _reads(_SELECT_NEWEST_BODIES, special, kept_before(now_ms))
     answers = iter(await transaction.commit(*plain_reads, *special_reads, *looks))
     jobs = {
         job_id: (allowed, created_at_ms, body)
@@ -159,13 +157,13 @@ def _find_nothing(claims: Sequence[_OpenOrder], transaction: Transaction) -> Non
         one.finish({}, {}, iter(()), 0.0)
 
 
-def _reads(statement: Template, ids: Sequence[int], kept_before: int) -> list[bytes]:
+def _reads(statement: Template, ids: Sequence[int], below: int) -> list[bytes]:
     """Asks for these jobs, which are in order; also in the table of those that were kept when a partition was dropped."""
     if not ids:
         return []
     reads = [statement(jobs=JOBS, ids=ids)]
-    if ids[0] < kept_before:
-        reads.append(statement(jobs=KEPT_JOBS, ids=[job_id for job_id in ids if job_id < kept_before]))
+    if ids[0] < below:
+        reads.append(statement(jobs=KEPT_JOBS, ids=[job_id for job_id in ids if job_id < below]))
     return reads
 
 

@@ -8,12 +8,15 @@ from typing import Any
 
 from pinlater.server.storage.mysql.connection import MysqlConnection
 from pinlater.server.storage.mysql.counters import Counter
+from pinlater.server.storage.mysql.partitions import kept_before
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
 from pinlater.server.storage.mysql.statements import (
+    Sql,
     Template,
     delete_ready,
     delete_rows,
     in_statements,
+    json_ids,
     json_rows,
     row,
     sql,
@@ -38,6 +41,9 @@ _LOAD_CLAIMS = sql("load_claims")
 _LOAD_STATES = sql("load_states")
 _SAVE_BODY = sql("save_body")
 _FREE_UNIQUE_KEY = sql("free_unique_key")
+_MOVE_ROWS = sql("move_rows")
+_KEEP_MOVED_JOBS = sql("keep_moved_jobs")
+_MOVE_UNIQUE_KEY = sql("move_unique_key")
 _LOCK_UNIQUE_KEY = sql("lock_unique_key")
 _DELETE_UNIQUE_KEY = sql("delete_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
@@ -137,6 +143,19 @@ class MysqlDialect:
 
     def free_key(self, queue_id: int, key: str, job_id: int) -> None:
         self._transaction.change(_FREE_UNIQUE_KEY(queue_id=queue_id, key=key.encode(), id=job_id))
+
+    def move_key(self, queue_id: int, key: str, job_id: int, priority: int) -> None:
+        self._transaction.change(_MOVE_UNIQUE_KEY(queue_id=queue_id, key=key.encode(), id=job_id, priority=priority))
+
+    def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
+        """A server that is about to drop a partition copies its jobs without a look at locks, and leaves copies that there are. So a job
+        that is old enough for this is copied here."""
+        packed = json_ids(sorted(ids))
+        for table in (b"jobs", b"kept_jobs", b"done"):
+            self._transaction.change(_MOVE_ROWS(table=Sql(table), priority=priority, ids=packed))
+        old = sorted([job_id for job_id in ids if job_id < kept_before(now_ms)])
+        if old:
+            self._transaction.change(_KEEP_MOVED_JOBS(ids=old))
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
         if rows:

@@ -199,6 +199,11 @@ async def _walk(
         from_id = found.rows[-1][0] + 1
 
 
+def kept_before(now_ms: int) -> int:
+    """Jobs with lower ids may be in `kept_jobs`: the server that drops partitions may have another clock."""
+    return first_id_at(now_ms - DROP_AGE_MS // 2)
+
+
 def _name_of(below_id: int) -> str:
     """`until_` and the milliseconds at which its time ends."""
     return f"until_{made_at_ms(below_id)}"

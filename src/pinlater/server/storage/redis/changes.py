@@ -16,7 +16,7 @@ from pinlater.server.storage.options import NONE, options_of
 from pinlater.server.storage.record import JobRecord, later
 from pinlater.server.storage.redis.arguments import encode
 from pinlater.server.storage.redis.failures import values_of
-from pinlater.server.storage.redis.keys import INDEX_OF, LINE_BYTES, QUEUE_BYTES, line_of, packed_id, parts_of
+from pinlater.server.storage.redis.keys import INDEX_OF, LINE_BYTES, QUEUE_BYTES, line_of, packed_id, parts_of, ref_of
 from pinlater.server.storage.redis.loading import load_jobs
 from pinlater.server.storage.redis.packing import (
     HAD_HOLDER,
@@ -188,6 +188,9 @@ class Changes(changes.Changes):
         )
 
     def _write(self, found: LoadedJob, job: JobRecord) -> None:
+        if job.priority != found.record.priority:
+            self._move(found, job)
+            return
         self._save(found, job)
         if found.record.state is not IN_PROGRESS or job.state is not IN_PROGRESS:
             self._leave(found)
@@ -228,6 +231,26 @@ class Changes(changes.Changes):
         if job.options.expires_ms is not None:
             enter("ZADD", b"e", job.options.expires_ms, found.ref)
         enter("READY", found.queue)
+
+    def _move(self, found: LoadedJob, job: JobRecord) -> None:
+        """Under the name that its priority gives it. Its record stays, but for the flag that there is a past."""
+        enter, single, ref = self.writing.enter, self.writing.single, ref_of(found.queue, job.priority, job.id)
+        unique = job.options.unique
+        self._leave(found)
+        self.writing.leave("HDEL", b"h", found.ref)
+        self.writing.leave("HDEL", b"p", found.ref)
+        single("MOVE", found.queue, found.ref, ref, "" if unique is None else unique.key)
+        single("SETRANGE", b"j" + ref, 0, bytes((found.front[0] | HAS_PAST,)))
+        enter("HSET", b"p", ref, pack_past(past_of(job)))
+        line, score = ref[:LINE_BYTES], job.run_after_ms if job.state is PENDING else job.finished_at_ms or 0
+        enter("ZADD", INDEX_OF[job.state] + line, score, packed_id(job.id))
+        if job.state is not PENDING:
+            enter("HSET", b"h", ref, found.claim_bytes)
+            self.note_finished(found.size)
+            return
+        self._count_deleted(found)
+        if job.options.expires_ms is not None:
+            enter("ZADD", b"e", job.options.expires_ms, ref)
 
     def _renew(self, found: LoadedJob, job: JobRecord) -> None:
         claim = UnpackedClaim(
@@ -287,8 +310,12 @@ class Changes(changes.Changes):
         leave("HDEL", b"h", found.ref)
         leave("HDEL", b"p", found.ref)
         if found.record.state is PENDING:
-            self._deleted_waiting[found.line] = self._deleted_waiting.get(found.line, 0) + 1
+            self._count_deleted(found)
         self._free_key(found)
+
+    def _count_deleted(self, found: LoadedJob) -> None:
+        """A waiting job leaves its line, and not by a claim: `index_loss.py` must not miss it."""
+        self._deleted_waiting[found.line] = self._deleted_waiting.get(found.line, 0) + 1
 
     def delete_missing(self) -> None:
         """Index entries of jobs whose records are gone."""

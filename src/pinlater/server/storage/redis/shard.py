@@ -27,6 +27,7 @@ from pinlater.server.storage.redis import (
     failures,
     finishing,
     inserting,
+    moving,
     reading,
     sweeping,
 )
@@ -472,6 +473,13 @@ class RedisShard:
                 [order.key.queue for order in orders],
                 lambda access: bulk.run(access, orders, now_ms),
             )
+
+    async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
+        return await self._with_queues(
+            self._opened.other,
+            [key.queue for key in keys],
+            lambda access: moving.move(access, keys, priority, now_ms),
+        )
 
     # --- bulk ---------------------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class Dialect(Protocol):
         ...
 
     def counter(self, queue_id: int, priority: int) -> Counter:
-        """The counters to change."""
+        """The counters to change: made if the priority was never used."""
         ...
 
     async def load_jobs(self, ids: Sequence[int]) -> Sequence[Row]:
@@ -108,6 +108,14 @@ class Dialect(Protocol):
 
     def free_key(self, queue_id: int, key: str, job_id: int) -> None:
         """Frees a unique key if this job has it and it does not end by time."""
+        ...
+
+    def move_key(self, queue_id: int, key: str, job_id: int, priority: int) -> None:
+        """A unique key names its job under another priority, if this job has the key."""
+        ...
+
+    def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
+        """In the rows of these jobs that hold for all states, and in those of finished ones."""
         ...
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pinlater.domain.failures import GROUPS_MAX, HOUR_MS, OTHERS, FailureKind
 from pinlater.server.storage.changes import Changes
+from pinlater.server.storage.record import JobRecord
 from pinlater.server.storage.relational.dialect import Dialect, QueueEntry
 from pinlater.server.storage.relational.reading import Reader
 from pinlater.server.storage.values import StoredFailures
@@ -60,6 +61,15 @@ async def _is_kept(dialect: Dialect, queue: QueueEntry, name: str, now_ms: int, 
             return False
         known.names.add(name)
     return True
+
+
+async def move(dialect: Dialect, jobs: Sequence[JobRecord]) -> None:
+    """Groups that show one of these jobs show it under its priority. The look locks no group: other transactions count in them."""
+    priorities = {job.id: job.priority for job in jobs}
+    for queue_id in sorted({job.queue_id for job in jobs}):
+        shown = {job_id for (job_id,) in await dialect.select("failure_jobs", queue_id=queue_id)}
+        for job_id in sorted(shown & priorities.keys()):
+            await dialect.change_now("move_failures", queue_id=queue_id, id=job_id, priority=priorities[job_id])
 
 
 async def read(reader: Reader, queues: Sequence[str], from_hour: int) -> list[StoredFailures]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from pinlater.domain.errors import PinLaterError, QueueNotFound
 from pinlater.domain.job import JobState
 from pinlater.domain.queue import LIFE_UNKNOWN, Life, Queue, QueueConfig
-from pinlater.server.storage.relational import audit, bulk, copies, failures, in_hand, reading
+from pinlater.server.storage.relational import audit, bulk, copies, failures, in_hand, moving, reading
 from pinlater.server.storage.relational import queues as queue_rules
 from pinlater.server.storage.relational.dialect import Dialect
 from pinlater.server.storage.relational.queues import QueueTable
@@ -128,6 +128,9 @@ class RelationalShard(ABC):
 
     async def run_jobs(self, orders: Sequence[RunOrder], now_ms: int) -> Sequence[Acked]:
         return await self._change(bulk.run, orders, now_ms)
+
+    async def move_jobs(self, keys: Sequence[JobKey], priority: int, now_ms: int) -> Sequence[Acked]:
+        return await self._change(moving.move, keys, priority, now_ms)
 
     # --- reading ------------------------------------------------------------------------------------------------------------
 

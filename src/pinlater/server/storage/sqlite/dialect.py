@@ -22,7 +22,9 @@ _LOAD_STATES = OfIds("load_states")
 _LOAD_SIZES = OfIds("load_sizes")
 _LOAD_CONTENTS = OfIds("load_contents")
 _DELETE_ROWS = {table: OfIds("delete_rows", table) for table in ("jobs", "progress", "claims", "done", "audit")}
+_MOVE_ROWS = [OfIds("move_rows", table) for table in ("jobs", "done")]
 _FREE_UNIQUE_KEY = sql("free_unique_key")
+_MOVE_UNIQUE_KEY = sql("move_unique_key")
 _SAVE_UNIQUE_KEY = sql("save_unique_key")
 _FIND_UNIQUE_KEY = sql("find_unique_key")
 _ROWS = {name: Rows(name) for name in ("insert_done", "insert_ready", "insert_expiries")}
@@ -80,7 +82,7 @@ class SqliteDialect:
         return {queue_id: known[queue_id] for queue_id in ids if queue_id in known}
 
     def counter(self, queue_id: int, priority: int) -> Counter:
-        return self._queue_cache.touch(self._queue_cache.by_id[queue_id].counters[priority])
+        return self._queue_cache.counter(self._queue_cache.by_id[queue_id], priority)
 
     async def load_jobs(self, ids: Sequence[int]) -> list[Row]:
         return _LOAD_JOBS.run(self._transaction.execute, ids).fetchall()
@@ -116,6 +118,13 @@ class SqliteDialect:
 
     def free_key(self, queue_id: int, key: str, job_id: int) -> None:
         self._transaction.execute(_FREE_UNIQUE_KEY, (queue_id, key, job_id))
+
+    def move_key(self, queue_id: int, key: str, job_id: int, priority: int) -> None:
+        self._transaction.execute(_MOVE_UNIQUE_KEY, (queue_id, key, job_id, priority))
+
+    def set_priority(self, ids: Sequence[int], priority: int, now_ms: int) -> None:
+        for move_rows in _MOVE_ROWS:
+            move_rows.run(self._transaction.execute, ids, priority)
 
     def insert(self, name: str, rows: Sequence[Sequence[object]]) -> None:
         if not rows:

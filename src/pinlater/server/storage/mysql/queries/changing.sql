@@ -116,3 +116,12 @@ DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key;
 -- name: free_unique_key(queue_id, key, id)
 -- A key ends with its job, except one of scope TIME (2).
 DELETE FROM unique_keys WHERE queue_id = :queue_id AND unique_key = :key AND id = :id AND scope <> 2;
+
+-- name: move_unique_key(queue_id, key, id, priority)
+UPDATE unique_keys SET priority = :priority WHERE queue_id = :queue_id AND unique_key = :key AND id = :id;
+
+-- name: move_rows(table, priority, ids)
+-- As `delete_rows`.
+UPDATE JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS moved
+STRAIGHT_JOIN :table FORCE INDEX (PRIMARY) ON :table.id = moved.id
+SET :table.priority = :priority;

@@ -28,3 +28,10 @@ ORDER BY jobs.id;
 INSERT IGNORE INTO kept_jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body)
 SELECT id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body
 FROM jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids);
+
+-- name: keep_moved_jobs(ids)
+-- As `keep_jobs`, of jobs that have another priority now: a copy that there is gets it.
+INSERT INTO kept_jobs (id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body)
+SELECT id, queue_id, priority, run_after_ms, attempts_allowed, created_at_ms, options, body
+FROM jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+ON DUPLICATE KEY UPDATE priority = VALUES(priority);

@@ -4,7 +4,7 @@
 --     plain     {refs, tokens} as in `finish_jobs.lua`
 --     refs      of the loaded jobs; claims and pasts: what was found of each, '' for nothing
 --     keys      {queue, unique key, what was found, '' for nothing}
---     commands  {command, key without the shard's part, values}; `FAILED` has a queue as its key
+--     commands  {command, key without the shard's part, values}; `FAILED`, `MOVE` and `SHOWN` have a queue as their key
 --     marks     {hash without the shard's part, field, 1 if it must be there, 0 if it must not}
 --     undoes    the bulk run whose deleted jobs come back, or false
 -- Answers {0} done, {1, places} these aren't plain, {2} something has changed, {3} a mark is not so. Only after {0} was anything
@@ -100,6 +100,20 @@ for _, command in ipairs(commands) do
         -- A unique key, if the job still has it.
         if sub(call('HGET', T .. 'u' .. key, values[1]) or '', 3, 10) == values[2] then
             call('HDEL', T .. 'u' .. key, values[1])
+        end
+    elseif name == 'MOVE' then
+        -- {ref, ref with another priority, unique key or ''}: the job's record, and its unique key if it still has it.
+        local ref, moved, unique = unpack(values)
+        call('RENAME', T .. 'j' .. ref, T .. 'j' .. moved)
+        note_priority(key, sub(moved, 5, 5), call('HGET', T .. 'pr', key) or '')
+        local held = call('HGET', T .. 'u' .. key, unique) or ''
+        if sub(held, 3, 10) == sub(moved, 6) then
+            call('HSET', T .. 'u' .. key, unique, sub(held, 1, 1) .. sub(moved, 5, 5) .. sub(held, 3))
+        end
+    elseif name == 'SHOWN' then
+        -- {field, what it says, what it shall say}: the newest failure of a group.
+        if call('HGET', T .. 'v' .. key, values[1]) == values[2] then
+            call('HSET', T .. 'v' .. key, values[1], values[3])
         end
     elseif name == 'DEL' then
         for i = 1, #values do

@@ -90,3 +90,10 @@ VALUES (:id, :queue_id, :state, :priority, :finished_at_ms, :holder);
 -- name: free_unique_key(queue_id, key, id)
 -- A key ends with its job, except one of scope TIME (2).
 DELETE FROM unique_keys WHERE queue_id = :queue_id AND key = :key AND id = :id AND scope <> 2;
+
+-- name: move_unique_key(queue_id, key, id, priority)
+UPDATE unique_keys SET priority = :priority WHERE queue_id = :queue_id AND key = :key AND id = :id;
+
+-- name: move_rows(priority, ids)
+-- {table}: a table whose key is an id.
+UPDATE {table} SET priority = :priority WHERE id IN (SELECT value FROM json_each(:ids));

@@ -14,6 +14,12 @@ INSERT INTO failure_hours (queue_id, hour, name, failures)
 VALUES (:queue_id, :hour, :name, :failures)
 ON CONFLICT (queue_id, hour, name) DO UPDATE SET failures = failures + excluded.failures;
 
+-- name: failure_jobs(queue_id)
+SELECT id FROM failures WHERE queue_id = :queue_id;
+
+-- name: move_failures(queue_id, id, priority)
+UPDATE failures SET priority = :priority WHERE queue_id = :queue_id AND id = :id;
+
 -- name: list_failures(queues)
 SELECT q.name, f.name, f.task, f.error_type, f.pattern, f.failures, f.first_ms, f.last_ms, f.priority, f.id
 FROM queues q JOIN failures f ON f.queue_id = q.queue_id WHERE q.name IN (SELECT value FROM json_each(:queues));

@@ -1,0 +1,93 @@
+"""Jobs that get another priority in Redis: all keys agree about them, whatever changes meanwhile, and a full Redis moves them, too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from pinlater.domain.job import JobState, Outcome
+from pinlater.server.storage.redis.shard import RedisShard
+from pinlater.server.storage.values import Acked
+from tests.contract.desk import DeskJob, unique
+from tests.databases.redis import RedisServer
+from tests.redis.proxied_redis import ProxiedRedis, proxied
+
+
+@pytest.fixture
+async def own(start_redis: Callable[..., RedisServer]) -> AsyncIterator[ProxiedRedis]:
+    """On a Redis of the test's own."""
+    async with proxied(start_redis(appendonly=False)) as database:
+        yield database
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_all_keys_agree_about_jobs_that_move(own: ProxiedRedis, is_full: bool) -> None:
+    desk = await own.desk()
+    keys = {
+        state: await desk.put_in(state, unique=unique(state.name), expires_in_ms=10**9, headers={"a": "b"})
+        for state in list(JobState)[::-1]
+    }
+    plain = await desk.put()
+    if is_full:
+        own.server.execute("CONFIG", "SET", "maxmemory", 1_000)
+    outcomes = {state: (await desk.move(key, 7)).outcome for state, key in keys.items()}
+    await desk.move(plain, 7)
+    own.server.execute("CONFIG", "SET", "maxmemory", 0)
+
+    assert outcomes == {
+        JobState.PENDING: Outcome.APPLIED,
+        JobState.IN_PROGRESS: Outcome.STALE_CLAIM,
+        JobState.SUCCEEDED: Outcome.ALREADY_FINAL,
+        JobState.FAILED: Outcome.APPLIED,
+    }
+    await own.assert_consistent()
+    await desk.assert_counters_exact(priorities=[1, 7])
+    assert {held.job.id for held in await desk.claim(5)} == {plain.id, keys[JobState.PENDING].id}
+    await own.assert_consistent()
+
+
+async def test_a_job_that_is_claimed_while_a_move_is_decided_stays_with_its_worker(own: ProxiedRedis) -> None:
+    """The script that moves compares the job with what was loaded, and the call decides again."""
+    desk = await own.desk()
+    shard = desk.shard
+    assert isinstance(shard, RedisShard)
+    key = await desk.put()
+    writer = shard._connections.other
+    run, held = writer.run, list[DeskJob]()
+
+    async def after_a_claim(*arguments: Any, **named: Any) -> Any:
+        if not held:
+            held.extend(await desk.claim())
+        return await run(*arguments, **named)
+
+    writer.run = after_a_claim  # type: ignore[method-assign]
+    answer = await desk.move(key, 2)
+
+    assert (answer.outcome, answer.holder) == (Outcome.STALE_CLAIM, held[0].holder.descriptor)
+    assert (await desk.succeed(key, token=held[0].holder.token)).outcome is Outcome.APPLIED
+    await own.assert_consistent()
+
+
+async def test_a_group_whose_newest_failure_is_another_job_by_now_is_left_alone(own: ProxiedRedis) -> None:
+    desk = await own.desk()
+    shard = desk.shard
+    assert isinstance(shard, RedisShard)
+    key = await desk.put()
+    await desk.fail((await desk.take()).key, error=("OSError", "no disk"), final=True)
+    other = await desk.put_and_take()
+    writer = shard._connections.other
+    run, failed = writer.run, list[Acked]()
+
+    async def after_a_failure(*arguments: Any, **named: Any) -> Any:
+        if not failed:
+            failed.append(await desk.fail(other.key, error=("OSError", "no disk"), final=True))
+        return await run(*arguments, **named)
+
+    writer.run = after_a_failure  # type: ignore[method-assign]
+    assert (await desk.move(key, 2)).outcome is Outcome.APPLIED
+
+    [group] = await desk.shard.list_failures([key.queue], 0)
+    assert (group.priority, group.job_id, group.failures) == (1, other.key.id, 2)
+    await own.assert_consistent()
