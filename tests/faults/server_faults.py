@@ -23,7 +23,7 @@ async def a_server_is_killed(stage: Stage) -> None:
     await stage.lasts(5)
     victim = stage.dice.choice(stage.servers)
     victim.kill()
-    await stage.serves_again()
+    await stage.recovers(victim)
     await stage.lasts(15)
     await asyncio.to_thread(victim.start)
     stage.load.spread()
@@ -39,7 +39,7 @@ async def a_server_is_suspended_past_its_lease(stage: Stage) -> None:
     await stage.lasts(5)
     stage.suspend(third)
     try:
-        await stage.serves_again()
+        await stage.recovers(third)
         await stage.load.quiet(_SUSPENDED_S)
     finally:
         stage.resume(third)

@@ -14,12 +14,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from bench.servers import PinLaterServer
+from pinlater.domain.slices import SLICES
 from tests.databases.ports import free_port
 from tests.databases.proxy import Proxy
 from tests.databases.servers import DatabaseServers
@@ -32,6 +35,14 @@ DEADLINE_S = 60.0
 ADMIN_PASSWORD = "open sesame"
 # In the original's form, which is quick to check.
 _ADMIN_HASH = hashlib.sha256(f"{ADMIN_PASSWORD}VHzMjY2Kb9BYlyrbtpyFvnHVPZAvB5Rm".encode()).hexdigest()
+
+
+class Recovery(NamedTuple):
+    """Seconds by the clock on the wall from the loss of a server: until each shard has taken and done ten jobs, and until the other
+    servers own all slices."""
+
+    served_s: float
+    owned_s: float
 
 
 class Stage:
@@ -60,7 +71,7 @@ class Stage:
         self.rollbacks: list[Rollback] = []  # what shards have forgotten, and were allowed to
         self.lost: set[str] = set()  # jobs that went with it
         self.deleted: set[tuple[str, int]] = set()  # shard and id of jobs whose data a fault has deleted
-        self.served_again_s: list[float] = []  # how long after the loss of a server each shard took and did jobs again
+        self.recoveries: list[Recovery] = []  # after the loss of a server
         self.forgetful: set[str] = set()  # shards whose totals, and jobs' pasts, a fault has deleted
         self._databases = list(databases)
         self._server_count = servers
@@ -233,11 +244,27 @@ class Stage:
         await self.until(lambda: self.in_use(shard), f"shard {shard} is in use again")
         await self.flows([shard], jobs=10)
 
-    async def serves_again(self) -> None:
-        """Call it as soon as a server is lost: waits until every shard takes and does jobs, and notes after how long."""
+    async def recovers(self, lost: PinLaterServer) -> None:
+        """Call it as soon as a server is lost, and not back: waits until service is back without it, and notes after how long."""
         began = time.monotonic()
-        await self.flows(list(self.places), jobs=10)
-        self.served_again_s.append(time.monotonic() - began)
+
+        async def after_s(wait: Awaitable[None]) -> float:
+            await wait
+            return time.monotonic() - began
+
+        served_s, owned_s = await asyncio.gather(
+            after_s(self.flows(list(self.places), jobs=10)),
+            after_s(self.until(lambda: self._own_all(lost), "the other servers own all slices")),
+        )
+        self.recoveries.append(Recovery(served_s, owned_s))
+
+    async def _own_all(self, lost: PinLaterServer) -> bool:
+        """Whether the servers but the lost one own every slice of every shard, as they say."""
+        owned = Counter[str]()
+        for server in self.servers:
+            if server is not lost:
+                owned.update({name: int(n) for name, n in (await self.metric(server, "pinlater_slices_owned")).items()})
+        return all(owned[shard] == SLICES for shard in self.places)
 
     async def flows(self, shards: Sequence[str], *, jobs: int) -> None:
         """Waits until each of these shards has taken this number of further jobs, and as many are done."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from pinlater.simulation.history import SUCCEEDED, History, SeenAck
+from tests.faults import verdict
+from tests.faults.faults import InjectedFault
 from tests.faults.latency import Figures, Latencies
-from tests.faults.verdict import Compared, unearned
+from tests.faults.stage import Recovery, Stage
+from tests.faults.verdict import Compared, suffer, unearned
 
 
 def ack(*, succeeded: bool = True, outcome: int | None = 0) -> SeenAck:
@@ -44,3 +51,45 @@ def test_latencies_are_told_by_kind_shard_and_time() -> None:
         latencies.add("ack", "1", 7.0)
     assert latencies.figures("ack", {"1"}, 0, 10**12) == pytest.approx((100, 50, 99))
     assert latencies.figures("ack", {"1", "2"}, 0, 1) == (0, 0, 0)
+
+
+class QuietStage:
+    """As much of a stage as `suffer` asks for, where nothing but the recovery goes wrong."""
+
+    def __init__(self) -> None:
+        self.load = SimpleNamespace(errors=Counter[str](), enqueued=Counter[str](), latencies=Latencies())
+        self.places: dict[str, Any] = {}
+        self.lost: set[str] = set()
+        self.recoveries: list[Recovery] = []
+
+    async def lasts(self, seconds: float) -> None:
+        """At once."""
+
+    async def stalls(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("recovery", "broken"),
+    [
+        (Recovery(2.0, 4.0), []),
+        (Recovery(16.0, 4.0), ["every shard did jobs only 16.0 s after a server's loss"]),
+        (Recovery(2.0, 16.0), ["the other servers owned all slices only 16.0 s after a server's loss"]),
+    ],
+)
+async def test_service_or_owners_that_are_back_too_late_after_the_loss_of_a_server_are_a_broken_promise(
+    monkeypatch: pytest.MonkeyPatch, recovery: Recovery, broken: list[str]
+) -> None:
+    async def nothing_is_wrong(stage: Stage) -> tuple[float, list[str]]:
+        del stage
+        return 0.0, []
+
+    async def a_server_is_lost(stage: Stage) -> None:
+        stage.recoveries.append(recovery)
+
+    monkeypatch.setattr(verdict, "judge", nothing_is_wrong)
+    stage = cast("Stage", QuietStage())
+    seen = await suffer(stage, InjectedFault(a_server_is_lost, harmed=None), normal_s=0.0)
+    assert seen.broken == broken
+    assert [line for line in seen.text().splitlines() if "BROKEN" in line] == [f"  BROKEN {each}" for each in broken]
+    assert stage.recoveries == [], "the next fault would be judged by them, too"

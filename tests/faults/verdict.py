@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,11 +16,14 @@ from tests.faults.faults import InjectedFault
 from tests.faults.latency import KINDS, PICKUP, PICKUP_THERE, SENT_ON, Figures
 from tests.faults.load import QUEUE, client_of, shard_of
 from tests.faults.rollback import judged
-from tests.faults.stage import Stage
+from tests.faults.stage import Recovery, Stage
 from tests.faults.stores import Sums
 
 DRAIN_S_MAX = 60.0
 SLOWER_MAX = 3.0
+# The promise is five seconds of servers that run; the simulator holds them to it (`tests/simulation/test_owners.py`). Here three servers,
+# three databases and the load share two cores with other tests, and the clock on the wall counts what they wait for a core.
+RECOVERED_S_MAX = 15.0
 _LOOKUP_CHUNK = 1_000
 # What a pickup may take longer: until a dequeue goes on without the harmed shard.
 _WAIT_MS = {kind: float(ShardingSettings().slow_ms) for kind in (PICKUP, PICKUP_THERE)}
@@ -71,7 +74,7 @@ class FaultVerdict:
     errors: Counter[str]
     trouble: dict[str, int]
     lost: int = 0  # jobs that a replica lacked, or whose keys were deleted
-    served_again_s: float | None = None  # after the loss of a server; the longest
+    recoveries: Sequence[Recovery] = ()  # after the loss of a server
 
     @property
     def slow(self) -> list[str]:
@@ -96,9 +99,8 @@ class FaultVerdict:
                 else []
             ),
             *(
-                [f"  every shard took and did 10 jobs within {self.served_again_s:.1f} s of a server's loss"]
-                if self.served_again_s is not None
-                else []
+                f"  {served_s:.1f} s after a server's loss every shard had done 10 jobs; after {owned_s:.1f} s others owned all"
+                for served_s, owned_s in self.recoveries
             ),
             *([f"  servers counted: {', '.join(trouble)}"] if trouble else []),
             *(f"  BROKEN {each}" for each in self.broken[:20]),
@@ -142,10 +144,29 @@ async def suffer(stage: Stage, fault: InjectedFault, *, normal_s: float) -> Faul
     jobs = sum(stage.load.enqueued.values())
     compared = _compare(stage, fault, quiet_at, began, ended)
     lost = len(stage.lost) - lost
-    again_s, stage.served_again_s = max(stage.served_again_s, default=None), []
+    recoveries, stage.recoveries = stage.recoveries, []
     return FaultVerdict(
-        fault.name, ended - began, drained_s, jobs, broken + wrong, compared, seen, changes, lost, again_s
+        fault.name,
+        ended - began,
+        drained_s,
+        jobs,
+        broken + wrong + late(recoveries),
+        compared,
+        seen,
+        changes,
+        lost,
+        recoveries,
     )
+
+
+def late(recoveries: Iterable[Recovery]) -> list[str]:
+    """Which took too long."""
+    seen = [
+        found
+        for served_s, owned_s in recoveries
+        for found in ((served_s, "every shard did jobs"), (owned_s, "the other servers owned all slices"))
+    ]
+    return [f"{what} only {s:.1f} s after a server's loss" for s, what in seen if s > RECOVERED_S_MAX]
 
 
 def _compare(stage: Stage, fault: InjectedFault, quiet_at: float, began: float, ended: float) -> list[Compared]:
