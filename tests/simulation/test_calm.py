@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.simulation.test_owners import MOVED_WITHIN_S, Scene, address_of
 # From the answer of a change to the time when every other server has it, while they hear each other.
 TOLD_WITHIN_S = 1.0
 QUEUES = 20
+MANY_QUEUES = 2_000
 
 
 @pytest.fixture(autouse=True)
@@ -47,17 +50,27 @@ async def quiet(scene: Scene) -> None:
     await asyncio.sleep(150.0)
 
 
-def test_an_idle_cluster_asks_each_shard_less_than_once_a_second() -> None:
-    async def work(scene: Scene) -> None:
+def test_an_idle_cluster_asks_each_shard_less_than_once_a_second_however_many_queues_there_are() -> None:
+    called: dict[int, list[Counter[str]]] = {}
+
+    async def work(scene: Scene, queues: int) -> None:
+        for store in scene.stores:  # without a call for each
+            await store.data.create_queues([f"more{i}" for i in range(queues - QUEUES)], scene.cluster.wall_ms())
+            store.changed += 1
         await quiet(scene)
+        for server in scene.alive:
+            assert server.app is not None
+            assert len(server.app.core.service.queue_cache.queues) == queues
         before = [store.called.copy() for store in scene.stores]
         await asyncio.sleep(60.0)
-        for store, called in zip(scene.stores, before, strict=True):
-            calls = store.called - called
+        called[queues] = [store.called - calls for store, calls in zip(scene.stores, before, strict=True)]
+
+    for queues in (QUEUES, MANY_QUEUES):
+        Scene(4, 4).run(partial(work, queues=queues))
+        for calls in called[queues]:
             assert calls.total() < 60, calls
             assert calls["list_queues"] + calls["count_jobs"] == 0, calls
-
-    Scene(4, 4).run(work)
+    assert called[QUEUES] == called[MANY_QUEUES]
 
 
 @pytest.mark.parametrize("servers", [2, 3])
