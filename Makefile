@@ -10,7 +10,7 @@ BIN := .venv/bin
 STORE ?= sqlite
 # How many tests run at once: most of a test's time is waiting.
 WORKERS ?= $(shell n=$$((2 * $$(nproc))); echo $$((n < 16 ? n : 16)))
-# Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue".
+# Extra arguments for the command behind a target: make test ARGS="-k retry", make bench ARGS="--only enqueue_single".
 ARGS ?=
 
 ##@ Use it

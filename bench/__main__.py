@@ -143,8 +143,7 @@ def run(arguments: Sequence[str], console: Console) -> int:
         action="store_true",
         help="5 million waiting, future and finished jobs each; with mysql 10, with redis 2 million",
     )
-    names = list(dict.fromkeys(name for rows in ROWS.values() for name in rows))
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of: {', '.join(names)}")
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"one of: {', '.join(_all_names())}")
     parser.add_argument("--repeats", type=int, help="runs of each row (default 5)")
     parser.add_argument("--dir", type=Path, default=Path("var/bench"), help="where the stores go: choose the disk")
     parser.add_argument("--output", type=Path, help="where the results go (default bench/results/local.json)")
@@ -152,9 +151,11 @@ def run(arguments: Sequence[str], console: Console) -> int:
         "--profile", action="store_true", help="print where the server's CPU time went (figures suffer)"
     )
     options = parser.parse_args(arguments)
-    missing = set(options.only or ()) - ROWS[options.store].keys()
-    if missing:
-        parser.error(f"no such row with --store {options.store}: {', '.join(sorted(missing))}")
+    problems = [
+        _not_there(name, options.store) for name in dict.fromkeys(options.only or ()) if name not in ROWS[options.store]
+    ]
+    if problems:
+        parser.exit(2, "".join(f"{each}\n" for each in problems))
     sizes = QUICK if options.quick else Sizes()
     if options.full:
         sizes = replace(sizes, backlog=FULL_BACKLOG[options.store])
@@ -174,6 +175,19 @@ def run(arguments: Sequence[str], console: Console) -> int:
     table.show(results, console)
     console.print(f"written to {output}")
     return 1 if any(row.failed for row in results.rows) else 0
+
+
+def _all_names() -> Sequence[str]:
+    return list(dict.fromkeys(name for rows in ROWS.values() for name in rows))
+
+
+def _not_there(name: str, store: str) -> str:
+    """Why the store has no row of that name, and what has it."""
+    stores = [each for each, rows in ROWS.items() if name in rows]
+    if not stores:
+        return f"there is no row {name}; rows with {store}: {', '.join(ROWS[store])}"
+    commands = " or ".join(f'make bench STORE={each} ARGS="--only {name}"' for each in stores)
+    return f"the row {name} is not measured with {store}: {commands}"
 
 
 def run_compare(arguments: Sequence[str], console: Console) -> int:
