@@ -41,7 +41,7 @@ class ClusterMembers:
     async def look(self) -> bool:
         """Asks the shards in reach; whether the number has changed. Raises what a shard raised if none answered."""
         before = self.servers
-        stores = {shard: shard.shared for shard in self._shards.in_reach() if shard.shared is not None}
+        stores = {shard: shard.coordinator for shard in self._shards.in_reach() if shard.coordinator is not None}
         answers = await asyncio.gather(*(store.members() for store in stores.values()), return_exceptions=True)
         self.by_shard = {
             shard: answer

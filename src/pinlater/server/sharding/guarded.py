@@ -18,6 +18,7 @@ from pinlater.server.sharding.failure_kind import NoAnswerInTime
 from pinlater.server.sharding.settings import ShardingSettings
 from pinlater.server.storage.interface import (
     AuditStore,
+    Coordinator,
     CopyStore,
     FailureStore,
     HistoryStore,
@@ -195,11 +196,12 @@ class GuardedShard:
     list_samples = _guarded(_Limit.LOOK, HistoryStore.list_samples)
     trim_samples = _guarded(_Limit.WORK, HistoryStore.trim_samples)
 
+    announce = _guarded(_Limit.WORK, Coordinator.announce)
+    members = _guarded(_Limit.LOOK, Coordinator.members)
+    owners = _guarded(_Limit.LOOK, Coordinator.owners)
+    change_owners = _guarded(_Limit.CHANGE, Coordinator.change_owners)
+
     time_ms = _guarded(_Limit.LOOK, SharedStore.time_ms)
-    announce = _guarded(_Limit.WORK, SharedStore.announce)
-    members = _guarded(_Limit.LOOK, SharedStore.members)
-    owners = _guarded(_Limit.LOOK, SharedStore.owners)
-    change_owners = _guarded(_Limit.CHANGE, SharedStore.change_owners)
     state = _guarded(_Limit.LOOK, SharedStore.state)
     changed_queues = _guarded(_Limit.LOOK, SharedStore.changed_queues)
 

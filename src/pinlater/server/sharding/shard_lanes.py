@@ -37,7 +37,7 @@ from pinlater.server.sharding.joined_claims import ClaimRequest, by_queue, order
 from pinlater.server.sharding.lane import Lane, NotBegun
 from pinlater.server.sharding.lane_limits import CLAIMS_WAITING_MAX, WHOLE_UP_TO_ELSEWHERE, weight_of_insert
 from pinlater.server.sharding.settings import ShardingSettings
-from pinlater.server.storage.interface import InOrderStore, Shard, SharedStore
+from pinlater.server.storage.interface import Coordinator, InOrderStore, Shard, SharedStore
 from pinlater.server.storage.values import (
     Acked,
     Claimed,
@@ -90,6 +90,7 @@ class ShardLanes:
         # The store for every other call: within a time limit, refused while the shard is unreachable.
         self.store: Shard = guard or shard
         self.shared: SharedStore | None = guard  # `store`, if several servers can use it
+        self.coordinator: Coordinator | None = guard  # of those servers: the shard itself
         self._in_order = cast(InOrderStore, shard) if shard.capabilities.in_order else None
         self.hooks = Hooks()
         self.fullness = Fullness(shard.name, clock.monotonic)

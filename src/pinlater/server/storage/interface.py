@@ -356,22 +356,12 @@ class InOrderStore(Protocol):
         ...
 
 
-class SharedStore(Protocol):
-    """What only a store has that several servers use at the same time (`Capabilities.shared`).
+class Coordinator(Protocol):
+    """Which servers use a shard, and which of them owns each slice of its queues. Servers agree on owners by this and nothing else.
 
-    Slots: each server leases a slot, and renews the lease with heartbeats (`Shard.ping`). If the lease lapses, another server may take
-    the slot. The slot is part of every job id and of the writers' numbers, so no two servers write the same id or number. Leases are
-    measured by the store's clock. If that clock jumps, all heartbeats look old until the next ones, and servers may lose their slots to
-    others. A server that was suspended may not know that it lost its slot, so the store must refuse its writes.
-
-    Time: due times and the ends of claims use the servers' time, which they took from the store when they started. Heartbeats store how
-    far a server's time is ahead of the store's, so that a server that starts after a jump of the store's clock uses the time of the
-    running servers. Weakness: in the first seconds after a jump no server has stored it yet.
+    A shard that several servers use is its own coordinator (`SharedStore`). An answer may be old: ownership is for speed, and the
+    transactions of the shard decide who has a job. Only `change_owners` compares and stores in one step.
     """
-
-    async def time_ms(self) -> int:
-        """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
-        ...
 
     async def announce(self, address: str) -> str:
         """Stores the address at which this server listens for the others (`host:port`; '' once it stops and owns nothing any more).
@@ -388,6 +378,24 @@ class SharedStore(Protocol):
 
     async def change_owners(self, known: Owners, owners: Owners) -> bool:
         """Stores `owners` if `known` is what is stored; whether it was."""
+        ...
+
+
+class SharedStore(Coordinator, Protocol):
+    """What only a store has that several servers use at the same time (`Capabilities.shared`).
+
+    Slots: each server leases a slot, and renews the lease with heartbeats (`Shard.ping`). If the lease lapses, another server may take
+    the slot. The slot is part of every job id and of the writers' numbers, so no two servers write the same id or number. Leases are
+    measured by the store's clock. If that clock jumps, all heartbeats look old until the next ones, and servers may lose their slots to
+    others. A server that was suspended may not know that it lost its slot, so the store must refuse its writes.
+
+    Time: due times and the ends of claims use the servers' time, which they took from the store when they started. Heartbeats store how
+    far a server's time is ahead of the store's, so that a server that starts after a jump of the store's clock uses the time of the
+    running servers. Weakness: in the first seconds after a jump no server has stored it yet.
+    """
+
+    async def time_ms(self) -> int:
+        """The time of the database, or of the servers that use it now if theirs differs, so that all servers agree on one."""
         ...
 
     @property

@@ -116,7 +116,7 @@ class Ownership:
     async def leave(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Hands over all that this server owns, and takes no more. On a shard that fails, the others notice that it is gone."""
         self._leaving = True
-        stores = [shard.shared for shard in members if shard.shared is not None]
+        stores = [shard.coordinator for shard in members if shard.coordinator is not None]
         await asyncio.gather(*(store.announce(NO_OWNER) for store in stores), return_exceptions=True)
         # A look under way is not waited for: it may hang on a shard. If it changes owners first, this tries again.
         for _ in range(_LEAVE_TRIES):
@@ -136,7 +136,7 @@ class Ownership:
             )
             for shard in answered
         }
-        shared = {shard.name for shard in self._shards if shard.shared is not None}
+        shared = {shard.name for shard in self._shards if shard.coordinator is not None}
         self._whole = self._all_miss(shared - views.keys(), members) and all(
             view.servers == other.servers for view, other in pairwise(views.values())
         )
@@ -158,7 +158,7 @@ class Ownership:
 
     async def _read(self, shards: Iterable[ShardLanes]) -> list[ShardLanes]:
         """Reads the owners; of those that answered."""
-        stores = {shard: shard.shared for shard in shards if shard.shared is not None}
+        stores = {shard: shard.coordinator for shard in shards if shard.coordinator is not None}
         answers = await asyncio.gather(*(store.owners() for store in stores.values()), return_exceptions=True)
         answered: list[ShardLanes] = []
         for shard, answer in zip(stores, answers, strict=True):
@@ -201,10 +201,10 @@ class Ownership:
         """Whether the owners are as planned now."""
         known = self._owners.get(shard.name, NO_OWNERS)
         new = Owners(known.version + 1, tuple(planned))
-        if new.by_slice == known.by_slice or shard.shared is None:
+        if new.by_slice == known.by_slice or shard.coordinator is None:
             return True
         try:
-            changed = await shard.shared.change_owners(known, new)
+            changed = await shard.coordinator.change_owners(known, new)
         except PinLaterError as error:
             logger.info("owners could not be changed", extra={"shard": shard.name, "reason": error.message})
             return False
