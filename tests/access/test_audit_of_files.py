@@ -1,4 +1,5 @@
-"""What a server takes over from its files is in the audit: tokens and shards, each change once however many processes read it."""
+"""The audit has what a server takes over from its files (tokens, shards, limits, the number of servers), each change once however many
+processes read it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ from pathlib import Path
 from pinlater.domain.access import Role, digest_of
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.file_authors import FileAuthor
-from pinlater.server.main.file_changes import changed_ms, shard_entries, token_entries
+from pinlater.server.main.file_changes import (
+    changed_ms,
+    limit_entries,
+    server_set_entries,
+    shard_entries,
+    token_entries,
+)
 from pinlater.server.sharding.reload import MapChange
 
 NOW_MS = 1_800_000_000_000
@@ -76,6 +83,35 @@ def test_each_change_of_a_shard_is_an_entry() -> None:
         ("shardTakesEnqueues", "5"),
         ("shardRemoved", "6"),
     ]
+
+
+def test_each_limit_that_came_changed_or_went_is_an_entry_of_its_queue() -> None:
+    found = limit_entries({"gone": 1, "same": 2, "stopped": 3}, {"same": 2, "stopped": 0, "new": 0.5}, NOW_MS)
+    assert [(entry.operation, entry.queue, json.loads(entry.arguments)) for entry in found] == [
+        ("limitChanged", "gone", {"jobs_per_second": None, "before": 1}),
+        ("limitChanged", "new", {"jobs_per_second": 0.5, "before": None}),
+        ("limitChanged", "stopped", {"jobs_per_second": 0, "before": 3}),
+    ]
+    assert {entry.who for entry in found} == {"limits file"}
+
+
+def test_queues_with_the_same_change_have_entries_of_different_ids() -> None:
+    assert len({entry.id for entry in limit_entries({}, {"a": 1, "b": 1}, NOW_MS)}) == 2
+
+
+def test_a_file_that_changes_many_limits_is_one_entry() -> None:
+    [entry] = limit_entries({}, {f"q{number}": 1.0 for number in range(1_000)}, NOW_MS)
+    assert (entry.operation, json.loads(entry.arguments)) == ("limitsChanged", {"queues": 1_000})
+
+
+def test_another_number_of_servers_is_an_entry() -> None:
+    [entry] = server_set_entries(3, 2, NOW_MS)
+    assert (entry.who, entry.operation, json.loads(entry.arguments)) == (
+        "server set",
+        "serverSetChanged",
+        {"servers": 2, "before": 3},
+    )
+    assert server_set_entries(3, 3, NOW_MS) == server_set_entries(None, None, NOW_MS) == []
 
 
 def test_the_time_of_a_change_is_that_of_its_file_unless_that_can_not_be(tmp_path: Path) -> None:

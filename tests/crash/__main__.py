@@ -31,7 +31,7 @@ def main() -> None:
         verdict = run_kill_rounds(folder, rounds=rounds, seed=seed)
         done += rounds
         print(f"{done} kills; seed {seed}, {time.monotonic() - started:.0f} s: {verdict.text()}", flush=True)
-        if verdict.violations or verdict.unexpected:
+        if verdict.violations or verdict.unexpected or verdict.failures_counted != verdict.failed_attempts:
             raise SystemExit(f"BROKEN: repeat with --seed {seed} --rounds {rounds}; files in {folder}")
         shutil.rmtree(folder)
     print(f"{done} kills, every promise kept")

@@ -13,7 +13,7 @@ from random import Random
 from bench.servers import PinLaterServer, pinlater_server
 from pinlater.simulation.history import IN_PROGRESS, PENDING, History, Violation, check
 from tests.crash.load_clients import QUEUE, LoadClients
-from tests.crash.wire_client import WireClient
+from tests.crash.wire_client import Info, WireClient
 
 SWEEP_MS = 200
 DRAIN_SECONDS_MAX = 90.0
@@ -31,13 +31,16 @@ class KillRoundsResult:
     unexpected: list[str]
     refusals: Counter[tuple[int, str, bool]]
     drain_seconds: float
+    failed_attempts: int  # by the jobs themselves
+    failures_counted: int  # in groups
 
     def text(self) -> str:
         """For a failed test, or the end of `make crash`."""
         lost = sum(each.descriptors is None for each in self.history.enqueues)
         facts = (
             f"{len(self.history.acknowledged())} jobs enqueued and answered, {lost} enqueues without an answer, "
-            f"{len(self.history.claims)} claims, {len(self.history.acks)} acks, drained in {self.drain_seconds:.1f} s"
+            f"{len(self.history.claims)} claims, {len(self.history.acks)} acks, drained in {self.drain_seconds:.1f} s, "
+            f"{self.failed_attempts} failed attempts and {self.failures_counted} in groups"
         )
         listed = [f"{each.kind.name} {each.descriptor} {each.text}" for each in self.violations[:20]]
         return "\n".join([facts, *listed, *self.unexpected, *(str(each) for each in self.refusals.items())])
@@ -73,8 +76,18 @@ def run_kill_rounds(
         finally:
             clients.stop()
         history = clients.recorder.history()
-        final = final_states(server, history.seen())
-    return KillRoundsResult(check(history, final), history, clients.unexpected, Counter(clients.refusals), drained)
+        final = final_jobs(server, history.seen())
+        with WireClient(server.port) as client:
+            counted = client.failures(QUEUE)
+    return KillRoundsResult(
+        check(history, {descriptor: job.state for descriptor, job in final.items()}),
+        history,
+        clients.unexpected,
+        Counter(clients.refusals),
+        drained,
+        sum(job.attempts_allowed - job.attempts_remaining for job in final.values()),
+        counted,
+    )
 
 
 def drain(server: PinLaterServer) -> float:
@@ -91,9 +104,13 @@ def drain(server: PinLaterServer) -> float:
 
 def final_states(server: PinLaterServer, descriptors: set[str]) -> dict[str, int]:
     """The state of each, as a lookup tells it now."""
-    ordered, states = sorted(descriptors), {}
+    return {descriptor: job.state for descriptor, job in final_jobs(server, descriptors).items()}
+
+
+def final_jobs(server: PinLaterServer, descriptors: set[str]) -> dict[str, Info]:
+    """What a lookup tells of each now."""
+    ordered, jobs = sorted(descriptors), dict[str, Info]()
     with WireClient(server.port) as client:
         for start in range(0, len(ordered), LOOKUP_CHUNK):
-            found = client.lookup(ordered[start : start + LOOKUP_CHUNK])
-            states.update({descriptor: info.state for descriptor, info in found.items()})
-    return states
+            jobs.update(client.lookup(ordered[start : start + LOOKUP_CHUNK]))
+    return jobs

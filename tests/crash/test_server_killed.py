@@ -19,7 +19,7 @@ pytestmark = pytest.mark.crash
 
 
 def test_no_promise_is_broken_by_kills_under_load(tmp_path: Path) -> None:
-    """Nothing acknowledged is lost or undone, nothing is handed out twice, nothing is stuck."""
+    """Nothing acknowledged is lost or undone, nothing is handed out twice, nothing is stuck; each failed attempt is in a group, once."""
     seed = int(os.environ.get("CRASH_SEED") or secrets.randbelow(2**31))
     rounds = int(os.environ.get("CRASH_ROUNDS") or 4)
     verdict = run_kill_rounds(tmp_path, rounds=rounds, seed=seed)
@@ -27,6 +27,8 @@ def test_no_promise_is_broken_by_kills_under_load(tmp_path: Path) -> None:
     assert not verdict.unexpected, f"CRASH_SEED={seed}\n{verdict.text()}"
     assert verdict.history.acknowledged(), "the load did nothing, so nothing was shown"
     assert verdict.history.claims, "nothing was claimed, so nothing was shown"
+    assert verdict.failures_counted == verdict.failed_attempts, f"CRASH_SEED={seed}\n{verdict.text()}"
+    assert verdict.failed_attempts, "nothing failed, so nothing was shown"
 
 
 def test_the_harness_finds_a_server_that_answers_before_it_stores(tmp_path: Path) -> None:

@@ -170,6 +170,11 @@ class WireClient:
             for descriptor, info in answer.items()
         }
 
+    def failures(self, queue: str) -> int:
+        """How many failed attempts are in its groups."""
+        answer = self._call("getFailures", request=ttypes.FailuresRequest(queueNames=[queue]))
+        return sum(group.failures for group in answer.groups)
+
     def count(self, queue: str, state: int) -> int:
         """How many are in that state (due ones only for PENDING)."""
         return int(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.servers import PinLaterServer, pinlater_server
+from pinlater.domain.audit import AuditFilter
 from pinlater.server.main.app import App
 from tests.promises.conftest import PASSWORD
 from tests.promises.running_server import SettableClocks
@@ -86,6 +87,26 @@ async def test_a_broken_limits_file_is_logged_and_the_old_values_stay(
     path.unlink()
     await app._files.look()
     assert await in_a_second(app, wire, turned) == 10
+    await wire.close()
+
+
+async def test_changed_limits_and_server_sets_are_in_the_audit(run: Run, tmp_path: Path) -> None:
+    path = limits_file(tmp_path / "limits.json", q=12)
+    servers = tmp_path / "servers"
+    servers.write_text("a:1\nb:1\n")
+    app, wire, _ = await started(run, queue_limits_file=str(path), server_set_file=str(servers))
+    limits_file(path, q=0)
+    await app._files.look()
+    servers.write_text("a:1\n")
+    await app._files.look()
+    await app.core.service.audit.buffer.flush()
+    found = (await app.core.service.audit.read(AuditFilter())).entries
+    assert {
+        (entry.who, entry.operation, entry.queue) for entry in found if entry.who in {"limits file", "server set"}
+    } == {
+        ("limits file", "limitChanged", "q"),
+        ("server set", "serverSetChanged", ""),
+    }
     await wire.close()
 
 

@@ -10,10 +10,11 @@ from typing import Any, NoReturn
 import pytest
 
 from pinlater.domain.errors import ErrorCode, ShardConnectionFailed, StoreFull
+from pinlater.domain.job import Outcome
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.transaction import Transaction
-from pinlater.server.storage.values import JobKey
-from tests.sqlite.conftest import QUEUE, Bench
+from pinlater.server.storage.values import JobAck, JobKey
+from tests.sqlite.conftest import HOLDER, NOW, QUEUE, Bench
 
 EITHER = [SqliteSettings(inline_commit_us=10_000_000), SqliteSettings(inline_commit_us=0)]
 
@@ -81,6 +82,28 @@ async def test_a_failed_commit_is_told_to_every_call_in_it(bench: Bench, setting
     writer._cursor = real
     assert await bench.pending() == 2
     assert len(await bench.claim(10)) == 2
+
+
+@pytest.mark.parametrize("settings", EITHER, ids=["inline", "thread"])
+async def test_a_failure_that_is_rolled_back_is_in_no_group_and_its_repeat_once(
+    bench: Bench, settings: SqliteSettings
+) -> None:
+    """The group is counted in the transaction of the ack."""
+    await bench.shard.close()
+    await bench.open(settings)
+    [key] = await bench.insert()
+    await bench.claim()
+    ack = JobAck(key, False, HOLDER.token, error_type="E", error_text="text", final=True)
+    writer = bench.shard._open.writer
+    real = writer._cursor
+    writer._cursor = Faulty(real, lambda text: disk_error() if text == "COMMIT" else None)  # type: ignore[assignment]
+    with pytest.raises(ShardConnectionFailed):
+        await bench.shard.finish_jobs([ack], NOW)
+    writer._cursor = real
+    assert await bench.shard.list_failures([QUEUE], 0) == []
+    outcomes = [(await bench.shard.finish_jobs([ack], NOW))[0].outcome for _ in range(2)]
+    assert outcomes == [Outcome.APPLIED, Outcome.ALREADY_FINAL]
+    assert [group.failures for group in await bench.shard.list_failures([QUEUE], 0)] == [1]
 
 
 async def test_ping_tries_a_write_after_a_failed_transaction(bench: Bench) -> None:

@@ -12,6 +12,9 @@ from pinlater.client import Ack, AsyncClient, Job, JobState
 from pinlater.console.app import Console
 from pinlater.console.pages.shared_answers import SHARED_MS
 from pinlater.domain.clock import ManualClock
+from pinlater.domain.ids import SLOTS, IdMaker
+from pinlater.domain.job import NewJob
+from pinlater.server.storage.values import InsertRequest
 from tests.assembly import listen, open_core
 from tests.console.pages.visitor import PageVisitor
 from tests.contract.stores import make_store, needs_server
@@ -19,8 +22,7 @@ from tests.statements import noted_statements
 
 # On MySQL one of them is the look at what has become due, which all calls share for a while.
 STATEMENTS_MAX, QUEUE_PAGE_MAX = 9, 7
-# The overview reads all queues: on Redis a script for each five hundred, twice.
-QUEUES, PRIORITIES = {"sqlite": 2_000, "mariadb": 2_000, "redis": 1_000}, 3
+QUEUES, PRIORITIES = [f"queue_{number}" for number in range(2_000)], 3
 
 
 @pytest.fixture
@@ -28,16 +30,21 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return noted_statements(monkeypatch)
 
 
-@pytest_asyncio.fixture(params=list(QUEUES))
+@pytest_asyncio.fixture(params=["sqlite", "mariadb", "redis"])
 async def client(
     statements: list[object], tmp_path: Path, clock: ManualClock, request: pytest.FixtureRequest
 ) -> AsyncIterator[AsyncClient]:
-    """Of a server with jobs of each state and priority in `mail`, which is paused."""
+    """Of a server with jobs of each state and priority in `mail`, which is paused, and a job in each of the other queues."""
     del statements  # it must be there before the store
     needs_server(request.param, request)
     shard = make_store(request.param, tmp_path)
     core = await open_core(shard, clock=clock)
-    await shard.create_queues(["mail", *(f"queue_{number}" for number in range(QUEUES[request.param]))], clock.now_ms())
+    await shard.create_queues(["mail", *QUEUES], clock.now_ms())
+    ids = IdMaker(clock, slot=SLOTS - 1).make(len(QUEUES))
+    jobs = [NewJob(job_id, b"x", 1, clock.now_ms(), attempts_allowed=1) for job_id in ids]
+    for start in range(0, len(QUEUES), 100):
+        requests = [InsertRequest(QUEUES[at], [jobs[at]]) for at in range(start, start + 100)]
+        await shard.insert_jobs(requests, clock.now_ms())
     await core.catch_up()
     server = await listen(core)
     async with AsyncClient(f"127.0.0.1:{server.port}", source="console", wait_for_servers=False) as client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.configured_shard import ConfiguredShard
@@ -13,6 +14,13 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.config.shard_file import ShardSource
 
 TOKENS = "access.tokens_file"
+
+
+class SharedLimits(NamedTuple):
+    """Holds what files say of limits. `limits`: jobs a second by queue. `servers`: how many share them; None without a file."""
+
+    limits: Mapping[str, float]
+    servers: int | None
 
 
 class WatchedFiles:
@@ -30,14 +38,12 @@ class WatchedFiles:
         return bool(self._by_key())
 
     @property
-    def limits(self) -> Mapping[str, float]:
-        """Jobs a second by queue."""
-        return {} if self._limits is None else self._limits.limits
-
-    @property
-    def servers(self) -> int | None:
-        """How many share the limits; None without a file of them."""
-        return None if self._servers is None else self._servers.servers
+    def shared_limits(self) -> SharedLimits:
+        """The values that were read last."""
+        return SharedLimits(
+            {} if self._limits is None else self._limits.limits,
+            None if self._servers is None else self._servers.servers,
+        )
 
     @property
     def places(self) -> Sequence[ConfiguredShard] | None:

@@ -25,6 +25,7 @@ from pinlater.server.config.checks import access_of
 from pinlater.server.config.file_authors import authors_of
 from pinlater.server.config.schema import keys
 from pinlater.server.config.settings import Settings
+from pinlater.server.config.watched import SharedLimits
 from pinlater.server.dispatch.wake_datagrams import Wakes
 from pinlater.server.front.front_listener import FrontListener
 from pinlater.server.front.messages import StoreState
@@ -34,7 +35,13 @@ from pinlater.server.main.certificate_watch import CERTIFICATE, certificate_watc
 from pinlater.server.main.clock_watch import ClockWatch
 from pinlater.server.main.cluster import Cluster
 from pinlater.server.main.core import Core
-from pinlater.server.main.file_changes import changed_ms, shard_entries, token_entries
+from pinlater.server.main.file_changes import (
+    changed_ms,
+    limit_entries,
+    server_set_entries,
+    shard_entries,
+    token_entries,
+)
 from pinlater.server.main.file_watch import FileWatch
 from pinlater.server.main.periodic_work import PeriodicWork
 from pinlater.server.main.readiness import ReadinessWatch
@@ -433,9 +440,16 @@ class App:
 
     # --- what files change ------------------------------------------------------------------------------------------------
 
-    def _limits_reloaded(self) -> None:
+    async def _limits_reloaded(self, before: SharedLimits, after: SharedLimits) -> None:
         self.core.limits_changed()
-        logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(self._files.limits)})
+        logger.info("limits reloaded", extra={"servers": self._servers(), "queues": len(after.limits)})
+        limits_ms = await self._changed_ms(self.settings.queue_limits_file)
+        servers_ms = await self._changed_ms(self.settings.server_set_file)
+        for entry in (
+            *limit_entries(before.limits, after.limits, limits_ms),
+            *server_set_entries(before.servers, after.servers, servers_ms),
+        ):
+            self.core.service.audit.note(entry)
 
     async def _shards_reloaded(self) -> None:
         change = await self.core.change_shards(self._desired())

@@ -1,4 +1,4 @@
-"""Entries of the audit for what a server takes over from its files: tokens and shards.
+"""Entries of the audit for what a server takes over from its files: tokens, shards, limits of queues, and the set of servers.
 
 Several processes and servers may read one file. Their entries of one change have the same id, made of the time of the file and of the
 change, so that the change is kept once. An entry names the user whose command changed the file, if the command has noted it, and else
@@ -18,8 +18,9 @@ from pinlater.server.access.tokens import Token, quota_fields
 from pinlater.server.config.file_authors import FileAuthor
 from pinlater.server.sharding.reload import MapChange
 
-TOKENS_FILE, SHARD_FILE = "tokens file", "shard file"
+TOKENS_FILE, SHARD_FILE, LIMITS_FILE, SERVER_SET_FILE = "tokens file", "shard file", "limits file", "server set"
 TOKEN_ADDED, TOKEN_CHANGED, TOKEN_REMOVED = "tokenAdded", "tokenChanged", "tokenRemoved"
+LIMIT_CHANGED, LIMITS_CHANGED, SERVERS_CHANGED = "limitChanged", "limitsChanged", "serverSetChanged"
 # Of the map of shards, by the field of `MapChange`.
 SHARD_CHANGES: Mapping[str, str] = {
     "added": "shardAdded",
@@ -29,6 +30,7 @@ SHARD_CHANGES: Mapping[str, str] = {
     "removed": "shardRemoved",
 }
 _TEXTS_MAX, _TEXT_MAX = 20, 200
+_LIMITS_MAX = 100
 # A file that is older was copied with its time, and one of the future has a wrong one: then the time of the server counts.
 _AGE_MS_MAX = 60_000
 
@@ -69,6 +71,31 @@ def shard_entries(change: MapChange, at_ms: int, authors: Mapping[str, FileAutho
     ]
 
 
+def limit_entries(before: Mapping[str, float], after: Mapping[str, float], at_ms: int) -> list[AuditEntry]:
+    """Which queues have another limit in jobs a second, None for none, by their names; one entry for all if there are over a hundred."""
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if len(changed) > _LIMITS_MAX:
+        return [_entry(LIMITS_FILE, None, LIMITS_CHANGED, at_ms, {"queues": len(changed)})]
+    return [
+        _entry(
+            LIMITS_FILE,
+            None,
+            LIMIT_CHANGED,
+            at_ms,
+            {"jobs_per_second": after.get(name), "before": before.get(name)},
+            queue=name[:_TEXT_MAX],
+        )
+        for name in changed
+    ]
+
+
+def server_set_entries(before: int | None, after: int | None, at_ms: int) -> list[AuditEntry]:
+    """How many servers share the limits of the queues, if that is another number."""
+    if before == after:
+        return []
+    return [_entry(SERVER_SET_FILE, None, SERVERS_CHANGED, at_ms, {"servers": after, "before": before})]
+
+
 def _shown(token: Token) -> Mapping[str, object]:
     shown: dict[str, object] = {"token": token.name, "roles": [role.value for role in token.roles]}
     shown["queues"] = [pattern[:_TEXT_MAX] for pattern in token.queues[:_TEXTS_MAX]]
@@ -80,10 +107,13 @@ def _shown(token: Token) -> Mapping[str, object]:
 
 
 def _entry(
-    file: str, author: FileAuthor | None, operation: str, at_ms: int, fields: Mapping[str, object]
+    file: str, author: FileAuthor | None, operation: str, at_ms: int, fields: Mapping[str, object], queue: str = ""
 ) -> AuditEntry:
     arguments = json.dumps(fields)
-    digest = int.from_bytes(blake2b(f"{operation} {arguments}".encode(), digest_size=7).digest())
+    change = " ".join(text for text in (operation, arguments, queue) if text)
+    digest = int.from_bytes(blake2b(change.encode("utf-8", "replace"), digest_size=7).digest())
     name = entry_id(at_ms, digest >> 32, digest)
     who, source, address = (file, "", "") if author is None else (author.user, file, author.host)
-    return AuditEntry(name, at_ms, who, (), source, address, operation, "", arguments, None, AuditOutcome.OK.value, "")
+    return AuditEntry(
+        name, at_ms, who, (), source, address, operation, queue, arguments, None, AuditOutcome.OK.value, ""
+    )

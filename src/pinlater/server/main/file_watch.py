@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pinlater.server.access.tokens import Token
 from pinlater.server.config.configured_shard import ConfiguredShard
 from pinlater.server.config.settings import Settings
-from pinlater.server.config.watched import WatchedFiles
+from pinlater.server.config.watched import SharedLimits, WatchedFiles
 from pinlater.server.main.stores import make_shards, sharded
 from pinlater.server.sharding.reload import DesiredShard
 
@@ -24,7 +24,7 @@ class FileWatch:
         self._files = WatchedFiles(settings)
         self._places: Sequence[ConfiguredShard] = ()  # the shards taken over last
         self._looking = asyncio.Lock()
-        self._take_limits: Callable[[], None] | None = None
+        self._take_limits: Callable[[SharedLimits, SharedLimits], Awaitable[object]] | None = None
         self._take_shards: Callable[[], Awaitable[object]] | None = None
 
     def __bool__(self) -> bool:
@@ -34,18 +34,18 @@ class FileWatch:
     @property
     def limits(self) -> Mapping[str, float]:
         """Jobs a second by queue."""
-        return self._files.limits
+        return self._files.shared_limits.limits
 
     @property
     def names_servers(self) -> bool:
         """Whether a file says which servers share the limits."""
-        return self._files.servers is not None
+        return self._files.shared_limits.servers is not None
 
     def servers(self, known: int) -> int:
         """How many processes share the limit of a queue: `known` by the stores, or those of the file, each with as many processes.
 
         Of processes with one store of their own, one hands out all jobs."""
-        servers = self._files.servers
+        servers = self._files.shared_limits.servers
         if servers is None:
             return known
         return servers * (self._settings.processes if self._settings.store.is_sharded else 1)
@@ -63,8 +63,12 @@ class FileWatch:
         self._places = places
         return sharded(places, self._settings)
 
-    def begin(self, take_limits: Callable[[], None], take_shards: Callable[[], Awaitable[object]]) -> None:
-        """From now on a look calls these after a change. `take_shards` asks for `desired`."""
+    def begin(
+        self,
+        take_limits: Callable[[SharedLimits, SharedLimits], Awaitable[object]],
+        take_shards: Callable[[], Awaitable[object]],
+    ) -> None:
+        """From now on a look calls these after a change. `take_limits(before, after)`; `take_shards` asks for `desired`."""
         self._take_limits, self._take_shards = take_limits, take_shards
 
     def end(self) -> None:
@@ -84,8 +88,9 @@ class FileWatch:
     async def look(self) -> None:
         """Reads what has changed."""
         async with self._looking:
+            before = self._files.shared_limits
             limits_changed = await self._files.refresh()
             if limits_changed and self._take_limits is not None:
-                self._take_limits()
+                await self._take_limits(before, self._files.shared_limits)
             if self._take_shards is not None and self._files.places not in (None, self._places):
                 await self._take_shards()

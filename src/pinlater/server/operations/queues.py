@@ -44,7 +44,7 @@ from pinlater.server.telemetry.metrics import Metrics
 
 Value = TypeVar("Value")
 
-_QUEUES_A_CALL, _QUEUES_A_TURN = 500, 250
+_QUEUES_A_CALL, _QUEUES_A_TURN = 1_000, 250
 # A call that has taken longer may have been given up by its caller, who may have done the opposite since.
 _YOUNG_S = 5.0
 _BY_MAX = 200  # characters of who pauses a queue

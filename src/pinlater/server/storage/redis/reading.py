@@ -242,7 +242,8 @@ async def count_ahead(access: Access, place: Place) -> int | PinLaterError:
 async def count_rows(readers: Readers, queues: Sequence[str] | None, due_by_ms: int) -> list[Any]:
     """What `count_jobs.lua` says of these queues, or of all."""
     names = list(await walking.queues(readers)) if queues is None else queues
-    return [row async for piece in walking.walk(readers, "count_jobs", names, due_by_ms) for row in piece]
+    pieces = walking.walk(readers, "count_jobs", names, due_by_ms, at_once=walking.MORE_QUEUES_A_PIECE)
+    return [row async for piece in pieces for row in piece]
 
 
 def counts(found: Sequence[Any], due_by_ms: int) -> list[QueueCounts]:

@@ -1,14 +1,21 @@
 -- Counts by queue and priority, from the sizes of the indexes. Changes nothing.
---   ARGV[1] up to when jobs count as due, in ms        ARGV[2] {names} of queues        ARGV[3] the place (from 1) to begin at
--- Answers {rows, the place to go on at, or 0}. A row: {name, priority, waiting, future, in progress, succeeded, failed,
--- totals (e c s f r l d), first run-after, the queue's id}. Ends after a hundred rows or some more.
-local ROWS_MAX = 100
+--   ARGV[1] up to when jobs count as due, in ms        ARGV[2] {names} of queues
+-- Answers {rows, how many queues it got through}. A row: {name, priority, waiting, future, in progress, succeeded, failed,
+-- totals (e c s f r l d), first run-after, the queue's id}. Ends before the commands are more than it may call.
+local COMMANDS_MAX, A_ROW = 2400, 7
 local names, rows = cmsgpack.unpack(ARGV[2]), {}
 local ids = fetch('HMGET', T .. 'q', names)
-local place = tonumber(ARGV[3])
-while place <= #names and #rows < ROWS_MAX do
-    local name, queue = names[place], ids[place]
-    local priorities = queue and call('HGET', T .. 'pr', queue) or ''
+local asked = {}
+for i = 1, #ids do
+    asked[i] = ids[i] or ''
+end
+local known = fetch('HMGET', T .. 'pr', asked)
+local commands, place = 0, 1
+while place <= #names do
+    local name, queue, priorities = names[place], ids[place], known[place] or ''
+    if commands > 0 and commands + A_ROW * #priorities > COMMANDS_MAX then
+        break
+    end
     for p = 1, #priorities do
         local priority = sub(priorities, p, p)
         local line = queue .. priority
@@ -16,20 +23,26 @@ while place <= #names and #rows < ROWS_MAX do
         for t = 1, 7 do
             totals[t] = totals[t] or '0'
         end
-        local first = call('ZRANGE', T .. 'r' .. line, 0, 0, 'WITHSCORES')
+        local waiting, future, first = call('ZCARD', T .. 'r' .. line), 0, ''
+        commands = commands + A_ROW - 2
+        if waiting > 0 then
+            future = call('ZCOUNT', T .. 'r' .. line, '(' .. ARGV[1], '+inf')
+            first = call('ZRANGE', T .. 'r' .. line, 0, 0, 'WITHSCORES')[2]
+            commands = commands + 2
+        end
         rows[#rows + 1] = {
             name,
             byte(priority),
-            call('ZCARD', T .. 'r' .. line),
-            call('ZCOUNT', T .. 'r' .. line, '(' .. ARGV[1], '+inf'),
+            waiting,
+            future,
             call('ZCARD', T .. 'i' .. line),
             call('ZCARD', T .. 's' .. line),
             call('ZCARD', T .. 'f' .. line),
             totals,
-            first[2] or '',
+            first,
             queue,
         }
     end
     place = place + 1
 end
-return { rows, place <= #names and place or 0 }
+return { rows, place - 1 }

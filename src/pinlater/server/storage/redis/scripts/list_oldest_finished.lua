@@ -1,11 +1,11 @@
 -- The oldest finished job of each line and state of some queues. Changes nothing.
---   ARGV[1] {ids} of queues        ARGV[2] the place (from 1) to begin at
--- Answers {rows, the place to go on at, or 0}; rows: {queue and priority, index ('s' or 'f'), finished at, ...}. Ends after two
+--   ARGV[1] {ids} of queues
+-- Answers {rows, how many queues it got through}; rows: {queue and priority, index ('s' or 'f'), finished at, ...}. Ends after two
 -- hundred lines or some more.
 local LINES_MAX = 200
 local ids, rows, lines = cmsgpack.unpack(ARGV[1]), {}, 0
 local known = fetch('HMGET', T .. 'pr', ids)
-local place = tonumber(ARGV[2])
+local place = 1
 while place <= #ids and lines < LINES_MAX do
     local priorities = known[place] or ''
     for p = 1, #priorities do
@@ -22,4 +22,4 @@ while place <= #ids and lines < LINES_MAX do
     lines = lines + #priorities
     place = place + 1
 end
-return { rows, place <= #ids and place or 0 }
+return { rows, place - 1 }

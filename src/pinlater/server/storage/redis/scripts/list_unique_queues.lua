@@ -1,10 +1,10 @@
 -- Which of some queues have unique keys. Changes nothing.
---   ARGV[1] {ids} of queues        ARGV[2] the place (from 1) to begin at
--- Answers {rows, the place to go on at, or 0}; rows: {id, lowest id of a job, ...}, the latter 0 where there are too many keys to look
+--   ARGV[1] {ids} of queues
+-- Answers {rows, how many queues it got through}; rows: {id, lowest id of a job, ...}, the latter 0 where there are too many keys to look
 -- at. Ends after some thousand keys.
 local LOOKED_AT_MAX = 2000
 local ids, rows, looked_at = cmsgpack.unpack(ARGV[1]), {}, 0
-local place = tonumber(ARGV[2])
+local place = 1
 while place <= #ids and looked_at < LOOKED_AT_MAX do
     local key = T .. 'u' .. ids[place]
     local count = call('HLEN', key)
@@ -25,4 +25,4 @@ while place <= #ids and looked_at < LOOKED_AT_MAX do
     looked_at = looked_at + 1
     place = place + 1
 end
-return { rows, place <= #ids and place or 0 }
+return { rows, place - 1 }
