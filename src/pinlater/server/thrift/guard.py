@@ -261,8 +261,13 @@ class Guard:
             return AuditCaller(grant.name, roles)
 
     def refused(self, call: DecodedCall, host: str, error: AccessDenied) -> float:
-        """Notes a refusal; after how many seconds it is to be answered."""
-        refusal = self.access.refusals.one(host)
+        """Notes a refusal; after how many seconds it is to be answered.
+
+        Callers without a good token are counted by address, each good token at an address for itself: all callers of a console have its
+        address, and guesses must not delay the refusals of others.
+        """
+        use = self.access.use_of(call.arguments.context.authToken)
+        refusal = self.access.refusals.one(f"{host} token {use.name}" if use is not None and use.name else host)
         if refusal.log:
             logger.warning(
                 "access refused: %s",
