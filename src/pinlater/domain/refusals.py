@@ -1,4 +1,5 @@
-"""Slows down refusals by the address of the caller: guessing gets slow, and a caller that is misconfigured costs little.
+"""Slows down refusals by the address of the caller: guessing gets slow, and a caller that is misconfigured costs little. What is called an
+address here may name more than that, such as a good token of callers at an address, which guess nothing.
 
 Only answers that refuse are delayed; good calls from the same address are not. The number of addresses that are remembered is bounded;
 past it, the one that was refused longest ago is forgotten.

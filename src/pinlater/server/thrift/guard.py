@@ -13,6 +13,7 @@ from typing import Any
 
 from pinlater.domain.access import BODIES, DRY_RUN, FAILURE_TEXTS
 from pinlater.domain.audit import UNKNOWN_TOKEN
+from pinlater.domain.caller_address import shown_address
 from pinlater.domain.calls import KeyHolders
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
@@ -262,8 +263,13 @@ class Guard:
             return AuditCaller(grant.name, roles)
 
     def refused(self, call: DecodedCall, host: str, error: AccessDenied) -> float:
-        """Notes a refusal; after how many seconds it is to be answered."""
-        refusal = self.access.refusals.one(host)
+        """Notes a refusal; after how many seconds it is to be answered.
+
+        Callers without a good token are counted by address, each good token at an address for itself: all callers of a console have its
+        address, and guesses must not delay the refusals of others.
+        """
+        use = self.access.use_of(call.arguments.context.authToken)
+        refusal = self.access.refusals.one(f"{host} token {use.name}" if use is not None and use.name else host)
         if refusal.log:
             logger.warning(
                 "access refused: %s",
@@ -271,7 +277,7 @@ class Guard:
                 extra={
                     "method": call.method.name,
                     "detail": error.detail,
-                    "host": host,
+                    "host": shown_address(call.arguments.context.callerAddress or "", host),
                     "source": call.arguments.context.source,
                     "refusals": refusal.log,
                 },
