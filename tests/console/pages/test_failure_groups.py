@@ -12,7 +12,9 @@ from pinlater.console.pages.failed import group_row
 from pinlater.console.shapes.failures import FailureGroupItem
 from pinlater.domain.failures import OTHERS
 from tests.console.pages.conftest import failed_job
+from tests.console.pages.test_bulk_page import run_of
 from tests.console.pages.visitor import PageVisitor
+from tests.console.test_bulk import ended
 
 
 async def name_of(client: AsyncClient, pattern: str) -> str:
@@ -33,18 +35,30 @@ async def test_the_page_shows_groups_with_their_numbers(visitor: PageVisitor, cl
     assert "3 failures in the last 24 hours, 3 in this one" in (await visitor.get("/failed")).body.decode()
 
 
-async def test_the_jobs_of_a_group_are_retried_and_deleted(visitor: PageVisitor, client: AsyncClient) -> None:
+async def test_the_jobs_of_a_group_are_retried(visitor: PageVisitor, client: AsyncClient) -> None:
     wanted = [await failed_job(client, f"no file {number}") for number in range(2)]
     other = await failed_job(client, "boom")
     name = await name_of(client, "no file …")
     told = await visitor.does("/queues/mail/retry-failed", number=1, group=name)
     assert told == "Retried 1 failed job of this group in mail."
-    assert await visitor.does("/queues/mail/delete-failed", number=9, group=name) == (
-        "Deleted 1 failed job of this group in mail."
-    )
     found = await client.lookup([*wanted, other])
-    assert sorted(job.state for job in found.values()) == sorted([JobState.PENDING, JobState.FAILED])
-    assert (await visitor.submit("/queues/mail/delete-failed", {"number": 9})).status == 400
+    assert sorted(job.state for job in found.values()) == [JobState.PENDING, JobState.FAILED, JobState.FAILED]
+
+
+async def test_a_group_is_deleted_in_the_background_and_brought_back(visitor: PageVisitor, client: AsyncClient) -> None:
+    wanted = [await failed_job(client, f"no file {number}") for number in range(2)]
+    other = await failed_job(client, "boom")
+    told = await visitor.does(
+        "/queues/mail/bulk", action="delete", state="failed", group=await name_of(client, "no file …")
+    )
+    assert told.endswith("It can be undone for a day.")
+    run_id = run_of(told)
+    assert (await ended(visitor, run_id))["changed"] == 2
+    assert list(await client.lookup([*wanted, other])) == [other]
+    told = await visitor.does("/queues/mail/bulk/undo", run=run_id)
+    await ended(visitor, run_of(told))
+    found = await client.lookup([*wanted, other])
+    assert [job.state for job in found.values()] == 3 * [JobState.FAILED]
 
 
 async def test_a_muted_group_comes_last_until_its_mute_is_ended(visitor: PageVisitor, client: AsyncClient) -> None:

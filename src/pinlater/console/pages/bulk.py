@@ -202,7 +202,9 @@ async def start(call: PageCall) -> Goto:
         expected=form.expected,
     )
     run = await call.api.ask(start_bulk_run, queue=call.queue, body=wanted)
-    return Goto("/bulk", f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}.")
+    told = f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}."
+    undone = " It can be undone for a day." if run.action == "delete" and not run.for_good else ""
+    return Goto("/bulk", told + undone)
 
 
 async def stop(call: PageCall) -> Goto:
