@@ -186,7 +186,7 @@ async def show(call: PageCall) -> QueueView:
             "failed": queue.failed,
             "succeeded": queue.succeeded,
         },
-        jobs=rows_of(page.jobs),
+        jobs=rows_of(page.jobs, call.links),
         time_column=age_column(jobs.state),
         next_page=page.continuation or "",
         incomplete=page.incomplete or stats.incomplete,
