@@ -286,3 +286,25 @@ async def test_the_reasons_why_a_job_waits_come_with_their_figures(caller: Calle
 async def test_a_missing_job_can_not_be_explained(caller: Caller) -> None:
     answer = await caller.get("/v1/jobs/mail:s1:p1:7/explain")
     assert (answer.status, answer.json["reason"]) == (404, "JOB_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("text=a.c", ["a.c", "xA.Cx"]), ("regex=a.c", ["a.c", "abc"]), ("text=%5CE", [r"\E"]), ("text=none", [])],
+)
+async def test_jobs_are_chosen_by_a_text_in_their_body(caller: Caller, query: str, found: list[str]) -> None:
+    for body in ("a.c", "abc", "xA.Cx", r"\E"):
+        await enqueue(caller, body)
+    page = await caller.ok("GET", f"{JOBS}?{query}&bodies=true")
+    assert sorted(job["body"] for job in page["jobs"]) == sorted(found)
+    assert (await caller.ok("GET", f"{JOBS}/count?{query}"))["jobs"] == len(found)
+    assert (await caller.ok("GET", f"/v1/queues/mail/bulk/preview?state=pending&{query}"))["jobs"] == len(found)
+    assert (await caller.ok("DELETE", f"{JOBS}?state=pending&{query}"))["jobs"] == len(found)
+
+
+@pytest.mark.parametrize(("query", "detail"), [("text=a&regex=b", "exclude each other"), ("text=", "length >= 1")])
+async def test_a_text_is_not_empty_and_excludes_a_regular_expression(caller: Caller, query: str, detail: str) -> None:
+    await enqueue(caller, "a")
+    refused = await caller.send("DELETE", f"{JOBS}?state=pending&{query}")
+    assert (refused.status, detail in refused.body.decode()) == (400, True)
+    assert (await caller.ok("GET", f"{JOBS}/count"))["jobs"] == 1

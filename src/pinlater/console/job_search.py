@@ -7,7 +7,6 @@ the jobs of one queue in one state. Servers look into the bodies; the rest is co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from pinlater.client import AsyncClient
 from pinlater.client._job_scan import PAGE_JOBS, SCAN_END, SCAN_START
 from pinlater.client.errors import BodiesMasked, DescriptorInvalid, PinLaterError, QueueNotFound, UnknownMethod
 from pinlater.client.values import JobInfo, JobState, QueueStats, Scanned
+from pinlater.domain.body_text import regex_of_text
 from pinlater.domain.descriptor import parse_descriptor
 
 DESCRIPTOR, UNIQUE_KEY, ERROR, BODY = "descriptor", "unique key", "error", "body"
@@ -149,7 +149,7 @@ class JobSearch:
         after = SCAN_START
         while not self._is_over():
             left = self._bounds.found - len(self._result.jobs)
-            page = await self._page(part, left, after, f"(?i){re.escape(self._text)}")
+            page = await self._page(part, left, after, regex_of_text(self._text))
             for job in page.jobs:
                 self._result.add(job, BODY)
             if page.continuation in (SCAN_END, after):

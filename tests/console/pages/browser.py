@@ -21,6 +21,7 @@ from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.run import ConsoleServer, listening
 from pinlater.domain.clock import SystemClock
+from pinlater.domain.link_urls import LinkUrls
 from pinlater.domain.refusals import Refusals
 from pinlater.server.access.control import AccessControl
 from pinlater.server.history.sample import QueueSample, pack
@@ -36,6 +37,7 @@ OPTIONS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+LINKS = LinkUrls(source="https://git.example.org/main/{file}#L{line}")
 Scheme = Literal["light", "dark"]
 ERROR = 'Connection closed\nTraceback (most recent call last):\n  File "mailer.py", line 12, in send\n'
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u202eevil"
@@ -144,7 +146,7 @@ async def _console(server: str) -> AsyncIterator[str]:
     """A console of a server; its address."""
     listener = listening("127.0.0.1", 0)
     client = AsyncClient(server, wait_for_servers=False, token="")
-    console = ConsoleServer(Console(client, SystemClock().now_ms, LOOPBACK_NAMES))
+    console = ConsoleServer(Console(client, SystemClock().now_ms, LOOPBACK_NAMES, links=LINKS))
     serving = asyncio.create_task(console._serve([listener]))  # without its handlers of signals
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     console.should_exit = True

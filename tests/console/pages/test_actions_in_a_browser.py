@@ -67,10 +67,20 @@ async def press_on_failed(page: Page, url: str, queue: str) -> None:
     await told(page, f"The group of failures in {queue} comes last")
     await rare.get_by_role("button", name="Unmute").click()
     await told(page, f"The group of failures in {queue} is muted no more")
-    await confirm(page, "Delete", row="OSError: no disk")
-    await told(page, "Deleted 1 failed job of this group")
-    await confirm(page, "Retry all 2")
-    await told(page, "Retried 2 of 2 failed jobs")
+    await rare.locator("summary", has_text="Delete…").click()
+    await expect(rare.locator(".question:visible")).to_contain_text(
+        "For a day, the page of bulk changes can bring them back"
+    )
+    await rare.get_by_role("button", name="Delete", exact=True).click()
+    await told(page, f"The servers delete jobs of {queue} in the background")
+    run = page.get_by_role("row").filter(has_text=queue).filter(has_text="Delete failed jobs with group")
+    await expect(run).to_contain_text("Done")
+    await confirm(page, "Undo", row=queue)
+    await told(page, f"The servers bring the deleted jobs of {queue} back in the background")
+    await expect(page.get_by_role("row").filter(has_text=queue).filter(has_text="Restore")).to_contain_text("Done")
+    await page.goto(f"{url}/failed?filter={queue}")
+    await confirm(page, "Retry all 3")
+    await told(page, "Retried 3 of 3 failed jobs")
 
 
 async def press_on_job(page: Page, url: str, waiting: str) -> None:

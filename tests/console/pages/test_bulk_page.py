@@ -11,6 +11,11 @@ from tests.console.pages.visitor import PageVisitor
 from tests.console.test_bulk import ended
 
 
+def run_of(told: str) -> str:
+    """The id in the message of a page."""
+    return told.partition(": run ")[2].partition(".")[0]
+
+
 async def test_a_person_looks_at_what_would_change_and_starts_it(visitor: PageVisitor, client: AsyncClient) -> None:
     await failed_job(client, "no disk")
     await failed_job(client, "boom")
@@ -21,7 +26,7 @@ async def test_a_person_looks_at_what_would_change_and_starts_it(visitor: PageVi
     assert preview.inputs["error"] == "no disk"
     told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", error="no disk", rate="100")
     assert told.startswith("The servers delete jobs of mail in the background: run ")
-    run_id = told.rpartition(" ")[2].rstrip(".")
+    run_id = run_of(told)
     await ended(visitor, run_id)
     page = await visitor.page("/bulk")
     words = " ".join(page.text.split())
@@ -34,13 +39,13 @@ async def test_a_person_looks_at_what_would_change_and_starts_it(visitor: PageVi
 async def test_a_person_undoes_a_delete(visitor: PageVisitor, client: AsyncClient) -> None:
     name = await failed_job(client, "no disk")
     told = await visitor.does("/queues/mail/bulk", action="delete", state="failed")
-    run_id = told.rpartition(" ")[2].rstrip(".")
+    run_id = run_of(told)
     await ended(visitor, run_id)
     page = await visitor.page("/bulk")
     assert "Undo" in page.text
     told = await visitor.does("/queues/mail/bulk/undo", run=run_id)
     assert told.startswith("The servers bring the deleted jobs of mail back in the background: run ")
-    await ended(visitor, told.rpartition(" ")[2].rstrip("."))
+    await ended(visitor, run_of(told))
     page = await visitor.page("/bulk")
     assert f"Restore the jobs that run {run_id} has deleted" in " ".join(page.text.split())
     assert await client.lookup([name])
@@ -49,7 +54,7 @@ async def test_a_person_undoes_a_delete(visitor: PageVisitor, client: AsyncClien
 async def test_what_is_deleted_for_good_has_no_undo(visitor: PageVisitor, client: AsyncClient) -> None:
     await failed_job(client, "no disk")
     told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", for_good="yes")
-    await ended(visitor, told.rpartition(" ")[2].rstrip("."))
+    await ended(visitor, run_of(told))
     page = await visitor.page("/bulk")
     assert "for good" in page.text
     assert "Undo" not in page.text
@@ -67,7 +72,7 @@ async def test_the_page_shows_how_far_a_run_is_and_when_it_ends(
     for _ in range(3):
         await failed_job(client, "no disk")
     told = await visitor.does("/queues/mail/bulk", action="delete", state="failed", rate="0.1", expected="3")
-    run_id = told.rpartition(" ")[2].rstrip(".")
+    run_id = run_of(told)
     text = ""
     async with asyncio.timeout(30):
         while "Running 33 %, done in less than a minute" not in text:

@@ -7,12 +7,18 @@ import re
 import pytest
 
 from pinlater.client import AsyncClient, JobState
-from pinlater.client.errors import UnknownMethod
-from pinlater.console.pages.failed import group_row
+from pinlater.client.errors import ShardConnectionFailed, UnknownMethod
+from pinlater.console.app import Console
+from pinlater.console.pages.failed import ROWS, group_row
 from pinlater.console.shapes.failures import FailureGroupItem
+from pinlater.domain.clock import ManualClock
 from pinlater.domain.failures import OTHERS
+from pinlater.domain.link_urls import LinkUrls
+from tests.console.caller import Caller
 from tests.console.pages.conftest import failed_job
+from tests.console.pages.test_bulk_page import run_of
 from tests.console.pages.visitor import PageVisitor
+from tests.console.test_bulk import ended
 
 
 async def name_of(client: AsyncClient, pattern: str) -> str:
@@ -33,18 +39,69 @@ async def test_the_page_shows_groups_with_their_numbers(visitor: PageVisitor, cl
     assert "3 failures in the last 24 hours, 3 in this one" in (await visitor.get("/failed")).body.decode()
 
 
-async def test_the_jobs_of_a_group_are_retried_and_deleted(visitor: PageVisitor, client: AsyncClient) -> None:
+async def test_the_jobs_of_a_group_are_retried(visitor: PageVisitor, client: AsyncClient) -> None:
     wanted = [await failed_job(client, f"no file {number}") for number in range(2)]
     other = await failed_job(client, "boom")
     name = await name_of(client, "no file …")
     told = await visitor.does("/queues/mail/retry-failed", number=1, group=name)
     assert told == "Retried 1 failed job of this group in mail."
-    assert await visitor.does("/queues/mail/delete-failed", number=9, group=name) == (
-        "Deleted 1 failed job of this group in mail."
-    )
     found = await client.lookup([*wanted, other])
-    assert sorted(job.state for job in found.values()) == sorted([JobState.PENDING, JobState.FAILED])
-    assert (await visitor.submit("/queues/mail/delete-failed", {"number": 9})).status == 400
+    assert sorted(job.state for job in found.values()) == [JobState.PENDING, JobState.FAILED, JobState.FAILED]
+
+
+async def test_a_group_is_deleted_in_the_background_and_brought_back(visitor: PageVisitor, client: AsyncClient) -> None:
+    wanted = [await failed_job(client, f"no file {number}") for number in range(2)]
+    other = await failed_job(client, "boom")
+    told = await visitor.does(
+        "/queues/mail/bulk", action="delete", state="failed", group=await name_of(client, "no file …")
+    )
+    assert told.endswith("It can be undone for a day.")
+    run_id = run_of(told)
+    assert (await ended(visitor, run_id))["changed"] == 2
+    assert list(await client.lookup([*wanted, other])) == [other]
+    told = await visitor.does("/queues/mail/bulk/undo", run=run_id)
+    await ended(visitor, run_of(told))
+    found = await client.lookup([*wanted, other])
+    assert [job.state for job in found.values()] == 3 * [JobState.FAILED]
+
+
+async def test_groups_and_jobs_link_to_the_line_of_code_that_raised_their_error(
+    client: AsyncClient, clock: ManualClock
+) -> None:
+    """Also a group whose jobs are not among the newest; the list of failed jobs of a queue has the links, too."""
+    console = Console(client, clock.now_ms, None, links=LinkUrls(source="https://git.example.org/{file}#L{line}"))
+    caller = Caller(console.app)
+
+    def links(page: str) -> list[str]:
+        return re.findall('<a href="(https://[^"]+)" rel="noreferrer"', page)
+
+    await failed_job(client, 'boom\n  File "/srv/old.py", line 7, in send\n')
+    clock.advance(seconds=1)
+    await failed_job(client, "no traceback")
+    for _ in range(ROWS):
+        clock.advance(seconds=1)
+        await failed_job(client, 'no file\n  File "/srv/mailer.py", line 12, in send\n')
+    newest, oldest = "https://git.example.org/srv/mailer.py#L12", "https://git.example.org/srv/old.py#L7"
+    groups, _, jobs = (await caller.get("/failed")).body.decode().partition("Newest failed jobs")
+    assert sorted(links(groups)) == [newest, oldest]
+    assert links(jobs) == ROWS * [newest]
+    assert links((await caller.get("/queues/mail?tab=failed")).body.decode()) == [*ROWS * [newest], oldest]
+
+
+async def test_a_group_whose_job_can_not_be_read_has_no_link(
+    client: AsyncClient, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lookup(_client: AsyncClient, *_names: object, **_options: object) -> None:
+        raise ShardConnectionFailed("Shard 1 is unreachable")
+
+    for number in range(ROWS + 1):
+        await failed_job(client, "old" if not number else "new")
+        clock.advance(seconds=1)
+    monkeypatch.setattr(AsyncClient, "lookup", lookup)
+    console = Console(client, clock.now_ms, None, links=LinkUrls(source="https://git.example.org/{file}#L{line}"))
+    page = await Caller(console.app).get("/failed")
+    assert page.status == 200
+    assert "ValueError: old" in page.body.decode()
 
 
 async def test_a_muted_group_comes_last_until_its_mute_is_ended(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -135,6 +135,19 @@ async def test_an_open_page_of_a_job_shows_that_it_fails_and_offers_other_comman
         await expect(page.get_by_text(f"pinlater cancel {job.descriptor}")).to_have_count(0)
 
 
+async def test_the_copy_button_copies_the_command_beside_it(browsed: BrowsedConsole) -> None:
+    name = (await browsed.client.enqueue("idle", [b"copied"])).descriptors[0]
+    async with browsed.tab(f"/jobs/{name}") as page:
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=browsed.url)
+        row = page.locator(".commands > div").filter(has_text="Explain")
+        await row.get_by_role("button", name="Copy").click()
+        await expect(row.get_by_role("button")).to_have_text("Copied")
+        assert await page.evaluate("navigator.clipboard.readText()") == f"pinlater explain {name}"
+    async with browsed.tab(f"/jobs/{name}", script=False) as page:
+        await expect(page.get_by_text(f"pinlater explain {name}")).to_be_visible()
+        await expect(page.get_by_role("button", name="Copy")).to_have_count(0)
+
+
 async def test_a_hidden_tab_asks_for_nothing(browsed: BrowsedConsole) -> None:
     async with browsed.tab("/") as page:
         await page.wait_for_load_state("networkidle")  # the icon comes late

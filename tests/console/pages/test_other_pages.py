@@ -20,7 +20,7 @@ async def test_failed_jobs_are_shown_with_their_errors_and_retried_from_there(
     assert "1 in 1 queue" in page.text
     assert "ValueError: no route to host" in page.text
     assert "Return 1 failed jobs of mail" in page.text
-    of_queue = {f"/queues/mail/{action}" for action in ("retry-failed", "delete-failed", "mute")}
+    of_queue = {f"/queues/mail/{action}" for action in ("retry-failed", "bulk", "mute")}
     assert {f"/jobs/{name}/run", *of_queue} == set(page.targets)
     answer = await visitor.submit(f"/jobs/{name}/run", {"back": "/failed?filter=ma"})
     assert answer.headers["location"].startswith("/failed?filter=ma&done=")

@@ -45,7 +45,6 @@ NEEDED_BY_ACTIONS: Mapping[str, Set[str]] = {
     "/queues/{queue}/unpin": set(),
     "/queues/{queue}/settings": {"getQueueConfig", "configureQueue", "getSettingsInForce"},
     "/queues/{queue}/retry-failed": {"retryFailedJobs"},
-    "/queues/{queue}/delete-failed": {"scanJobs", "deleteJobsByDescriptor"},
     "/queues/{queue}/mute": {"muteFailures"},
     "/queues/{queue}/bulk": {"startBulkRun"},
     "/queues/{queue}/bulk/stop": {"stopBulkRun"},
@@ -62,7 +61,6 @@ GROUP = failure_of(None, TASK_HEADER, "ValueError", "boom").group
 FIELDS: Mapping[str, Mapping[str, Any]] = {
     "/queues/{queue}/settings": {"max_backlog": 7},
     "/queues/{queue}/retry-failed": {"number": 10},
-    "/queues/{queue}/delete-failed": {"number": 10, "group": GROUP},
     "/queues/{queue}/mute": {"group": GROUP, "until_ms": 2**45},
     "/queues/{queue}/bulk": {"action": "delete", "state": "failed"},
     "/queues/{queue}/bulk/stop": {"run": "0123456789abcdef"},

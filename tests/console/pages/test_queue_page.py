@@ -73,6 +73,21 @@ async def test_jobs_are_filtered_by_task_and_header_in_all_pages_and_tabs(
     assert "NAME=VALUE" in (await visitor.page(f"{PAGE}?header=tenant", 400)).text
 
 
+async def test_jobs_are_filtered_by_a_text_or_a_regular_expression_in_their_body(
+    visitor: PageVisitor, client: AsyncClient
+) -> None:
+    text, other = [job_path(await stored(client, body)) for body in (b"Order A.C", b"order abc")]
+    page = await visitor.page(f"{PAGE}?text=a.c")
+    assert _jobs(page) == [text]
+    assert page.inputs | {"text": "a.c", "body": ""} == page.inputs
+    assert sorted(_jobs(await visitor.page(f"{PAGE}?body=[aA].[cC]"))) == sorted([text, other])
+    assert "exclude each other" in (await visitor.page(f"{PAGE}?text=a&body=b", 400)).text
+    [change] = [link for link in page.links if "/bulk?" in link]
+    assert "All pending jobs with text a.c 1" in " ".join((await visitor.page(change)).text.split())
+    await visitor.does("/queues/mail/bulk", action="cancel", state="pending", text="a.c")
+    assert "Cancel pending jobs with text a.c" in " ".join((await visitor.page("/bulk")).text.split())
+
+
 async def test_jobs_are_filtered_by_error_attempts_and_age(
     visitor: PageVisitor, client: AsyncClient, clock: ManualClock
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinlater.client import BulkAction, BulkOrder, BulkRun, JobInfo
 from pinlater.client._job_scan import SCAN_END, ScanFilter, scan_by_task
 from pinlater.console.endpoint import ApiCall
-from pinlater.console.endpoints.forms import job_shown, state_of
+from pinlater.console.endpoints.forms import job_shown, regex_of, state_of
 from pinlater.console.endpoints.jobs import SCAN_BOUNDS, criteria_of
 from pinlater.console.problems import invalid
 from pinlater.console.shapes.bulk import (
@@ -41,7 +41,7 @@ async def start_bulk_run(call: ApiCall[Nothing, BulkRequest]) -> BulkRunItem:
         action,
         state,
         body.priority,
-        body.regex,
+        regex_of(body),
         criteria_of(body, skip_cancelled=skip_cancelled),
         body.attempts,
         body.jobs_per_second,
@@ -56,11 +56,12 @@ async def preview_bulk_run(call: ApiCall[BulkPreviewQuery, Nothing]) -> BulkPrev
     query = call.query
     state = state_of(query.state)
     futures = (False, True) if query.state == "pending" else (False,)
+    regex = regex_of(query)
     found: list[JobInfo] = []
     number, more = 0, False
     for future in futures:
-        request = ScanFilter(state, query.priority, future, query.regex)
-        if query.compares or query.regex is not None:
+        request = ScanFilter(state, query.priority, future, regex)
+        if query.compares or regex is not None:
             page = await scan_by_task(
                 call.client, call.queue, request, criteria_of(query), _FITTING_MAX, bounds=SCAN_BOUNDS
             )

@@ -20,7 +20,8 @@ from pinlater.console.shapes.claims import (
     ResultsAnswer,
 )
 from pinlater.console.shapes.fields import AnswerShape
-from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, NewJobItem, ReasonItem
+from pinlater.console.shapes.jobs import AttemptItem, ExplainAnswer, JobItem, JobsByBody, NewJobItem, ReasonItem
+from pinlater.domain.body_text import regex_of_text
 
 S = TypeVar("S", bound=AnswerShape)
 
@@ -44,6 +45,15 @@ def due_ms(
     if run_after_ms is not None and delay_ms is not None:
         raise invalid(span_field, f"{time_field} and {span_field} exclude each other")
     return run_after_ms if delay_ms is None else now_ms + delay_ms
+
+
+def regex_of(chosen: JobsByBody) -> str | None:
+    """The regular expression for the bodies of these jobs; None if they are not chosen by their bodies."""
+    if chosen.text is None:
+        return chosen.regex
+    if chosen.regex is not None:
+        raise invalid("text", "regex and text exclude each other")
+    return regex_of_text(chosen.text)
 
 
 def body_given(item: NewJobItem | CheckpointItem, where: str) -> bytes | None:

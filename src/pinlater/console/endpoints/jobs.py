@@ -16,6 +16,7 @@ from pinlater.console.endpoints.forms import (
     explanation_shown,
     job_shown,
     moved_shown,
+    regex_of,
     results_shown,
     state_of,
 )
@@ -189,7 +190,7 @@ async def scan_jobs(call: ApiCall[ScanQuery, Nothing]) -> ScanAnswer:
     page = await scan_by_task(
         call.client,
         call.queue,
-        ScanFilter(state_of(query.state), query.priority, query.future, query.regex, query.bodies),
+        ScanFilter(state_of(query.state), query.priority, query.future, regex_of(query), query.bodies),
         criteria_of(query),
         query.limit,
         query.continuation or SCAN_START,
@@ -206,7 +207,7 @@ async def count_jobs(call: ApiCall[CountQuery, Nothing]) -> JobCountAnswer:
     """Counts jobs in a state."""
     query = call.query
     counted = await call.client.count_jobs(
-        call.queue, state_of(query.state), priority=query.priority, future=query.future, regex=query.regex
+        call.queue, state_of(query.state), priority=query.priority, future=query.future, regex=regex_of(query)
     )
     return JobCountAnswer(jobs=counted.jobs, incomplete=counted.incomplete)
 
@@ -265,7 +266,8 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
     compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more."""
     body = call.body
     run_after_ms = due_ms(body.run_after_ms, body.delay_ms, call.now_ms())
-    if not body.compares and body.regex is None:
+    regex = regex_of(body)
+    if not body.compares and regex is None:
         done = await call.client.retry_failed(
             call.queue,
             priority=body.priority,
@@ -276,7 +278,7 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
         )
         return JobCountAnswer(jobs=done)
     wanted = criteria_of(body, skip_cancelled=not body.cancelled)
-    failed = [ScanFilter(JobState.FAILED, body.priority, regex=body.regex)]
+    failed = [ScanFilter(JobState.FAILED, body.priority, regex=regex)]
     descriptors, incomplete = await _chosen(call, failed, wanted, body.limit)
     retried = 0
     for piece in _pieces(descriptors):
@@ -286,18 +288,17 @@ async def retry_failed_jobs(call: ApiCall[Nothing, RetryFailedRequest]) -> JobCo
 
 
 async def delete_jobs(call: ApiCall[DeleteJobsQuery, Nothing]) -> JobCountAnswer:
-    """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority` and `regex`, one request
-    compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more. It deletes these also if
-    one has just changed its state."""
+    """Deletes jobs in a state, up to a limit. The answer has their number. With a filter other than `priority`, `regex` and `text`, one
+    request compares at most some 10,000 jobs, the newest first, and says `incomplete` if there are more. It deletes these also if one
+    has just changed its state."""
     query = call.query
     state = state_of(query.state)
+    regex = regex_of(query)
     if not query.compares:
-        done = await call.client.delete_jobs(
-            call.queue, state, priority=query.priority, regex=query.regex, limit=query.limit
-        )
+        done = await call.client.delete_jobs(call.queue, state, priority=query.priority, regex=regex, limit=query.limit)
         return JobCountAnswer(jobs=done)
     futures = (False, True) if state is JobState.PENDING else (False,)
-    states = [ScanFilter(state, query.priority, future, query.regex) for future in futures]
+    states = [ScanFilter(state, query.priority, future, regex) for future in futures]
     descriptors, incomplete = await _chosen(call, states, criteria_of(query), query.limit)
     deleted = 0
     for piece in _pieces(descriptors):

@@ -14,7 +14,6 @@ from pinlater.console.endpoint import ApiCall
 from pinlater.console.endpoints.failures import mute_failures
 from pinlater.console.endpoints.jobs import (
     cancel_jobs,
-    delete_jobs,
     delete_jobs_by_descriptor,
     retry_failed_jobs,
     run_jobs_now,
@@ -31,12 +30,12 @@ from pinlater.console.shapes.failures import MuteRequest
 from pinlater.console.shapes.fields import Attempts, Moment, Priority, RequestShape
 from pinlater.console.shapes.jobs import (
     ChangePriorityRequest,
-    DeleteJobsQuery,
     DescriptorsRequest,
     RetryFailedRequest,
     RunNowRequest,
 )
 from pinlater.domain.durations import duration_ms
+from pinlater.domain.wording import counted
 
 _OWN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*", re.ASCII)
 _NOT_DONE: Mapping[str, str] = {
@@ -78,13 +77,6 @@ class RetryFailedForm(RetryForm, frozen=True, kw_only=True):
 
     number: Annotated[int, Meta(ge=1, le=100_000)]
     group: str = ""
-
-
-class DeleteFailedForm(BackForm, frozen=True, kw_only=True):
-    """`number`: as for retries. `group`: of failures; no form deletes all failed jobs."""
-
-    number: Annotated[int, Meta(ge=1, le=100_000)]
-    group: Annotated[str, Meta(min_length=1)]
 
 
 class MuteForm(BackForm, frozen=True, kw_only=True):
@@ -137,7 +129,7 @@ async def retry_failed(call: PageCall) -> Goto:
     done = await call.api.ask(retry_failed_jobs, queue=call.queue, body=wanted)
     told = f"Retried {done.jobs:,} of {form.number:,} failed jobs of {call.queue}."
     if form.group:
-        told = f"Retried {_jobs(done.jobs)} of this group in {call.queue}.{_MORE if done.incomplete else ''}"
+        told = f"Retried {counted(done.jobs, 'failed job')} of this group in {call.queue}.{_MORE if done.incomplete else ''}"
     return Goto(_back(call, queue_path(call.queue, tab="failed")), told)
 
 
@@ -147,19 +139,6 @@ async def mute(call: PageCall) -> Goto:
     await call.api.ask(mute_failures, queue=call.queue, body=MuteRequest(group=form.group, until_ms=form.until_ms))
     told = "comes last from now on; its failures still count" if form.until_ms else "is muted no more"
     return Goto(_back(call, "/failed"), f"The group of failures in {call.queue} {told}.")
-
-
-async def delete_failed(call: PageCall) -> Goto:
-    """Deletes the failed jobs of a group of failures."""
-    form = call.read(DeleteFailedForm)
-    wanted = DeleteJobsQuery(state="failed", limit=form.number, group=form.group)
-    done = await call.api.ask(delete_jobs, queue=call.queue, query=wanted)
-    told = f"Deleted {_jobs(done.jobs)} of this group in {call.queue}.{_MORE if done.incomplete else ''}"
-    return Goto(_back(call, queue_path(call.queue, tab="failed")), told)
-
-
-def _jobs(number: int) -> str:
-    return f"{number:,} failed job{'' if number == 1 else 's'}"
 
 
 async def run(call: PageCall) -> Goto:

@@ -30,6 +30,7 @@ from pinlater.console.shapes.bulk import (
     UndoBulkRequest,
 )
 from pinlater.console.shapes.fields import Attempts, MinAttempts, Moment, OfPriority, RequestShape, State
+from pinlater.domain.body_text import text_of_regex
 from pinlater.domain.bulk_runs import EXPECTED_MAX, RATE_MAX, RATE_MIN, STATES_OF, progress_in_words, unreachable
 from pinlater.domain.wording import counted
 
@@ -43,6 +44,7 @@ class BulkPageQuery(RequestShape, frozen=True, kw_only=True):
     priority: OfPriority = None
     task: str | None = None
     header: str | None = None
+    text: str | None = None
     body: str | None = None
     error: str | None = None
     attempts: MinAttempts = 0
@@ -59,6 +61,7 @@ class BulkForm(RequestShape, frozen=True, kw_only=True):
     priority: OfPriority = None
     task: str | None = None
     header: str | None = None
+    text: str | None = None
     body: str | None = None
     error: str | None = None
     min_attempts: MinAttempts = 0
@@ -130,6 +133,7 @@ async def preview(call: PageCall) -> BulkPreviewView:
         state=query.state,
         priority=query.priority,
         regex=query.body,
+        text=query.text,
         task=(query.task,) if query.task else (),
         header=(query.header,) if query.header else (),
         error=query.error or "",
@@ -145,6 +149,7 @@ async def preview(call: PageCall) -> BulkPreviewView:
         "priority": query.priority,
         "task": query.task,
         "header": query.header,
+        "text": query.text,
         "body": query.body,
         "error": query.error,
         "min_attempts": query.attempts or None,
@@ -172,6 +177,7 @@ def query_fields(query: BulkPageQuery) -> dict[str, object]:
         "priority": query.priority,
         "task": query.task,
         "header": query.header,
+        "text": query.text,
         "body": query.body,
         "error": query.error,
         "at least attempts": query.attempts,
@@ -189,6 +195,7 @@ async def start(call: PageCall) -> Goto:
         state=form.state,
         priority=form.priority,
         regex=form.body,
+        text=form.text,
         task=(form.task,) if form.task else (),
         header=(form.header,) if form.header else (),
         error=form.error or "",
@@ -202,7 +209,9 @@ async def start(call: PageCall) -> Goto:
         expected=form.expected,
     )
     run = await call.api.ask(start_bulk_run, queue=call.queue, body=wanted)
-    return Goto("/bulk", f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}.")
+    told = f"The servers {run.action} jobs of {call.queue} in the background: run {run.id}."
+    undone = " It can be undone for a day." if run.action == "delete" and not run.for_good else ""
+    return Goto("/bulk", told + undone)
 
 
 async def stop(call: PageCall) -> Goto:
@@ -234,6 +243,7 @@ def _words(run: BulkRunItem) -> str:
     if run.undoes is not None:
         return f"the jobs that run {run.undoes} has deleted"
     chosen = run.filter
+    text = text_of_regex(chosen.regex or "")
     return _chosen(
         chosen.state,
         {
@@ -242,7 +252,8 @@ def _words(run: BulkRunItem) -> str:
                 ("priority", chosen.priority),
                 ("task", ", ".join(chosen.task)),
                 ("header", ", ".join(chosen.header)),
-                ("body", chosen.regex),
+                ("text", text),
+                ("body", chosen.regex if text is None else None),
                 ("error", chosen.error),
                 ("at least attempts", chosen.min_attempts),
                 ("group", chosen.group),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
-from pinlater.client.errors import UnknownMethod
+from pinlater.client.errors import UnknownMethod, WorldError
 from pinlater.console.endpoints.failures import get_failures
-from pinlater.console.endpoints.jobs import scan_jobs
+from pinlater.console.endpoints.jobs import lookup_jobs, scan_jobs
 from pinlater.console.endpoints.queues import get_stats
 from pinlater.console.pages.formats import one_line
 from pinlater.console.pages.listed_job import ListedJob, rows_of
@@ -16,9 +17,10 @@ from pinlater.console.pages.page import PageCall, PageView, with_fields
 from pinlater.console.pages.queue_figures import QueueFigures, figures_of
 from pinlater.console.shapes.failures import FailureGroupItem, FailuresQuery
 from pinlater.console.shapes.fields import RequestShape
-from pinlater.console.shapes.jobs import ScanQuery
+from pinlater.console.shapes.jobs import JobItem, LookupRequest, ScanQuery
 from pinlater.console.shapes.queues import StatsQuery
 from pinlater.domain.failures import OTHERS
+from pinlater.domain.link_urls import JobLink, source_link
 
 QUEUES, ROWS, GROUPS = 10, 10, 10  # of a page, and of a queue
 
@@ -31,12 +33,14 @@ class FailedQuery(RequestShape, frozen=True, kw_only=True):
 
 
 class GroupRow(NamedTuple):
-    """Failed attempts that look alike. `bars`: of the last 24 hours, each with its place and height in percent."""
+    """Failed attempts that look alike. `bars`: of the last 24 hours, each with its place and height in percent. `source`: to the line of
+    code that raised the error of the job that failed last."""
 
     group: FailureGroupItem
     text: str
     today: int
     bars: Sequence[tuple[float, float]]
+    source: JobLink | None = None
 
     @property
     def muted(self) -> bool:
@@ -71,7 +75,8 @@ class FailedView(PageView):
 
 
 async def show(call: PageCall) -> FailedView:
-    """One call for the counters, one for the groups, and one for each queue of the page, those with the most failed jobs first."""
+    """One call for the counters, one for the groups, and one for each queue of the page, those with the most failed jobs first. With links
+    to code, one more for the groups' jobs."""
     query = call.read(FailedQuery)
     word = query.filter.lower()
     answer = await call.api.ask(get_stats, query=StatsQuery())
@@ -81,11 +86,14 @@ async def show(call: PageCall) -> FailedView:
     page = min(max(1, query.page), pages)
     on_page = failing[(page - 1) * QUEUES : page * QUEUES]
     groups = await _groups(call, [queue.name for queue in on_page])
+    jobs = {queue.name: (await call.api.ask(scan_jobs, queue=queue.name, query=_NEWEST)).jobs for queue in on_page}
+    samples = [row.group.sample for rows in groups.values() for row in rows[:GROUPS]]
+    sources = await _sources(call, samples, chain.from_iterable(jobs.values()))
     shown = []
     for queue in on_page:
-        jobs = (await call.api.ask(scan_jobs, queue=queue.name, query=_NEWEST)).jobs
         rows = groups.get(queue.name, [])
-        shown.append(FailedQueue(queue, rows_of(jobs), rows[:GROUPS], max(0, len(rows) - GROUPS)))
+        linked = [row._replace(source=sources.get(row.group.sample)) for row in rows[:GROUPS]]
+        shown.append(FailedQueue(queue, rows_of(jobs[queue.name], call.links), linked, max(0, len(rows) - GROUPS)))
     return FailedView(
         title="Failed jobs",
         query=query,
@@ -110,6 +118,21 @@ async def _groups(call: PageCall, queues: Sequence[str]) -> Mapping[str, list[Gr
     for group in answer.groups:
         found.setdefault(group.queue, []).append(group_row(group))
     return found
+
+
+async def _sources(call: PageCall, samples: Sequence[str], known: Iterable[JobItem]) -> Mapping[str, JobLink | None]:
+    """The links to code of these jobs, of which some are known already. Those that are gone, or can't be read now, have none."""
+    if not call.links.source:
+        return {}
+    found = {job.descriptor: job for job in known}
+    missing = [sample for sample in samples if sample not in found]
+    if missing:
+        try:
+            answer = await call.api.ask(lookup_jobs, body=LookupRequest(descriptors=missing))
+            found.update({job.descriptor: job for job in answer.jobs})
+        except WorldError:  # a shard is unreachable; the page says so
+            pass
+    return {sample: source_link(call.links, found[sample].error_text) for sample in samples if sample in found}
 
 
 def group_row(group: FailureGroupItem) -> GroupRow:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from pinlater.console.pages.formats import one_line
 from pinlater.console.shapes.jobs import JobItem
 from pinlater.domain.job import CLAIM_TIMED_OUT_TEXT, QUARANTINED, TASK_HEADER, TIMED_OUT, source_of_claim
+from pinlater.domain.link_urls import NO_LINKS, JobLink, LinkUrls, source_link
 
 
 class ListedJob(NamedTuple):
     """`text`: the last line of the error, or the progress, or the custom status. `attempt`: the number that has been spent.
-    `at_ms`: the time that matters most in the state of the job."""
+    `at_ms`: the time that matters most in the state of the job. `source`: to the line of code that raised the error of a failed job."""
 
     job: JobItem
     task: str
@@ -20,9 +21,10 @@ class ListedJob(NamedTuple):
     attempt: int
     worker: str
     at_ms: int
+    source: JobLink | None
 
 
-def rows_of(jobs: Iterable[JobItem]) -> list[ListedJob]:
+def rows_of(jobs: Iterable[JobItem], links: LinkUrls = NO_LINKS) -> list[ListedJob]:
     """In the same order."""
     return [
         ListedJob(
@@ -32,6 +34,7 @@ def rows_of(jobs: Iterable[JobItem]) -> list[ListedJob]:
             job.attempts_allowed - job.attempts_remaining,
             worker_of(job.claim_descriptor),
             time_of(job),
+            source_link(links, job.error_text) if job.state == "failed" else None,
         )
         for job in jobs
     ]

@@ -49,8 +49,8 @@ _TABS: Mapping[Tab, _Jobs] = {
 
 
 class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
-    """Which jobs of the queue. `header`: NAME=VALUE. `body`: a regular expression. `older`, `newer`: how long ago they were enqueued, as
-    `10m`. `group`: of failures. `after`: the continuation of the page before.
+    """Which jobs of the queue. `header`: NAME=VALUE. `text` and `body`: a text and a regular expression in the body, of which one is
+    given. `older`, `newer`: how long ago they were enqueued, as `10m`. `group`: of failures. `after`: the continuation of the page before.
     `range`: of the charts, or of a `table` with the same figures."""
 
     tab: Tab = "due"
@@ -59,6 +59,7 @@ class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
     priority: OfPriority = None
     task: str | None = None
     header: str | None = None
+    text: str | None = None
     body: str | None = None
     error: str | None = None
     attempts: MinAttempts = 0
@@ -70,12 +71,12 @@ class QueuePageQuery(RequestShape, frozen=True, kw_only=True):
     @property
     def is_slow(self) -> bool:
         """Whether the list may read many jobs for a few."""
-        return bool(self.task or self.header or self.body) or self.has_more
+        return bool(self.task or self.header or self.text) or self.has_more
 
     @property
     def has_more(self) -> bool:
         """Whether the filters count that a page hides at first."""
-        return bool(self.error or self.attempts or self.older or self.newer or self.group)
+        return bool(self.body or self.error or self.attempts or self.older or self.newer or self.group)
 
     @property
     def is_filtered(self) -> bool:
@@ -126,6 +127,7 @@ class QueueView(PageView):
             "priority": query.priority,
             "task": query.task,
             "header": query.header,
+            "text": query.text,
             "body": query.body,
             "error": query.error,
             "attempts": query.attempts or "",
@@ -152,6 +154,7 @@ async def show(call: PageCall) -> QueueView:
         task=(query.task,) if query.task else (),
         header=(query.header,) if query.header else (),
         regex=query.body,
+        text=query.text,
         error=query.error or "",
         min_attempts=query.attempts,
         enqueued_from_ms=call.ago_ms("newer"),
@@ -186,7 +189,7 @@ async def show(call: PageCall) -> QueueView:
             "failed": queue.failed,
             "succeeded": queue.succeeded,
         },
-        jobs=rows_of(page.jobs),
+        jobs=rows_of(page.jobs, call.links),
         time_column=age_column(jobs.state),
         next_page=page.continuation or "",
         incomplete=page.incomplete or stats.incomplete,

@@ -39,7 +39,6 @@ ACTIONS: Sequence[Action] = (
     Action("/queues/{queue}/unpin", actions.unpin),
     Action("/queues/{queue}/settings", actions.change),
     Action("/queues/{queue}/retry-failed", actions.retry_failed),
-    Action("/queues/{queue}/delete-failed", actions.delete_failed),
     Action("/queues/{queue}/mute", actions.mute),
     Action("/queues/{queue}/bulk", bulk.start),
     Action("/queues/{queue}/bulk/stop", bulk.stop),

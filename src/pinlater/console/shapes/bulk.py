@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from pinlater.console.shapes.fields import AnswerShape, Attempts, OfPriority, Regex, RequestShape, State
+from pinlater.console.shapes.fields import AnswerShape, Attempts, OfPriority, RequestShape, State
 from pinlater.console.shapes.jobs import ComparedJobs, JobItem
 from pinlater.domain.bulk_runs import EXPECTED_MAX, RATE_MAX, RATE_MIN
 
@@ -23,7 +23,6 @@ class BulkPreviewQuery(ComparedJobs, frozen=True, kw_only=True):
 
     state: State = "failed"
     priority: OfPriority = None
-    regex: Regex = None
 
 
 class BulkRequest(BulkPreviewQuery, frozen=True, kw_only=True):

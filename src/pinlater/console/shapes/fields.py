@@ -26,6 +26,9 @@ Token = Annotated[
     str | None, Meta(description="The claim token. Without it the request counts for any holder of the job.")
 ]
 Regex = Annotated[str | None, Meta(description="Only jobs in whose body this is found (RE2 syntax).")]
+BodyWithText = Annotated[
+    Key | None, Meta(description="Only jobs with this text in their body, in small or large letters. Not with `regex`.")
+]
 BodyText = Annotated[str | None, Meta(description="The body as text; null if it is not UTF-8.")]
 BodyBase64 = Annotated[str | None, Meta(description="The body in base64 if it is not UTF-8, else null.")]
 BodyMasked = Annotated[

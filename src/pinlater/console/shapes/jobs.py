@@ -12,6 +12,7 @@ from pinlater.console.shapes.fields import (
     Attempts,
     BodyBase64,
     BodyMasked,
+    BodyWithText,
     Delay,
     Descriptors,
     EnqueuedBefore,
@@ -100,16 +101,22 @@ class BodiesQuery(RequestShape, frozen=True, kw_only=True):
     bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
 
 
-class CountQuery(RequestShape, frozen=True, kw_only=True):
+class JobsByBody(RequestShape, frozen=True, kw_only=True):
+    """Which jobs, by their body."""
+
+    regex: Regex = None
+    text: BodyWithText = None
+
+
+class CountQuery(JobsByBody, frozen=True, kw_only=True):
     """Which jobs of a queue."""
 
     state: State = "pending"
     priority: OfPriority = None
     future: Annotated[bool, Meta(description="Pending jobs that are not due yet, instead of those that are.")] = False
-    regex: Regex = None
 
 
-class ComparedJobs(RequestShape, frozen=True, kw_only=True):
+class ComparedJobs(JobsByBody, frozen=True, kw_only=True):
     """Which jobs, by what the console compares: servers choose by state, priority and body only."""
 
     task: OfTasks = ()
@@ -122,7 +129,7 @@ class ComparedJobs(RequestShape, frozen=True, kw_only=True):
 
     @property
     def compares(self) -> bool:
-        """Whether it chooses anything."""
+        """Whether it chooses anything by more than the body."""
         times = (self.enqueued_from_ms, self.enqueued_before_ms)
         chosen = self.task or self.header or self.error or self.min_attempts or self.group
         return bool(chosen) or any(at is not None for at in times)
@@ -134,7 +141,6 @@ class ScanQuery(ComparedJobs, frozen=True, kw_only=True):
     state: State = "pending"
     priority: OfPriority = None
     future: Annotated[bool, Meta(description="Pending jobs that are not due yet, instead of those that are.")] = False
-    regex: Regex = None
     limit: Limit = 100
     continuation: Annotated[str | None, Meta(description="From the previous answer.")] = None
     bodies: Annotated[bool, Meta(description="Answers the bodies of the jobs too.")] = False
@@ -296,7 +302,6 @@ class RetryFailedRequest(ComparedJobs, frozen=True, kw_only=True):
     """Which failed jobs go back to the queue."""
 
     priority: OfPriority = None
-    regex: Regex = None
     attempts: Annotated[Attempts, Meta(description="Attempts that each job gets.")] = 1
     limit: Limit = 1000
     run_after_ms: RunAfter = None
@@ -309,5 +314,4 @@ class DeleteJobsQuery(ComparedJobs, frozen=True, kw_only=True):
 
     state: State
     priority: OfPriority = None
-    regex: Regex = None
     limit: Limit = 1000
