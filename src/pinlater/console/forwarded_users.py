@@ -1,4 +1,4 @@
-"""The caller of a request: the address of its client, and the user that a proxy has authenticated, which it names in a header of each request.
+"""The caller of a request: the address of its client, and the user that a proxy has authenticated and names in a header of each request.
 
 Only a request whose connection comes from a trusted proxy may name a user; from other addresses the header is ignored, counted and logged.
 All forwarded users have the rights of one token of the console's own. If that token may speak for others, the servers' audit has the user
@@ -36,8 +36,8 @@ _log = logging.getLogger("pinlater.console")
 
 
 class RequestCaller(NamedTuple):
-    """The caller of a request. `user`: the one that a trusted proxy names, '' for none. `address`: of the client. `proxy`: the address of the
-    proxy that has named either, '' for none."""
+    """The caller of a request. `user`: the one that a trusted proxy names, '' for none. `address`: of the client. `proxy`: the address of
+    the proxy that has named either, '' for none."""
 
     user: str = ""
     address: str = ""
