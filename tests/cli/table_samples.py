@@ -70,6 +70,8 @@ from pinlater.domain.calls import (
     ServerFacts,
     ServerInfo,
     SettingsInForce,
+    ShardDetails,
+    ShardMemory,
     ShardSize,
 )
 from pinlater.domain.failures import FailureGroup, FailureGroups
@@ -207,13 +209,15 @@ MOVED = [
     MovedJob(DESCRIPTOR, Outcome.APPLIED, moved_to) for moved_to in (DESCRIPTOR, DESCRIPTOR.replace(":p1:", ":p2:"))
 ]
 OWNERS = [HOST, HOST.replace("7", "8")] * (SLICES // 2)
+REMEMBERING = ShardDetails("mysql", HOST, True, AT_MS, memory=ShardMemory(123_456, 33_554_432, 40_021_000, 12_000))
 CLUSTER = ClusterStatus(
     HOST,
     [
         ClusterServer(HOST, "pinlater-7", {"12": 1}, answers=True, facts=ServerFacts("0.1.0", AT_MS, 12_345, 850)),
         ClusterServer(OWNERS[1], "pinlater-8", heard=True, heard_ms=120, usable=True, items_sent=123_456_789),
     ],
-    [ClusterShard("12", in_reach=True, version=7, owners=OWNERS)],
+    [ClusterShard("12", in_reach=True, version=7, owners=OWNERS, details=REMEMBERING)],
+    moves=123,
 )
 SHARD = ConfiguredShard("12", "thumbnails_of_large_pictures", f"{HOST}/{QUEUE}")
 COUNTS = QueueCounts(QUEUE, PriorityCounts(1, 123_456, succeeded=40_021_000))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
-from pinlater.cli.cluster_answers import ServerAnswer, as_json, problems, servers_of, shards_of
-from pinlater.client import ClusterServer, ClusterShard, ClusterStatus
+import pytest
+
+from pinlater.cli import options
+from pinlater.cli.cluster_answers import ServerAnswer, as_json, memories_of, problems, servers_of, shards_of
+from pinlater.cli.commands import cluster
+from pinlater.client import ClusterServer, ClusterShard, ClusterStatus, ShardDetails, ShardMemory
 from pinlater.domain.slices import SLICES, slice_of
 from pinlater.version import __version__
 from tests.cli.conftest import Pinlater
@@ -29,8 +33,8 @@ def test_a_server_on_its_own_file_owns_everything(pinlater: Pinlater) -> None:
 def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pinlater) -> None:
     lines = pinlater.ok("cluster", "status", "--queue", "emails").out.splitlines()
     address, asked, version, up, *others = lines[1].split("\t")
-    assert lines[0] == "server\tasked as\tversion\tup\tconnections\towns\theard\tforwarded\ttaken"
-    assert (asked, version, others[1:]) == (pinlater.address, __version__, ["s1=16", "-", "0", "0"])
+    assert lines[0] == "server\tasked as\tversion\tup\tconnections\towns\tmoves\theard\tforwarded\ttaken"
+    assert (asked, version, others[1:]) == (pinlater.address, __version__, ["s1=16", "0", "-", "0", "0"])
     assert re.fullmatch(r"\d+\w+( \d+\w+)?", up)
     assert int(others[0]) >= 1
     assert lines[2:] == [
@@ -114,6 +118,41 @@ def test_servers_are_sorted_by_the_numbers_in_their_addresses() -> None:
     tenth = "10.0.0.10:9011"
     one = ServerAnswer("a:9010", ClusterStatus(tenth, [ClusterServer(tenth), ClusterServer(TWO)], []))
     assert [server.address for server in servers_of([one])] == [TWO, tenth]
+
+
+def test_the_moves_are_those_that_each_server_has_seen() -> None:
+    alone = answer("b:9010", TWO, ONE, owners="1" * 16)
+    assert alone.status is not None
+    told = ServerAnswer("b:9010", alone.status._replace(moves=7))
+    assert [(server.address, server.moves) for server in servers_of([told])] == [(ONE, None), (TWO, 7)]
+
+
+def remembering(asked: str, own: str, **memories: ShardMemory | None) -> ServerAnswer:
+    shards = [
+        ClusterShard(name[1:], True, 1, [], details=ShardDetails("mysql", "", True, 1, memory=memory))
+        for name, memory in memories.items()
+    ]
+    return ServerAnswer(asked, ClusterStatus(own, [], shards))
+
+
+def test_the_memories_of_all_servers_are_added_up_by_shard() -> None:
+    one = remembering("a:9010", ONE, s1=ShardMemory(1, 20, 300, 4_000), s2=None)
+    two = remembering("b:9010", TWO, s1=ShardMemory(2, 30, 400, 5_000), s2=ShardMemory(7, 8, 9, 10))
+    found = memories_of([one, one._replace(asked="10.0.0.1:9010"), two, ServerAnswer("c:9010")])
+    assert found == {"1": ShardMemory(3, 50, 700, 9_000), "2": ShardMemory(7, 8, 9, 10)}
+
+
+def test_the_memory_of_due_jobs_is_a_table_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = [remembering("a:9010", ONE, s1=ShardMemory(212, 2**20, 1_204_113, 2), s2=None)]
+    monkeypatch.setattr(options, "ask", lambda *_, **__: answers)
+    cluster.status()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[lines.index("shard\tremembered jobs\tsize\tclaims from memory\tstale claims") :] == [
+        "shard\tremembered jobs\tsize\tclaims from memory\tstale claims",
+        "s1\t212\t1.0 MiB\t1204113\t2",
+    ]
 
 
 def test_two_addresses_of_one_server_count_it_once() -> None:

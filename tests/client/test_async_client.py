@@ -363,6 +363,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
                         t.ShardDrain(30, True, 31, 0.5, 32),
                         [t.ShardLane("claim", 33, 34, 35, 36, 37, 1.5, 2.5)],
                         "timeout",
+                        t.ShardMemory(41, 42, 43, 44),
                     ),
                 ),
                 t.ClusterShard(
@@ -487,6 +488,7 @@ async def test_the_remaining_methods_send_and_read_what_the_contract_says() -> N
                         drain=values.ShardDrain(30, True, 31, 0.5, 32),
                         lanes=[values.ShardLane("claim", 33, 34, 35, 36, 37, 1.5, 2.5)],
                         failure_kind="timeout",
+                        memory=values.ShardMemory(41, 42, 43, 44),
                     ),
                 ),
                 values.ClusterShard("3", True, 0, [], [], values.ShardDetails("memory", "", True, 38, lanes=[])),

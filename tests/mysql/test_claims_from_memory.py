@@ -151,7 +151,7 @@ async def test_after_a_claim_from_memory_that_failed_claims_search_for_some_seco
     await here.put(b"theirs")
     assert await bodies(there, 1, from_memory=False) == [b"theirs"]
     assert await bodies(here, 1) == []
-    assert stats_of(here).misjudged == 1
+    assert cache_of(here).ready_memory.stale_claims == 1
     assert await round_trips_of_a_claim() == 2
     clock.advance(ms=int(DISTRUSTED_S * 1000) + 1)
     await claim(here, 2)
@@ -175,7 +175,7 @@ async def test_memory_of_a_queue_that_was_deleted_and_made_again_counts_no_longe
         await here.shard.time_out_claims(here.now, 10)  # meets the new queue by its id
         await claim(here, 5)
         await claim(here, 5)
-        assert cache_of(here)._ready_bytes.used == bytes_that_are_here(cache_of(here)) < 100_000
+        assert cache_of(here).ready_memory.space.used == bytes_that_are_here(cache_of(here)) < 100_000
 
 
 @pytest.mark.parametrize("queues", [(QUEUE,), (QUEUE, "nosuch")])

@@ -193,7 +193,8 @@ class ClaimHistory:
         self._changing = set(self._keys)
         for desk in self._desks:
             cache = cache_of(desk)
-            assert cache._ready_bytes.used == bytes_that_are_here(cache)
+            assert cache.ready_memory.space.used == cache.ready_memory.used == bytes_that_are_here(cache)
+            assert cache.ready_memory.jobs == sum(len(queue.ready) for queue in cache.by_id.values())
             await desk.shard.expire_jobs(desk.now, 10_000)
         while await self._desks[-1].claim(1_000):
             pass

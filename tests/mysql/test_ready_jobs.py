@@ -18,6 +18,7 @@ from pinlater.server.storage.mysql.ready_jobs import (
     JobContent,
     ReadyBytes,
     ReadyJobs,
+    ReadyMemory,
 )
 from pinlater.server.storage.options import Options
 from pinlater.server.storage.values import ClaimCall, Claimed, ClaimOrder, JobKey
@@ -253,7 +254,7 @@ def complete(ready: ReadyJobs, *, now_s: float = 0.0) -> None:
 
 
 def test_jobs_come_in_the_order_of_claims() -> None:
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     complete(ready)
     put(ready, 3, priority=2)
     put(ready, 2, 1, run_after_ms=5)
@@ -263,7 +264,7 @@ def test_jobs_come_in_the_order_of_claims() -> None:
 
 
 def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewhere_is_due() -> None:
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     assert not ready.has_next(1, 0, 0.0)
     complete(ready)
     assert ready.has_next(1, 99, TRUSTED_S / 2)
@@ -274,7 +275,7 @@ def test_the_result_of_a_search_is_trusted_for_a_second_and_until_a_row_elsewher
 
 
 def test_a_search_after_a_long_time_without_one_counts() -> None:
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     complete(ready)
     ready.search_begins(1, 0, 100.0)
     assert ready.tracks(100.1)
@@ -285,7 +286,7 @@ def test_a_search_after_a_long_time_without_one_counts() -> None:
 
 
 def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     ready.search_begins(1, 0, 0.0)
     put(ready, 1)
     put(ready, 2)
@@ -296,7 +297,7 @@ def test_what_is_stored_or_comes_back_during_a_search_counts() -> None:
 
 
 def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     complete(ready)
     put(ready, 1)
     ready.search_begins(1, 0, 0.0)
@@ -306,7 +307,7 @@ def test_jobs_from_before_a_search_that_found_all_are_forgotten() -> None:
 
 
 def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> None:
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     complete(ready)
     put(ready, 1, 2, 3)
     ready.search_begins(2, 5, 0.0)
@@ -320,7 +321,7 @@ def test_a_search_that_looks_no_further_is_a_check_of_what_was_complete() -> Non
 
 def test_after_a_check_of_the_first_jobs_a_search_looks_at_those_behind_them() -> None:
     """Another server may have put a job back between those that are here."""
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     complete(ready)
     put(ready, 1, 2, 4)
     ready.search_begins(1, 5, 1.1)
@@ -335,7 +336,7 @@ def test_after_a_check_of_the_first_jobs_a_search_looks_at_those_behind_them() -
 
 def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
     used = ReadyBytes(MOST)
-    ready, other = ReadyJobs(used), ReadyJobs(used)
+    ready, other = ReadyJobs(ReadyMemory(used)), ReadyJobs(ReadyMemory(used))
     complete(ready)
     complete(other)
     put(ready, 1, body=bytes(used.most))
@@ -353,7 +354,7 @@ def test_jobs_that_have_no_space_are_found_by_a_search() -> None:
 
 def test_headers_count_for_what_they_take() -> None:
     used = ReadyBytes(MOST)
-    ready = ReadyJobs(used)
+    ready = ReadyJobs(ReadyMemory(used))
     complete(ready)
     tracemalloc.start()
     try:
@@ -368,7 +369,7 @@ def test_headers_count_for_what_they_take() -> None:
 
 @pytest.mark.parametrize("ends", ["all", "enough", "read on", "forgotten"])
 def test_the_ids_from_before_a_search_are_not_kept_after_it(ends: str) -> None:
-    ready = ReadyJobs(ReadyBytes(MOST))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(MOST)))
     complete(ready)
     put(ready, 1, 2, 3)
     ready.search_begins(1, 0, 0.0)
@@ -386,9 +387,9 @@ def test_the_ids_from_before_a_search_are_not_kept_after_it(ends: str) -> None:
 
 def test_a_full_memory_is_checked_in_a_short_turn_of_the_event_loop() -> None:
     used = ReadyBytes(MOST)
-    ready = ReadyJobs(used)
+    ready = ReadyJobs(ReadyMemory(used))
     complete(ready)
-    while not used.is_full:
+    while used.bytes_left > 0:
         put(ready, len(ready) + 1)
     ready.search_begins(1, 0, 0.0)
     began = time.process_time()
@@ -399,7 +400,7 @@ def test_a_full_memory_is_checked_in_a_short_turn_of_the_event_loop() -> None:
 
 def test_a_search_that_ends_after_its_queue_is_gone_takes_no_space_from_the_others() -> None:
     used = ReadyBytes(MOST)
-    ready = ReadyJobs(used)
+    ready = ReadyJobs(ReadyMemory(used))
     complete(ready)
     put(ready, 1)
     ready.search_begins(1, 0, 0.0)
@@ -410,7 +411,7 @@ def test_a_search_that_ends_after_its_queue_is_gone_takes_no_space_from_the_othe
 
 
 def test_without_space_each_claim_searches() -> None:
-    ready = ReadyJobs(ReadyBytes(0))
+    ready = ReadyJobs(ReadyMemory(ReadyBytes(0)))
     complete(ready)
     put(ready, 1)
     assert len(ready) == 0

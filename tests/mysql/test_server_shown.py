@@ -83,6 +83,24 @@ def test_metrics_tell_of_each_shard(server: PinLaterServer) -> None:
         assert min(figures[name].values()) > 0, name
 
 
+def test_the_memory_of_due_jobs_is_in_the_metrics_and_in_the_status_of_the_cluster(server: PinLaterServer) -> None:
+    """It serves the claims of queues that the server owns, which it does some moments after its start."""
+    with Client(f"127.0.0.1:{server.port}") as client:
+        client.create_queue("emails")
+
+        def claims_come_from_memory() -> bool:
+            client.enqueue("emails", [Job(b"x")])
+            client.dequeue("emails", limit=10)
+            return min(metric(server, "pinlater_store_claims_from_memory").values()) > 0
+
+        wait_until(claims_come_from_memory)
+        for name in ("remembered_jobs", "remembered_bytes", "stale_claims"):
+            assert metric(server, f"pinlater_store_{name}").keys() == {"1", "2"}
+        memories = [shard.details.memory for shard in client.cluster().shards if shard.details is not None]
+        assert len(memories) == 2
+        assert all(memory is not None and memory.claims > 0 for memory in memories)
+
+
 def shown(server: PinLaterServer) -> str:
     """What all may see: the whole log, the pages, the process."""
     pages = ["/server_info", "/stats.txt", "/stats.json", "/metrics", "/readyz", "/healthz"]

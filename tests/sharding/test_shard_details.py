@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pinlater.domain.calls import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardSize
+from pinlater.domain.calls import ClusterStatus, ShardDetails, ShardDrain, ShardLane, ShardMemory, ShardSize
 from pinlater.domain.errors import ShardConnectionFailed
 from tests.sharding.sharded_server import ShardedServer, on_shards
 
@@ -98,6 +98,24 @@ async def test_the_kind_of_a_failure_tells_what_happened_without_names(server: S
     server.lanes("1").health.suspect()
     await server.pass_time(4_000)
     assert (await details_of(server, "1")).failure_kind == "timeout"
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------------
+
+
+@on_shards()
+async def test_a_store_that_remembers_due_jobs_says_how_many_and_others_say_nothing(server: ShardedServer) -> None:
+    found = {
+        "transactions": 9,
+        "remembered_jobs": 2,
+        "remembered_bytes": 700,
+        "claims_from_memory": 5,
+        "stale_claims": 1,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server.lanes("1").unguarded, "figures", lambda: found, raising=False)
+        assert (await details_of(server, "1")).memory == ShardMemory(2, 700, 5, 1)
+    assert (await details_of(server, "2")).memory is None
 
 
 # --- size -----------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from pinlater.domain.calls import (
     ShardDrain,
     ShardJobs,
     ShardLane,
+    ShardMemory,
     ShardSize,
     WaitingDequeues,
 )
@@ -128,6 +129,7 @@ DETAILS = ShardDetails(
     drain=ShardDrain(9, True, 2**40, 1.5, 10),
     lanes=[ShardLane("insert", 2**40, 3, 4, 2**41, 2**42, 0.5, 1.5), ShardLane("claim")],
     failure_kind="refused",
+    memory=ShardMemory(2**40, 2**41, 2**42, 2**43),
 )
 ANSWERS: dict[str, Any] = {
     "create_queue": None,

@@ -240,6 +240,7 @@ DETAILS_OF_A_SHARD = {
         "oldestDueAtMillis": 7,
     },
     "size": {"usedBytes": 2**43, "logBytes": 2**44, "limitBytes": 2**45, "measuredAtMillis": 8, "late": True},
+    "memory": {"jobs": 2**40, "bytes": 2**41, "claims": 2**42, "staleClaims": 2**43},
     "drain": {"sinceMillis": 9, "leaving": True, "liveAtFirst": 2**40, "jobsPerSecond": 1.5, "emptyAtMillis": 10},
     "lanes": [
         {
@@ -579,6 +580,7 @@ ANSWERED: dict[str, Any] = {
                         "measuredAtMillis": None,
                         "late": None,
                     },
+                    "memory": None,
                     "drain": None,
                     "lanes": [],
                 },

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import add
 from typing import Any, NamedTuple
 
-from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess, ServerFacts
+from pinlater.client.values import ClusterServer, ClusterShard, ClusterStatus, FrontProcess, ServerFacts, ShardMemory
 from pinlater.domain.slices import slice_of
 
 
@@ -23,7 +24,8 @@ class Server(NamedTuple):
     """One server, as all servers that answered know it. `owns`: slices by shard. Items: as those that answered count them.
 
     `facts`: as it says them itself, else as another one heard them. `heard`: whether all others hear it and can send calls to it; None if
-    no other server answered. `heard_ms`: by the one that heard it longest ago.
+    no other server answered. `heard_ms`: by the one that heard it longest ago. `moves`: how often it saw a slice get another owner since
+    its start; None if it did not answer.
     """
 
     address: str
@@ -36,6 +38,7 @@ class Server(NamedTuple):
     items_sent: int
     items_taken: int
     facts: ServerFacts
+    moves: int | None
 
 
 def servers_of(answers: Sequence[ServerAnswer]) -> list[Server]:
@@ -57,11 +60,12 @@ def _server(
     views: Sequence[ClusterServer], owners: Mapping[str, Counter[str]], answers: Sequence[ServerAnswer]
 ) -> Server:
     address = views[0].address
+    own = [each for each in answers if each.status is not None and each.status.address == address]
     others = [view for view in views if not view.answers]
     return Server(
         address=address,
         name=next((view.name for view in views if view.name), ""),
-        asked=[each.asked for each in answers if each.status is not None and each.status.address == address],
+        asked=[each.asked for each in own],
         owns={shard: owned[address] for shard, owned in owners.items() if address and owned[address]},
         slots={shard: slot for view in views for shard, slot in view.slots.items()},
         heard=all(map(_reached, others)) if others else None,
@@ -69,6 +73,7 @@ def _server(
         items_sent=sum(view.items_sent for view in others),
         items_taken=sum(view.items_taken for view in others),
         facts=max(views, key=lambda view: (view.answers, view.facts.version != "")).facts,
+        moves=next((status.moves for status in _distinct(own)), None),
     )
 
 
@@ -82,6 +87,18 @@ def shards_of(answers: Sequence[ServerAnswer]) -> list[ClusterShard]:
         max(found, key=lambda shard: shard.version)._replace(in_reach=all(shard.in_reach for shard in found))
         for found in views.values()
     ]
+
+
+def memories_of(answers: Sequence[ServerAnswer]) -> dict[str, ShardMemory]:
+    """By shard, what all servers that answered remember of its due jobs together; without shards whose stores remember none."""
+    found: dict[str, ShardMemory] = {}
+    for status in _distinct(answers):
+        for shard in status.shards:
+            memory = None if shard.details is None else shard.details.memory
+            if memory is not None:
+                before = found.get(shard.name, ShardMemory())
+                found[shard.name] = ShardMemory(*map(add, before, memory))
+    return found
 
 
 def owners_of_queue(queue: str, answers: Sequence[ServerAnswer]) -> dict[str, str]:

@@ -313,7 +313,7 @@ def cluster_status(status: types.ClusterStatus) -> values.ClusterStatus:
 
 
 def _shard_details(shard: types.ShardDetails) -> values.ShardDetails:
-    jobs, size, drain = shard.jobs, shard.size, shard.drain
+    jobs, size, drain, memory = shard.jobs, shard.size, shard.drain, shard.memory
     return values.ShardDetails(
         kind=shard.kind,
         address=shard.address or "",
@@ -355,6 +355,9 @@ def _shard_details(shard: types.ShardDetails) -> values.ShardDetails:
             for lane in shard.lanes
         ],
         failure_kind=shard.failureKind or "",
+        memory=None
+        if memory is None
+        else values.ShardMemory(memory.jobs, memory.bytes, memory.claims, memory.staleClaims),
     )
 
 

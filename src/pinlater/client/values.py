@@ -42,6 +42,7 @@ from pinlater.domain.calls import ShardDetails as ShardDetails
 from pinlater.domain.calls import ShardDrain as ShardDrain
 from pinlater.domain.calls import ShardJobs as ShardJobs
 from pinlater.domain.calls import ShardLane as ShardLane
+from pinlater.domain.calls import ShardMemory as ShardMemory
 from pinlater.domain.calls import ShardSize as ShardSize
 from pinlater.domain.calls import WaitingDequeues as WaitingDequeues
 from pinlater.domain.failures import FailureGroup as FailureGroup

@@ -267,12 +267,26 @@ class ShardDrain(NamedTuple):
     empty_at_ms: int | None = None
 
 
+class ShardMemory(NamedTuple):
+    """Due jobs that the server that answers remembers, to hand them out without a search, and the `size_bytes` that they take in it.
+
+    Since its start: `claims` of a queue that were answered from them, and `stale_claims`, which searched after all, as a job was gone or
+    locked.
+    """
+
+    jobs: int = 0
+    size_bytes: int = 0
+    claims: int = 0
+    stale_claims: int = 0
+
+
 class ShardDetails(NamedTuple):
     """How a shard is, as the server that answers knows it. `address`: of its database or file, without passwords; '' if unknown.
 
     `since_ms`: when the server began or ceased to use it. `failure`: why a call to it, or the last probe, failed last, at `failed_at_ms`;
     `failure_kind`: timeout, refused, connection or internal; '' if none failed, or from older servers.
     `probing`: it is out of use, and tried again and again. `stalled`: a call takes too long just now. `full`: why it refuses enqueues.
+    `memory`: None if the store has none, and from older servers.
     """
 
     kind: str
@@ -289,6 +303,7 @@ class ShardDetails(NamedTuple):
     drain: ShardDrain | None = None
     lanes: Sequence[ShardLane] = ()
     failure_kind: str = ""
+    memory: ShardMemory | None = None
 
 
 class ClusterShard(NamedTuple):

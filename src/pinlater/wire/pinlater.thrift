@@ -875,6 +875,17 @@ struct ShardDrain {
   5: optional i64 emptyAtMillis
 }
 
+// Due jobs that the server that answers remembers, to hand them out without a search.
+struct ShardMemory {
+  1: required i64 jobs
+  // Which they take in the server.
+  2: required i64 bytes
+  // Since the server's start: claims of a queue that were answered from them, and those that searched after all, as a job was gone or
+  // locked.
+  3: required i64 claims
+  4: required i64 staleClaims
+}
+
 // How a shard is, as the server that answers knows it.
 struct ShardDetails {
   // mysql, redis, sqlite or memory
@@ -900,6 +911,8 @@ struct ShardDetails {
   13: required list<ShardLane> lanes
   // timeout, refused, connection or internal; of the last failure.
   14: optional string failureKind
+  // Absent if the store has none.
+  15: optional ShardMemory memory
 }
 
 struct ClusterShard {

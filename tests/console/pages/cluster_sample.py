@@ -13,6 +13,7 @@ from pinlater.client import (
     ShardDrain,
     ShardJobs,
     ShardLane,
+    ShardMemory,
     ShardSize,
 )
 
@@ -42,6 +43,7 @@ def cluster_sample(now_ms: int) -> ClusterStatus:
         jobs=ShardJobs(now_ms - 2_000, 12_480, 310, 96, 1_204_388, 17, now_ms - 42_000),
         size=ShardSize(6_871_947_674, at_ms=now_ms - 12_000),
         lanes=BUSY,
+        memory=ShardMemory(1_204, 437_248, 8_020_110, 3),
     )
     gone = mysql._replace(
         address="db-2.example.org:3306/pinlater_2",
@@ -53,6 +55,7 @@ def cluster_sample(now_ms: int) -> ClusterStatus:
         jobs=ShardJobs(now_ms - 7 * minute_ms, 8_031, 12, 60, 900_113, 4, now_ms - 11 * minute_ms),
         size=ShardSize(4_100_000_000, at_ms=now_ms - 8 * minute_ms),
         lanes=IDLE,
+        memory=None,
     )
     draining = mysql._replace(
         address="db-3.example.org:3306/pinlater_3",

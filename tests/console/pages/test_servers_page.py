@@ -64,6 +64,14 @@ async def test_the_calls_to_a_shard_are_shown_by_kind(visitor: PageVisitor, samp
     assert "24 under way for 4 s 1,480 waiting" in text
 
 
+async def test_the_due_jobs_that_the_server_remembers_are_shown_by_shard(
+    visitor: PageVisitor, sample: ClusterStatus
+) -> None:
+    text = await text_of(visitor)
+    assert "Claims from memory" in text
+    assert text.count("1,204 427 KiB 8,020,110 3") == 3, "of shards 1, 3 and 4"
+
+
 async def test_a_server_shows_what_it_says_of_itself_and_what_it_owns(
     visitor: PageVisitor, sample: ClusterStatus
 ) -> None:
@@ -85,6 +93,7 @@ async def test_a_server_that_has_its_store_for_itself_shows_no_owners(visitor: P
     text = await text_of(visitor)
     assert "Owners" not in text
     assert "Draining" not in text
+    assert "Due jobs in memory" not in text
     assert "memory reachable since now" in text
     assert "1 – – – – – –" in text  # no call in the last minute
 
@@ -94,6 +103,13 @@ async def test_the_api_answers_with_all_of_it(caller: Caller, sample: ClusterSta
     one, gone, draining, *_, old = found["shards"]
     assert (one["details"]["size"]["used_bytes"], one["details"]["drain"]) == (6_871_947_674, None)
     assert one["details"]["lanes"][0]["slowest_ms"] == 4.8
+    assert one["details"]["memory"] == {
+        "jobs": 1_204,
+        "size_bytes": 437_248,
+        "claims": 8_020_110,
+        "stale_claims": 3,
+    }
+    assert gone["details"]["memory"] is None
     assert (gone["in_reach"], gone["details"]["probing"]) == (False, True)
     assert draining["details"]["drain"]["live_at_first"] == 48_000
     assert draining["details"]["jobs"]["due"] == 3_100

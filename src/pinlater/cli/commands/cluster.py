@@ -15,12 +15,13 @@ from pinlater.cli.cluster_answers import (
     ServerAnswer,
     as_json,
     fronts_of,
+    memories_of,
     owners_of_queue,
     problems,
     servers_of,
     shards_of,
 )
-from pinlater.client import AsyncClient, ClusterShard, FrontProcess
+from pinlater.client import AsyncClient, ClusterShard, FrontProcess, ShardMemory
 from pinlater.client.errors import PinLaterError
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.slices import slice_of
@@ -51,8 +52,9 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Ask each server of --server which servers it knows, their versions and client connections, how many slices of which shards they
-    own, and how many requests it forwarded to each and took from each. Shows the front processes of a server with several processes on
-    SQLite, and their calls. Warns if the servers do not agree, or if one can't send calls to another.
+    own, how often slices moved, and how many requests it forwarded to each and took from each. Shows the due jobs that servers on MySQL
+    remember, and the front processes of a server with several processes on SQLite. Warns if the servers do not agree, or if one can't
+    send calls to another.
 
     Example: pinlater cluster status --queue emails --server a:9010,b:9010
     """
@@ -71,6 +73,7 @@ def status(
         _print_servers(servers_of(answers))
         output.print_lines([""])
         _print_shards(shards_of(answers))
+        _print_memories(memories_of(answers))
         _print_fronts(fronts_of(answers))
         if queue is not None:
             output.print_lines([""])
@@ -92,7 +95,7 @@ async def _ask(address: str, timeout_s: float) -> tuple[ServerAnswer, PinLaterEr
 
 
 def _print_servers(servers: Sequence[Server]) -> None:
-    columns = ["server", "asked as", "version", "up", "connections", "owns", "heard", "forwarded", "taken"]
+    columns = ["server", "asked as", "version", "up", "connections", "owns", "moves", "heard", "forwarded", "taken"]
     output.print_blocks(columns, [_server_row(server) for server in servers], head="server ")
 
 
@@ -103,7 +106,8 @@ def _server_row(server: Server) -> output.Row:
     facts = server.facts
     up_ms = None if facts.started_at_ms is None else max(0, SystemClock().now_ms() - facts.started_at_ms)
     said = (facts.version or None, output.age(up_ms), facts.connections)
-    return (server.address or server.name, asked, *said, owns or None, heard, server.items_sent, server.items_taken)
+    items = (server.items_sent, server.items_taken)
+    return (server.address or server.name, asked, *said, owns or None, server.moves, heard, *items)
 
 
 def _print_shards(shards: Sequence[ClusterShard]) -> None:
@@ -113,6 +117,17 @@ def _print_shards(shards: Sequence[ClusterShard]) -> None:
         for shard in shards
     ]
     output.print_blocks(columns, rows, head="shard ")
+
+
+def _print_memories(memories: Mapping[str, ShardMemory]) -> None:
+    if memories:
+        output.print_lines([""])
+        columns = ["shard", "remembered jobs", "size", "claims from memory", "stale claims"]
+        rows = [
+            (f"s{name}", memory.jobs, output.size(memory.size_bytes), memory.claims, memory.stale_claims)
+            for name, memory in memories.items()
+        ]
+        output.print_blocks(columns, rows, head="shard ")
 
 
 def _print_fronts(fronts: Sequence[tuple[str, FrontProcess]]) -> None:

@@ -18,6 +18,7 @@ from pinlater.console.shapes.servers import (
     ShardDrainItem,
     ShardJobsItem,
     ShardLaneItem,
+    ShardMemoryItem,
     ShardSizeItem,
     WaitingAnswer,
     WaitingItem,
@@ -71,6 +72,7 @@ def _details(details: ShardDetails) -> ShardDetailsItem:
         size=like(ShardSizeItem, details.size),
         drain=None if details.drain is None else like(ShardDrainItem, details.drain),
         lanes=[like(ShardLaneItem, lane) for lane in details.lanes],
+        memory=None if details.memory is None else like(ShardMemoryItem, details.memory),
     )
 
 

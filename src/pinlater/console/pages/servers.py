@@ -18,6 +18,7 @@ from pinlater.console.shapes.servers import (
     ShardDrainItem,
     ShardJobsItem,
     ShardLaneItem,
+    ShardMemoryItem,
 )
 
 LANES = ("insert", "claim", "finish", "extend", "checkpoint", "release")
@@ -101,6 +102,11 @@ class ServersView(PageView):
     def detailed(self) -> Sequence[ShardRow]:
         """The shards of which the server says how they are."""
         return [row for row in self.shards if row.details is not None]
+
+    @property
+    def remembering(self) -> Sequence[tuple[ShardRow, ShardMemoryItem]]:
+        """The shards of which the server remembers due jobs."""
+        return [(row, row.details.memory) for row in self.detailed if row.details and row.details.memory]
 
 
 async def show(call: PageCall) -> ServersView:

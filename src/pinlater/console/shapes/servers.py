@@ -128,6 +128,19 @@ class ShardDrainItem(AnswerShape, frozen=True, kw_only=True):
     empty_at_ms: Annotated[int | None, Meta(description="When none is left if it goes on like that.")]
 
 
+class ShardMemoryItem(AnswerShape, frozen=True, kw_only=True):
+    """Due jobs that the server that answered remembers, to hand them out without a search."""
+
+    jobs: int
+    size_bytes: Annotated[int, Meta(description="Which they take in the server.")]
+    claims: Annotated[
+        int, Meta(description="Of a queue, that were answered from these jobs since the start of the server.")
+    ]
+    stale_claims: Annotated[
+        int, Meta(description="Claims from memory that searched after all, as a job was gone or locked.")
+    ]
+
+
 class ShardDetailsItem(AnswerShape, frozen=True, kw_only=True):
     """How a shard is, as the server that answered knows it."""
 
@@ -155,6 +168,7 @@ class ShardDetailsItem(AnswerShape, frozen=True, kw_only=True):
     size: ShardSizeItem
     drain: Annotated[ShardDrainItem | None, Meta(description="null if the shard takes enqueues.")]
     lanes: Sequence[ShardLaneItem]
+    memory: Annotated[ShardMemoryItem | None, Meta(description="null if the store has none.")]
 
 
 class ClusterShardItem(AnswerShape, frozen=True, kw_only=True):

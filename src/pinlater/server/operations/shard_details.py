@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pinlater.domain.calls import ShardDetails, ShardDrain, ShardJobs, ShardSize
+from pinlater.domain.calls import ShardDetails, ShardDrain, ShardJobs, ShardMemory, ShardSize
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.sharding.lane_minute import LaneMinute
@@ -140,6 +140,7 @@ class ShardReports:
             self._drain_of(shard),
             self.lane_minute.of(shard),
             health.failure_kind,
+            _memory_of(shard),
         )
 
     def _size_of(self, shard: ShardLanes) -> ShardSize:
@@ -149,3 +150,12 @@ class ShardReports:
 
     def _moment_ms(self, monotonic_s: float) -> int:
         return self._clock.now_ms() - round((self._clock.monotonic() - monotonic_s) * 1000)
+
+
+def _memory_of(shard: ShardLanes) -> ShardMemory | None:
+    """None if its store remembers no due jobs."""
+    figures = shard.store.figures()
+    if "remembered_jobs" not in figures:
+        return None
+    names = ("remembered_jobs", "remembered_bytes", "claims_from_memory", "stale_claims")
+    return ShardMemory(*[int(figures[name]) for name in names])

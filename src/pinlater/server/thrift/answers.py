@@ -321,6 +321,7 @@ def _shard_details(shard: ShardDetails) -> types.ShardDetails:
             types.ShardLane(lane.kind, number(lane.waiting), number(lane.running), *lane[3:]) for lane in shard.lanes
         ],
         failureKind=shard.failure_kind or None,
+        memory=None if shard.memory is None else types.ShardMemory(*shard.memory),
     )
 
 

@@ -585,6 +585,13 @@ class ShardDrain:
     emptyAtMillis: int | None = None
 
 
+class ShardMemory:
+    jobs: int = _NOT_SENT
+    bytes: int = _NOT_SENT
+    claims: int = _NOT_SENT
+    staleClaims: int = _NOT_SENT
+
+
 class ShardDetails:
     kind: str = _NOT_SENT
     address: str | None = None
@@ -600,6 +607,7 @@ class ShardDetails:
     drain: ShardDrain | None = None
     lanes: list[ShardLane] = _NOT_SENT
     failureKind: str | None = None
+    memory: ShardMemory | None = None
 
 
 class ClusterShard:

@@ -69,6 +69,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "ShardFacts": ('name', 'inReach', 'drains'),
     "ShardJobs": ('countedAtMillis', 'due', 'scheduled', 'inProgress', 'succeeded', 'failed'),
     "ShardLane": ('kind', 'waiting', 'running', 'calls', 'requests'),
+    "ShardMemory": ('jobs', 'bytes', 'claims', 'staleClaims'),
     "UniqueKeyRequest": ('queueNames', 'uniqueKey'),
     "WaitingDequeues": ('queueName', 'source', 'number'),
     "WorkerQueue": ('queueName', 'handedOut', 'timedOut', 'late', 'timedOutLately', 'lateLately'),

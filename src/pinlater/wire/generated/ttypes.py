@@ -2157,6 +2157,31 @@ class ShardDrain(TBase):
         self.emptyAtMillis = emptyAtMillis
 
 
+class ShardMemory(TBase):
+    """
+    Attributes:
+     - jobs
+     - bytes
+     - claims
+     - staleClaims
+
+    """
+
+    __slots__ = (
+        'jobs',
+        'bytes',
+        'claims',
+        'staleClaims',
+    )
+
+
+    def __init__(self, jobs=None, bytes=None, claims=None, staleClaims=None,):
+        self.jobs = jobs
+        self.bytes = bytes
+        self.claims = claims
+        self.staleClaims = staleClaims
+
+
 class ShardDetails(TBase):
     """
     Attributes:
@@ -2174,6 +2199,7 @@ class ShardDetails(TBase):
      - drain
      - lanes
      - failureKind
+     - memory
 
     """
 
@@ -2192,10 +2218,11 @@ class ShardDetails(TBase):
         'drain',
         'lanes',
         'failureKind',
+        'memory',
     )
 
 
-    def __init__(self, kind=None, address=None, takesEnqueues=None, sinceMillis=None, failure=None, failedAtMillis=None, probing=None, stalled=None, full=None, jobs=None, size=None, drain=None, lanes=None, failureKind=None,):
+    def __init__(self, kind=None, address=None, takesEnqueues=None, sinceMillis=None, failure=None, failedAtMillis=None, probing=None, stalled=None, full=None, jobs=None, size=None, drain=None, lanes=None, failureKind=None, memory=None,):
         self.kind = kind
         self.address = address
         self.takesEnqueues = takesEnqueues
@@ -2210,6 +2237,7 @@ class ShardDetails(TBase):
         self.drain = drain
         self.lanes = lanes
         self.failureKind = failureKind
+        self.memory = memory
 
 
 class ClusterShard(TBase):
@@ -4876,6 +4904,14 @@ ShardDrain.thrift_spec = (
     (4, TType.DOUBLE, 'jobsPerSecond', None, None, ),  # 4
     (5, TType.I64, 'emptyAtMillis', None, None, ),  # 5
 )
+all_structs.append(ShardMemory)
+ShardMemory.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'jobs', None, None, ),  # 1
+    (2, TType.I64, 'bytes', None, None, ),  # 2
+    (3, TType.I64, 'claims', None, None, ),  # 3
+    (4, TType.I64, 'staleClaims', None, None, ),  # 4
+)
 all_structs.append(ShardDetails)
 ShardDetails.thrift_spec = (
     None,  # 0
@@ -4893,6 +4929,7 @@ ShardDetails.thrift_spec = (
     (12, TType.STRUCT, 'drain', [ShardDrain, None], None, ),  # 12
     (13, TType.LIST, 'lanes', (TType.STRUCT, [ShardLane, None], False), None, ),  # 13
     (14, TType.STRING, 'failureKind', 'UTF8', None, ),  # 14
+    (15, TType.STRUCT, 'memory', [ShardMemory, None], None, ),  # 15
 )
 all_structs.append(ClusterShard)
 ClusterShard.thrift_spec = (

@@ -78,6 +78,7 @@ async def claim(transaction: Transaction, orders: Sequence[ClaimOrder], now_ms: 
             await _store([one for _, one in claims], transaction, now_ms)
         else:
             _find_nothing([one for _, one in claims], transaction)
+        transaction.queue_cache.ready_memory.claims += len(claims) - len(searching)
     for index, one in claims:
         results[index] = one.result()
     return results

@@ -15,7 +15,7 @@ from pinlater.domain.job import NewJob
 from pinlater.server.storage.mysql.dialect import FUTURE, OPTIONS
 from pinlater.server.storage.mysql.errors import BodyTooLong, SlotLost
 from pinlater.server.storage.mysql.queue_cache import QueueEntry
-from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs
+from pinlater.server.storage.mysql.ready_jobs import JobContent, ReadyJobs, ReadyRow
 from pinlater.server.storage.mysql.statements import (
     Sql,
     escaped,
@@ -291,6 +291,7 @@ class _Batch:
             if len(jobs) > _JOBS_A_TURN:
                 ready.waits_elsewhere(min([job.run_after_ms for job in jobs]))
                 continue
+            due: list[tuple[ReadyRow, JobContent]] = []
             for job in jobs:
                 job_id, body, priority, run_after_ms, attempts, status, headers, unique, timeout_ms, expires_ms = job
                 if run_after_ms > now_ms or unique is not None or expires_ms is not None or job_id in known:
@@ -301,4 +302,5 @@ class _Batch:
                     options = Options(headers=headers or None, timeout_ms=timeout_ms)
                 flags = 0 if options is None else OPTIONS
                 row = (priority, run_after_ms, job_id, flags, len(body))
-                ready.add(row, JobContent(attempts, now_ms, body, options))
+                due.append((row, JobContent(attempts, now_ms, body, options)))
+            ready.add_all(due)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pinlater.domain.descriptor import I64_MAX
-from pinlater.server.storage.mysql.ready_jobs import ReadyBytes, ReadyJobs
+from pinlater.server.storage.mysql.ready_jobs import ReadyBytes, ReadyJobs, ReadyMemory
 from pinlater.server.storage.relational.known_groups import KnownGroups
 
 # How long a claim may trust that nothing waits before the last one it took.
@@ -39,8 +39,8 @@ class QueueEntry:
         "ready",
     )
 
-    def __init__(self, queue_id: int, name: str, priorities: Iterable[int], ready_bytes: ReadyBytes) -> None:
-        self.ready = ReadyJobs(ready_bytes)
+    def __init__(self, queue_id: int, name: str, priorities: Iterable[int], memory: ReadyMemory) -> None:
+        self.ready = ReadyJobs(memory)
         self.queue_id = queue_id
         self.name = name
         self.known_failures = KnownGroups()
@@ -93,7 +93,7 @@ class MysqlQueueCache:
 
     def __init__(self, monotonic: Callable[[], float], priority_levels: int, ready_bytes: ReadyBytes) -> None:
         self._monotonic = monotonic
-        self._ready_bytes = ready_bytes
+        self.ready_memory = ReadyMemory(ready_bytes)
         self._levels = range(1, priority_levels + 1)
         self.queues: dict[str, QueueEntry] = {}
         self.by_id: dict[int, QueueEntry] = {}
@@ -117,7 +117,7 @@ class MysqlQueueCache:
         old = self.by_id
         self.queues, self.by_id = {}, {}
         for queue_id, name in queues:
-            entry = old.get(queue_id) or QueueEntry(queue_id, name, self._levels, self._ready_bytes)
+            entry = old.get(queue_id) or QueueEntry(queue_id, name, self._levels, self.ready_memory)
             for priority in used.get(queue_id, ()):
                 entry.add_priority(priority)
             self.queues[name] = self.by_id[queue_id] = entry
@@ -129,7 +129,7 @@ class MysqlQueueCache:
         known = self.by_id.get(queue_id)
         if known is not None:
             return known
-        entry = QueueEntry(queue_id, name, self._levels, self._ready_bytes)
+        entry = QueueEntry(queue_id, name, self._levels, self.ready_memory)
         before = self.queues.get(name)
         if before is None or before.queue_id < queue_id:
             if before is not None:

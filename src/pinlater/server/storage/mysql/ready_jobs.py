@@ -71,13 +71,46 @@ class ReadyBytes:
         self.used = 0
 
     @property
-    def is_full(self) -> bool:
-        return self.used >= self.most
+    def bytes_left(self) -> int:
+        """0 or less: it is full. The last job that is kept may take more bytes than were left."""
+        return self.most - self.used
 
     @property
     def rows_left(self) -> int:
         """How many rows there is space for."""
-        return max(0, self.most - self.used) // JOB_BYTES
+        return max(0, self.bytes_left) // JOB_BYTES
+
+
+class ReadyMemory:
+    """What the queues of one shard keep, and how claims used it. `space`: shared with the other shards of the server.
+
+    `claims`: of one queue each, for any number of calls, that were answered without a search. `stale_claims`: those that searched after
+    all, as a row was gone or locked.
+    """
+
+    __slots__ = ("claims", "jobs", "space", "stale_claims", "used")
+
+    def __init__(self, space: ReadyBytes) -> None:
+        self.space = space
+        self.jobs = 0
+        self.used = 0
+        self.claims = 0
+        self.stale_claims = 0
+
+    def count(self, jobs: int, size_bytes: int) -> None:
+        """A batch of jobs came, or went if the numbers are below 0."""
+        self.jobs += jobs
+        self.used += size_bytes
+        self.space.used += size_bytes
+
+    def figures(self) -> Mapping[str, float]:
+        """By the names of `storage.values.FIGURES`."""
+        return {
+            "remembered_jobs": self.jobs,
+            "remembered_bytes": self.used,
+            "claims_from_memory": self.claims,
+            "stale_claims": self.stale_claims,
+        }
 
 
 class ReadyJobs:
@@ -85,13 +118,13 @@ class ReadyJobs:
 
     __slots__ = (
         "_before",
-        "_bytes",
         "_contents",
         "_distrusted_until_s",
         "_frontier",
         "_ids",
         "_is_check",
         "_looked_through_s",
+        "_memory",
         "_rows",
         "_rows_useless_until_s",
         "_search_began_s",
@@ -102,8 +135,8 @@ class ReadyJobs:
         "rows_wanted",
     )
 
-    def __init__(self, used: ReadyBytes) -> None:
-        self._bytes = used
+    def __init__(self, memory: ReadyMemory) -> None:
+        self._memory = memory
         self._rows: dict[int, list[ReadyRow]] = {}  # by priority, each list in the order of claims
         self._ids: set[int] = set()
         self._contents: dict[int, JobContent] = {}
@@ -158,20 +191,32 @@ class ReadyJobs:
 
     def add(self, row: ReadyRow, content: JobContent | None = None) -> None:
         """A due job that is stored now, or that a claim has not taken after all."""
-        priority, run_after_ms, job_id, _, _ = row
-        if not self._tracks or job_id in self._ids or self._is_beyond(row):
+        self.add_all([(row, content)])
+
+    def add_all(self, jobs: Iterable[tuple[ReadyRow, JobContent | None]]) -> None:
+        """As `add`, for several jobs."""
+        if not self._tracks:
             return
-        if self._bytes.is_full:
-            self.waits_elsewhere(run_after_ms)
-            return
-        if content is not None:
-            self._contents[job_id] = content
-            self._bytes.used += content.bytes_here
-        self._bytes.used += JOB_BYTES
-        self._ids.add(job_id)
-        rows = self._rows.get(priority)
+        ids, before, used, space_bytes = self._ids, len(self._ids), 0, self._memory.space.bytes_left
+        for row, content in jobs:
+            job_id = row[2]
+            if job_id in ids or self._is_beyond(row):
+                continue
+            if used >= space_bytes:
+                self.waits_elsewhere(row[1])
+                continue
+            used += JOB_BYTES
+            if content is not None:
+                self._contents[job_id] = content
+                used += content.bytes_here
+            ids.add(job_id)
+            self._put(row)
+        self._memory.count(len(ids) - before, used)
+
+    def _put(self, row: ReadyRow) -> None:
+        rows = self._rows.get(row[0])
         if rows is None:
-            self._rows[priority] = [row]
+            self._rows[row[0]] = [row]
         elif not rows or rows[-1] < row:
             rows.append(row)
         else:
@@ -189,12 +234,14 @@ class ReadyJobs:
         """Counts jobs out whose rows are gone from `_rows`."""
         before = len(self._ids)
         self._ids.difference_update(ids)
-        self._bytes.used -= (before - len(self._ids)) * JOB_BYTES
+        gone = before - len(self._ids)
+        freed = gone * JOB_BYTES
         if self._contents:
             for job_id in ids:
                 content = self._contents.pop(job_id, None)
                 if content is not None:
-                    self._bytes.used -= content.bytes_here
+                    freed += content.bytes_here
+        self._memory.count(-gone, -freed)
 
     # --- searches -----------------------------------------------------------------------------------------------------------
 
@@ -247,11 +294,10 @@ class ReadyJobs:
             self._rows_useless_until_s = now_s + TRUSTED_S
             self.forget()
             return
-        usable = min(usable, self._bytes.rows_left)
+        usable = min(usable, self._memory.space.rows_left)
         self._frontier = None if usable == len(rows) < limit else rows[usable - 1][:3] if usable else _BEFORE_ALL
         self._remove([row[2] for kept in self._rows.values() for row in kept if self._is_beyond(row)])
-        for row in rows[:usable]:
-            self.add(row)
+        self.add_all([(row, None) for row in rows[:usable]])
         if next_due_ms is not None:
             self.waits_elsewhere(next_due_ms)
         self._searched_s = self._looked_through_s = now_s
@@ -282,4 +328,4 @@ class ReadyJobs:
     def close(self) -> None:
         """Neither its queue nor a search that is still under way keeps anything from now on."""
         self.forget()
-        self._bytes = ReadyBytes(0)
+        self._memory = ReadyMemory(ReadyBytes(0))

@@ -190,7 +190,7 @@ class MysqlShard(RelationalShard):
         return await self._opened.readers.read(reading.size)
 
     def figures(self) -> Mapping[str, float]:
-        return self.stats.figures()
+        return {**self.stats.figures(), **self._queue_cache.ready_memory.figures()}
 
     async def time_ms(self) -> int:
         return await self._opened.readers.read(self._membership.agreed_ms)

@@ -16,7 +16,6 @@ class Stats:
         self.round_trips = 0
         self.deadlocks = 0
         self.lock_waits = 0
-        self.misjudged = 0  # claims from memory that failed, and then searched
         self.lost_connections = 0
         self.settled = 0  # outcomes that were found out after a lost answer
         self.slots_lost = 0

@@ -339,7 +339,7 @@ class Writer:
     def _misjudged(self, transaction: Transaction, code: int) -> bool:
         """Whether what the transaction supposed was wrong, as far as an error with this code tells."""
         if (code == NOT_NULL and transaction.supposed) or (code == LOCK_WAIT and transaction.remembered):
-            self._stats.misjudged += bool(transaction.remembered)
+            self._queue_cache.ready_memory.stale_claims += len(transaction.remembered)
             for queue in transaction.remembered:
                 queue.ready.distrust(self._queue_cache.now_s())
             return True

@@ -1,0 +1,114 @@
+"""What a server logs and counts when slices get another owner."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import pytest
+
+from pinlater.domain.clock import ManualClock
+from pinlater.domain.errors import ShardConnectionFailed
+from pinlater.domain.slices import SLICES
+from pinlater.server.cluster.ownership.ownership import Ownership
+from pinlater.server.sharding.reload import DesiredShard, open_shards
+from pinlater.server.sharding.shards import ShardLanes, Shards
+from pinlater.server.storage.memory import MemoryShard
+from pinlater.server.storage.values import NO_OWNERS, Member, Owners
+from tests.sharding.faulty import FaultyShard
+
+ONE, TWO = "10.0.0.1:9011", "10.0.0.2:9011"
+LOGGER = "pinlater.server.cluster.ownership.ownership"
+
+
+class Owned(FaultyShard):
+    """A shard that servers share."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(MemoryShard(name))
+        self.kept = NO_OWNERS
+        self.refuses = False
+
+    async def owners(self) -> Owners:
+        return self.kept
+
+    async def change_owners(self, known: Owners, owners: Owners) -> bool:
+        if self.refuses:
+            raise ShardConnectionFailed("connection refused")
+        if known != self.kept:
+            return False
+        self.kept = owners
+        return True
+
+
+class OwnershipObserver:
+    """One server, the first of two, on a shard."""
+
+    def __init__(self, store: Owned, shards: Shards, clock: ManualClock) -> None:
+        self.store = store
+        self.shards = shards
+        self.clock = clock
+        self.ownership = Ownership(shards, ONE, lambda _: clock.monotonic())
+
+    async def look(self, *addresses: str) -> None:
+        rows = [Member(slot, f"host-{slot}", address, 0, 0) for slot, address in enumerate(addresses)]
+        members: Mapping[ShardLanes, Sequence[Member]] = dict.fromkeys(self.shards, rows)
+        await self.ownership.look(members)
+
+
+async def server() -> OwnershipObserver:
+    store, clock = Owned("1"), ManualClock(0)
+    shards = await open_shards([DesiredShard("1", lambda: store.as_shard())], clock, Random(0))
+    return OwnershipObserver(store, shards, clock)
+
+
+def moves_in(log: pytest.LogCaptureFixture) -> Counter[tuple[str, str, str]]:
+    """Slices by shard, owner before and owner now, as the log has them; and forgets them."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for record in log.records:
+        if record.getMessage() == "slices have another owner":
+            assert record.levelno == logging.INFO
+            about = vars(record)
+            found[about["shard"], about["before"], about["owner"]] += about["slices"]
+    log.clear()
+    return found
+
+
+async def test_each_move_of_slices_is_a_line_of_the_log_with_shard_number_and_both_owners(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    seen = await server()
+    await seen.look(ONE)
+    assert moves_in(caplog) == {("1", "none", ONE): SLICES}
+    await seen.look(ONE, TWO)
+    assert moves_in(caplog) == {("1", ONE, TWO): SLICES // 2}
+    await seen.look(ONE, TWO)
+    assert moves_in(caplog) == {}
+    await seen.look(ONE)
+    assert moves_in(caplog) == {("1", TWO, ONE): SLICES // 2}
+
+
+async def test_a_move_that_another_server_made_is_logged_and_counted_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    seen = await server()
+    seen.store.kept = Owners(1, (ONE,) * SLICES)
+    await seen.look(ONE)
+    assert moves_in(caplog) == {("1", "none", ONE): SLICES}, "what it reads first"
+    assert seen.ownership.moves == 0, "that is no move"
+    seen.store.kept = Owners(2, (TWO,) * 8 + (ONE,) * (SLICES - 8))
+    await seen.look(ONE, TWO)
+    assert moves_in(caplog) == {("1", ONE, TWO): 8}
+    assert seen.ownership.moves == 8
+
+
+async def test_owners_that_cannot_be_changed_are_logged_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    seen = await server()
+    seen.store.refuses = True
+    await seen.look(ONE)
+    [record] = [record for record in caplog.records if record.name == LOGGER]
+    assert (record.getMessage(), vars(record)["shard"]) == ("owners could not be changed", "1")
+    assert vars(record)["reason"] == "connection refused"
