@@ -12,16 +12,21 @@ import os
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport
-from thrift_libs import PinLater
-from thrift_libs.ttypes import (
-    PinLaterDequeueRequest,
-    PinLaterEnqueueRequest,
-    PinLaterException,
-    PinLaterJob,
-    PinLaterJobAckInfo,
-    PinLaterJobAckRequest,
-    RequestContext,
-)
+
+GENERATE = "thrift -nowarn --gen py -out examples src/pinlater/wire/pinlater.thrift"
+try:
+    from thrift_libs import PinLater
+    from thrift_libs.ttypes import (
+        PinLaterDequeueRequest,
+        PinLaterEnqueueRequest,
+        PinLaterException,
+        PinLaterJob,
+        PinLaterJobAckInfo,
+        PinLaterJobAckRequest,
+        RequestContext,
+    )
+except ImportError as error:
+    raise SystemExit(f"{error}. Generate the code first, in the root of the checkout: {GENERATE}") from error
 
 QUEUE = "plain_thrift"
 

@@ -34,16 +34,16 @@ def test_the_tables_name_servers_shards_and_the_owner_of_the_queue(pinlater: Pin
     lines = pinlater.ok("cluster", "status", "--queue", "emails").out.splitlines()
     address, asked, version, up, *others = lines[1].split("\t")
     assert lines[0] == "server\tasked as\tversion\tup\tconnections\towns\tmoves\theard\tforwarded\ttaken"
-    assert (asked, version, others[1:]) == (pinlater.address, __version__, ["s1=16", "0", "-", "0", "0"])
+    assert (asked, version, others[1:]) == (pinlater.address, __version__, ["1=16", "0", "-", "0", "0"])
     assert re.fullmatch(r"\d+\w+( \d+\w+)?", up)
     assert int(others[0]) >= 1
     assert lines[2:] == [
         "",
         "shard\tin reach\tversion\tmoving\towners",
-        f"s1\tyes\t0\t0\t{address}=16",
+        f"1\tyes\t0\t0\t{address}=16",
         "",
         "queue\tshard\tslice\towner",
-        f"emails\ts1\t{slice_of('emails')}\t{address}",
+        f"emails\t1\t{slice_of('emails')}\t{address}",
     ]
 
 
@@ -51,7 +51,7 @@ def test_a_server_that_does_not_answer_is_a_warning_while_another_one_answers(pi
     done = pinlater("cluster", "status", "--server", f"{pinlater.address},127.0.0.1:1")
     assert done.code == 0
     assert done.err.startswith("warning: 127.0.0.1:1 does not answer: ")
-    assert "s1=16" in done.out
+    assert "1=16" in done.out
 
 
 def test_no_answer_at_all_is_an_error(offline: Pinlater) -> None:
@@ -92,7 +92,7 @@ def test_servers_that_know_different_owners_do_not_agree_and_the_newest_are_show
     answers = [answer("a:9010", ONE, TWO, owners="1" * 16), answer("b:9010", TWO, ONE, owners="2" * 16, version=2)]
     [problem] = problems(answers)
     assert problem == (
-        "the servers do not agree on the owners of shard s1: a:9010 knows version 1, b:9010 knows version 2"
+        "the servers do not agree on the owners of shard 1: a:9010 knows version 1, b:9010 knows version 2"
     )
     assert [shard.owners for shard in shards_of(answers)] == [[TWO] * 16]
     assert not as_json(answers, None)["agree"]
@@ -111,7 +111,7 @@ def test_a_shard_that_one_server_lacks_is_a_problem() -> None:
     alone = answer("b:9010", TWO, ONE, owners="1" * 16)
     assert alone.status is not None
     answers = [answer("a:9010", ONE, TWO, owners="1" * 16), alone._replace(status=alone.status._replace(shards=[]))]
-    assert list(problems(answers)) == ["b:9010 does not use shard s1"]
+    assert list(problems(answers)) == ["b:9010 does not use shard 1"]
 
 
 def test_servers_are_sorted_by_the_numbers_in_their_addresses() -> None:

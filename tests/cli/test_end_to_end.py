@@ -79,6 +79,16 @@ def test_a_failure_with_all_it_can_say(pinlater: Pinlater, queue: str) -> None:
     assert re.search(r"run_after\t20\d\d-\d\d-\d\dT", shown)
 
 
+def test_a_lookup_tells_when_a_job_is_due_only_while_it_waits(pinlater: Pinlater, queue: str) -> None:
+    (descriptor,) = enqueue(pinlater, queue, "x")
+    shown = ["run_after\t" in pinlater.ok("lookup", descriptor).out]
+    pinlater.ok("dequeue", queue)
+    shown.append("run_after\t" in pinlater.ok("lookup", descriptor).out)
+    pinlater.ok("ack", descriptor)
+    shown.append("run_after\t" in pinlater.ok("lookup", descriptor).out)
+    assert shown == [True, False, False]
+
+
 def test_an_error_with_its_trace_is_one_line_in_tables_and_whole_in_a_lookup(pinlater: Pinlater, queue: str) -> None:
     (descriptor,) = enqueue(pinlater, queue, "x")
     pinlater.ok("dequeue", queue)

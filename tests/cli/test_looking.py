@@ -195,8 +195,9 @@ def test_workers_shows_workers_that_hold_jobs_and_workers_that_wait(pinlater: Pi
     assert [each["process"] for each in holder["processes"]] == [0]
     [poll] = [row for row in rows if row["worker"] != "holder"]
     assert (poll["holds"], poll["waits"]) == ({}, {queue: 1})
-    [names, *_] = pinlater.ok("workers", queue).out.splitlines()
+    names, *lines = pinlater.ok("workers", queue).out.splitlines()
     assert names == "worker\tstate\tversion\tqueues\tholds\twaits\theard\tlost\twhy"
+    assert [line.split("\t")[2] for line in lines] == ["plain client"] * 2, "neither is a worker"
 
 
 def test_workers_names_a_server_that_does_not_answer(pinlater: Pinlater, queue: str) -> None:
@@ -583,6 +584,8 @@ def test_the_list_of_bulk_runs_says_that_a_shard_is_unreachable(
     pinlater: Pinlater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not pinlater.ok("bulk", "list", "--json").json["incomplete"]
+    nowhere = pinlater("bulk", "list", "nope")
+    assert (nowhere.code, nowhere.out, "Queue not found: nope" in nowhere.err) == (1, "", True)
 
     async def list_bulk_runs(_client: AsyncClient, *_queues: str) -> BulkRunList:
         return BulkRunList([], True, ["2", "3"])

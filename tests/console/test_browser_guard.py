@@ -44,6 +44,14 @@ async def test_a_request_of_another_sites_page_is_refused(caller: Caller, header
     assert (await caller.ok("GET", f"{JOBS}/count"))["jobs"] == 0
 
 
+async def test_a_form_without_the_header_that_names_its_page_is_told_so(caller: Caller) -> None:
+    """As a program sends it, which is no page of another site."""
+    for path in ("/", "/queues/mail/pause"):
+        answer = await caller.send("POST", path, b"")
+        assert (answer.status, answer.json["reason"], answer.json["field"]) == (403, "ORIGIN_REQUIRED", "Origin")
+        assert "Origin is missing" in answer.json["detail"]
+
+
 async def test_a_page_of_the_console_itself_is_accepted(caller: Caller) -> None:
     headers = {"host": "localhost:9998", "origin": "http://localhost:9998", "sec_fetch_site": "same-origin"}
     assert (await caller.send("POST", JOBS, b"x", **headers)).status == 201

@@ -272,7 +272,7 @@ CASES: dict[str, tuple[JobInfo | None, JobsAhead | None, QueueFacts, list[tuple[
         None,
         WORKED._replace(paused=True),
         [
-            ("shard_unreachable", "Its shard s1 is unreachable, and nothing more is known of the job."),
+            ("shard_unreachable", "Its shard 1 is unreachable, and nothing more is known of the job."),
             ("paused", "The queue is paused."),
         ],
     ),
@@ -288,7 +288,7 @@ def test_facts_give_these_reasons_in_this_order(case: str) -> None:
 def test_a_draining_shard_is_said_last() -> None:
     found = reasons(NOW, WAITING, NONE, WORKED._replace(paused=True), ShardFacts("2", drains=True))
     assert [reason.code for reason in found] == ["paused", "shard_drains"]
-    assert found[-1].text.startswith("Its shard s2 drains")
+    assert found[-1].text.startswith("Its shard 2 drains")
 
 
 def test_the_figures_say_what_the_text_says() -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -23,6 +24,7 @@ from tests.house.snippets import Block
 from tests.house.typing_check import assert_types_hold
 
 EXAMPLES = REPOSITORY / "examples"
+IDL = REPOSITORY / "src/pinlater/wire/pinlater.thrift"
 PRINTS = {
     "resize_images.py": (
         "mail to ada@example.org\nthumbnail of 0.png, 200 wide\nthumbnail of 2.png, 200 wide\n"
@@ -56,9 +58,20 @@ def prepare(name: str, reader: Reader) -> None:
     """Copies the example into the reader's folder, with the generated code that it needs."""
     if name == "plain_thrift.py":
         need_thrift_compiler()
-        idl = REPOSITORY / "src/pinlater/wire/pinlater.thrift"
-        subprocess.run(["thrift", "-nowarn", "--gen", "py", "-out", reader.folder, idl], check=True)
+        subprocess.run(["thrift", "-nowarn", "--gen", "py", "-out", reader.folder, IDL], check=True)
     shutil.copy(EXAMPLES / name, reader.folder)
+
+
+def test_the_plain_client_without_its_generated_code_says_how_to_generate_it(tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "plain_thrift.py", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "plain_thrift.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    command = f"thrift -nowarn --gen py -out examples {IDL.relative_to(REPOSITORY)}"
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"No module named 'thrift_libs'. Generate the code first, in the root of the checkout: {command}\n",
+    )
 
 
 @pytest.mark.docs
@@ -105,9 +118,19 @@ def copied(name: str, tmp_path: Path) -> Reader:
 
 
 @pytest.mark.docs
+@pytest.mark.timeout(300)
 def test_fastapi_enqueues_in_a_request_and_a_worker_beside_it_does_the_work(tmp_path: Path) -> None:
-    """In coroutines and in plain functions; a second click is no second job; the visitor sees no error when a server is away."""
+    """In coroutines and in plain functions; a second click is no second job; the visitor sees no error when a server is away.
+
+    The same again on the same store.
+    """
     reader, port = copied("web_fastapi", tmp_path), free_port()
+    for _ in range(2):
+        visit_fastapi(reader, port)
+
+
+def visit_fastapi(reader: Reader, port: int) -> None:
+    """Starts the example, uses it as a visitor does, and stops it."""
     visitor = Visitor(port)
     ada = {"mail": "ada@example.org", "name": "Ada"}
     with ExitStack() as running:
@@ -134,26 +157,34 @@ def test_the_test_of_the_fastapi_example_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.docs
+@pytest.mark.timeout(300)
 def test_djangos_orders_take_their_jobs_along_through_an_outbox(tmp_path: Path) -> None:
     """Ordered while no job service is there, shipped once it is; an order that was rolled back is never shipped.
 
-    An emptied database gives the ids of its rows again: they are new jobs all the same.
+    An emptied database gives the ids of its rows again: they are new jobs all the same. The same again on the same store and database.
     """
     reader, port = copied("web_django", tmp_path), free_port()
-    visitor = Visitor(port)
+    visit_django(reader, port, first_order=1, shipped_before=0)
+    visit_django(reader, port, first_order=2, shipped_before=3)
+
+
+def visit_django(reader: Reader, port: int, first_order: int, shipped_before: int) -> None:
+    """Starts the example, orders three things, and stops it. The last order has the number 1."""
+    visitor, second_order = Visitor(port), first_order + 1
     reader.do(Block("sh", "python manage.py migrate --run-syncdb\n", 0))
     with ExitStack() as running:
         running.enter_context(reader.beside(f"python manage.py runserver --noreload {port}", "Starting development"))
         visitor.wait_until("/health", "up")
-        assert visitor.ask("/orders", {"item": "apples"}) == (202, {"order": 1})
+        assert visitor.ask("/orders", {"item": "apples"}) == (202, {"order": first_order})
         assert visitor.ask("/orders", {"item": "unicorn"})[0] == 500
-        assert visitor.ask("/orders", {"item": "pears"}) == (202, {"order": 2})
+        assert visitor.ask("/orders", {"item": "pears"}) == (202, {"order": second_order})
         running.enter_context(reader.server())
         reader.do(Block("sh", "pinlater queue create orders\npinlater queue create outbox\n", 0))
-        running.enter_context(reader.beside("pinlater worker shop.tasks:worker", "shipped: 2"))
-        visitor.wait_until("/orders/1", "shipped")
-        visitor.wait_until("/orders/2", "shipped")
-        reader.do(Block("sh", "pinlater queue stats orders --json\n", 0, prints='…"succeeded": 2…\n'))
+        running.enter_context(reader.beside("pinlater worker shop.tasks:worker", f"shipped: {second_order}"))
+        visitor.wait_until(f"/orders/{first_order}", "shipped")
+        visitor.wait_until(f"/orders/{second_order}", "shipped")
+        succeeded = f'…"succeeded": {shipped_before + 2}…\n'
+        reader.do(Block("sh", "pinlater queue stats orders --json\n", 0, prints=succeeded))
         reader.do(Block("sh", "python manage.py flush --no-input\n", 0))  # the database gives its ids once more
         assert visitor.ask("/orders", {"item": "figs"}) == (202, {"order": 1})
         visitor.wait_until("/orders/1", "shipped")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.client import Ack, Client, Job, Outcome
+from pinlater.client import Ack, Client, Job, JobState, Outcome
 from pinlater.client.errors import PinLaterError
 from pinlater.testing.real_server import RealServer
 from tests.databases.redis import RedisServer
@@ -107,6 +107,51 @@ def test_answered_changes_survive_a_kill_of_redis(
 
         wait_until(all_found)  # claims whose answers were lost come back by their time-out
         assert not found & load.acked
+
+
+@pytest.mark.timeout(120)
+def test_each_failed_attempt_is_in_a_group_once_after_kills_of_redis(
+    start_redis: Callable[..., RedisServer], tmp_path: Path
+) -> None:
+    """Of failures, and of claims that timed out because an answer was lost."""
+    redis = start_redis(**WITH_USERS, appendonly="yes", appendfsync="always")
+    options = ("--set", "jobs.claim_timeout_ms=1500", "--set", "maintenance.sweep_interval_ms=50")
+    with RealServer(tmp_path, *options, store=url_of(redis)) as server, Client(server.address) as client:
+        client.create_queue("emails")
+        client.enqueue("emails", [Job(b"x", attempts_allowed=10_000) for _ in range(100)])
+        over, acked = threading.Event(), list[int]()
+
+        def fail() -> None:
+            with Client(server.address, timeout_ms=1_000) as worker:
+                while not over.is_set():
+                    with contextlib.suppress(PinLaterError):
+                        jobs = worker.dequeue("emails", limit=5, wait_ms=50).jobs
+                        worker.ack("emails", [Ack(job.descriptor, succeeded=False, token=job.token) for job in jobs])
+                        acked.append(len(jobs))
+
+        with ThreadPoolExecutor(3) as threads:
+            futures = [threads.submit(fail) for _ in range(3)]
+            try:
+                for _ in range(2):
+                    goal = sum(acked) + _ENOUGH
+                    wait_until(lambda goal=goal: sum(acked) >= goal)  # type: ignore[misc]
+                    redis.kill_once_written()
+                    redis.start()
+            finally:
+                over.set()
+            for future in futures:
+                future.result()
+
+        def none_is_claimed() -> bool:
+            with contextlib.suppress(PinLaterError):
+                return client.queue_stats("emails")[0].total("in_progress") == 0
+            return False
+
+        wait_until(none_is_claimed)
+        jobs = client.scan("emails", JobState.PENDING, limit=1_000, paged=True).jobs
+        assert len(jobs) == 100
+        spent = sum(job.attempts_allowed - job.attempts_remaining for job in jobs)
+        assert spent == sum(group.failures for group in client.failures("emails").groups) >= sum(acked)
 
 
 def test_without_a_log_what_was_answered_since_the_last_snapshot_is_lost(

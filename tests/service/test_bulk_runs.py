@@ -319,6 +319,15 @@ async def test_unknown_queues_and_runs_are_refused(bulk: BulkRuns) -> None:
         await bulk.stop("q", "0123456789abcdef")
 
 
+async def test_the_runs_of_a_queue_are_told_until_neither_exists(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+    assert await bulk.runs(["q"]) == []
+    with pytest.raises(QueueNotFound):
+        await bulk.list_runs(["q", "nope"])
+    await ended(bulk, await bulk.start(DELETE, "ops"))
+    await world.service.queues.delete_queue("q", "open sesame")
+    assert len(await bulk.runs(["q"])) == 1
+
+
 async def test_the_runs_under_way_are_bounded(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     never = asyncio.Event()
     with patch.object(world.service.job_queries, "scan_page", lambda _: never.wait()):

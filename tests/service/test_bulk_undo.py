@@ -94,12 +94,14 @@ async def test_a_dequeue_that_waits_gets_a_restored_job(world: ServiceUnderTest,
         assert [job.descriptor for job in (await waiting).jobs] == [name]
 
 
-async def test_an_undo_that_comes_twice_restores_once(world: ServiceUnderTest, bulk: BulkRuns) -> None:
+async def test_what_is_undone_is_not_undone_again(world: ServiceUnderTest, bulk: BulkRuns) -> None:
     await failed(world, 3)
     run = await deleted(bulk)
     first = await ended(bulk, await bulk.start(undo(run), "ops"))
-    second = await ended(bulk, await bulk.start(undo(run), "ops"))
-    assert (first.changed, second.changed, second.state) == (3, 0, BulkState.DONE)
+    with pytest.raises(InvalidArgument, match=f"undone already: run {first.id} brought its jobs back"):
+        await bulk.start(undo(run), "ops")
+    assert first.changed == 3
+    assert len(await bulk.runs(["q"])) == 2
 
 
 async def test_an_undo_can_be_stopped_and_begun_again(world: ServiceUnderTest, bulk: BulkRuns) -> None:

@@ -128,9 +128,9 @@ def _disagreement(name: str, answers: Sequence[ServerAnswer]) -> Iterator[str]:
         if shard is not None:
             known.setdefault(tuple(shard.owners), f"{answer.asked} knows version {shard.version}")
         elif not answer.status.incomplete:
-            yield f"{answer.asked} does not use shard s{name}"
+            yield f"{answer.asked} does not use shard {name}"
     if len(known) > 1:
-        yield f"the servers do not agree on the owners of shard s{name}: {', '.join(known.values())}"
+        yield f"the servers do not agree on the owners of shard {name}: {', '.join(known.values())}"
 
 
 def fronts_of(answers: Sequence[ServerAnswer]) -> list[tuple[str, FrontProcess]]:

@@ -93,7 +93,12 @@ def check_page_sender(method: str, headers: Headers) -> None:
         return
     check_sender(headers)
     if "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
-        raise _of_another_site("Origin")
+        raise refused(
+            HTTPStatus.FORBIDDEN,
+            "ORIGIN_REQUIRED",
+            "The header Origin is missing, with which browsers tell the page that a change comes from. Programs use /v1 with a token",
+            field="Origin",
+        )
 
 
 def _of_another_site(header: str) -> RequestRefused:

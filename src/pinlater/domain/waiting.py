@@ -121,7 +121,7 @@ def reasons(
     """
     found = list(_reasons(now_ms, job, ahead, queue, shard))
     if shard.drains:
-        text = f"Its shard s{shard.name} drains: it gets no new jobs, and workers still get those that it has."
+        text = f"Its shard {shard.name} drains: it gets no new jobs, and workers still get those that it has."
         found.append(Reason("shard_drains", text, "its shard drains", {"shard": shard.name}))
     return found
 
@@ -130,7 +130,7 @@ def _reasons(
     now_ms: int, job: JobInfo | None, ahead: JobsAhead | None, queue: QueueFacts, shard: ShardFacts
 ) -> Iterator[Reason]:
     if job is None:
-        text = f"Its shard s{shard.name} is unreachable, and nothing more is known of the job."
+        text = f"Its shard {shard.name} is unreachable, and nothing more is known of the job."
         yield Reason("shard_unreachable", text, "its shard is unreachable", {"shard": shard.name})
         if queue.paused:
             yield _paused(queue, now_ms)

@@ -78,7 +78,7 @@ def status(
         if queue is not None:
             output.print_lines([""])
             rows = [
-                (queue, f"s{shard}", slice_of(queue), owner or _NO_OWNER)
+                (queue, shard, slice_of(queue), owner or _NO_OWNER)
                 for shard, owner in owners_of_queue(queue, answers).items()
             ]
             output.print_blocks(["queue", "shard", "slice", "owner"], rows, head="queue ")
@@ -101,20 +101,18 @@ def _print_servers(servers: Sequence[Server]) -> None:
 
 def _server_row(server: Server) -> output.Row:
     heard = None if server.heard is None else output.age(server.heard_ms) if server.heard else False
-    owns = {f"s{shard}": slices for shard, slices in server.owns.items()}
     asked = server.asked or None
     facts = server.facts
     up_ms = None if facts.started_at_ms is None else max(0, SystemClock().now_ms() - facts.started_at_ms)
     said = (facts.version or None, output.age(up_ms), facts.connections)
     items = (server.items_sent, server.items_taken)
-    return (server.address or server.name, asked, *said, owns or None, server.moves, heard, *items)
+    return (server.address or server.name, asked, *said, server.owns or None, server.moves, heard, *items)
 
 
 def _print_shards(shards: Sequence[ClusterShard]) -> None:
     columns = ["shard", "in reach", "version", "moving", "owners"]
     rows = [
-        (f"s{shard.name}", shard.in_reach, shard.version, len(shard.misplaced), _owners(shard.owners))
-        for shard in shards
+        (shard.name, shard.in_reach, shard.version, len(shard.misplaced), _owners(shard.owners)) for shard in shards
     ]
     output.print_blocks(columns, rows, head="shard ")
 

@@ -70,6 +70,8 @@ def _fields(job: JobInfo) -> dict[str, object]:
         "progress": job.progress,
     }
     for name, value in job._asdict().items():
+        if name == "run_after_ms" and job.state is not JobState.PENDING:
+            continue  # of a job that ran, it is the time of its last claim, checkpoint or retry
         if name.endswith("_ms"):
             shown[name.removesuffix("_ms")] = output.iso(value)
         elif name not in ("attempts", "body", "body_masked"):

@@ -26,6 +26,7 @@ from pinlater.domain.workers import (
 )
 
 _PAGE_JOBS, _JOBS_MAX = 1_000, 20_000
+_PLAIN_CLIENT = "plain client"  # a command, or a program whose client does not tell servers what it is
 
 
 def workers(
@@ -119,7 +120,7 @@ def _row(worker: KnownWorker) -> output.Row:
     return (
         worker.source,
         None if not worker.reasons else worker.trouble.value,
-        [version or "unknown" for version in worker.versions] or None,
+        [version or _PLAIN_CLIENT for version in worker.versions] or None,
         list(worker.queues),
         worker.held,
         sum(worker.waits.values()),

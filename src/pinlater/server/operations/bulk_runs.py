@@ -183,10 +183,15 @@ class BulkRuns:
 
     async def list_runs(self, queues: Sequence[str] | None = None) -> BulkRunList:
         """The runs of the last 30 days, the newest first, 500 at most; of these queues, up to a hundred, or of all. Of an unreachable shard
-        those that this server has seen before, as they were then."""
+        those that this server has seen before, as they were then. Raises `QueueNotFound` for a queue that neither exists nor has runs."""
         if queues is not None and len(queues) > QUEUES_MAX:
             raise InvalidArgument(f"Up to {QUEUES_MAX} queues in one request, not {len(queues)}", detail="TOO_MANY")
         found, missing = await self._records.shown(queues)
+        if not missing:
+            known = {run.order.queue for run in found}
+            for name in queues or ():
+                if name not in known:
+                    await self._queue_cache.require(name)
         now_ms = self._clock.now_ms()
         return BulkRunList([run.shown(now_ms) for run in found[:BULKS_SHOWN_MAX]], bool(missing), missing)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder
+from pinlater.domain.bulk_runs import UNDO_MS, BulkAction, BulkOrder, BulkState
 from pinlater.domain.clock import Clock
 from pinlater.domain.errors import InvalidArgument
 from pinlater.domain.wording import counted, size
@@ -100,6 +100,10 @@ def order_to_undo(runs: Sequence[KeptRun], undone: KeptRun, order: BulkOrder, no
     for run in runs:
         if run.order.undoes == undone.id and run.is_running:
             raise InvalidArgument(f"Run {run.id} undoes it already", detail="UNDER_WAY")
+        if run.order.undoes == undone.id and run.progress.state is BulkState.DONE and not run.progress.detail:
+            raise InvalidArgument(
+                f"Run {undone.id} is undone already: run {run.id} brought its jobs back", detail="ALREADY_UNDONE"
+            )
     return undone.order._replace(
         action=BulkAction.RESTORE, jobs_per_second=order.jobs_per_second, undoes=undone.id, attempts=1, expected=None
     )
