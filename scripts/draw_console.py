@@ -28,7 +28,7 @@ PICTURES = (
     Picture("overview", "/", 1280, 420, "light"),
     Picture("queue", "/queues/mail", 1280, 860, "light"),
     Picture("failed", "/failed", 1280, 560, "dark"),
-    Picture("job", "/jobs/{failed}", 390, 844, "dark"),
+    Picture("job", "/jobs/{failed}", 1280, 660, "light"),
 )
 
 
