@@ -31,7 +31,7 @@ def figures(name: str = "mail", **given: Any) -> QueueFigures:
 async def test_the_number_of_failed_jobs_leads_to_them(
     visitor: PageVisitor, client: AsyncClient, clock: ManualClock
 ) -> None:
-    """Beside the entry of the navigation."""
+    """As the entry of the navigation does."""
     assert (await visitor.page("/")).links.count("/failed") == 1
     await failed_job(client)
     clock.advance(ms=SHARED_MS)
