@@ -28,7 +28,7 @@ PICTURES = (
     Picture("overview", "/", 1280, 420, "light"),
     Picture("queue", "/queues/mail", 1280, 860, "light"),
     Picture("failed", "/failed", 1280, 560, "dark"),
-    Picture("job", "/jobs/{failed}", 390, 844, "dark"),
+    Picture("job", "/jobs/{failed}", 1280, 660, "light"),
 )
 
 
@@ -36,7 +36,9 @@ async def draw() -> None:
     """Takes all pictures, one after the other."""
     async with browsed_console() as console:
         for picture in PICTURES:
-            async with console.tab(picture.path.format(failed=console.failed), picture.width, picture.scheme) as page:
+            async with console.tab(
+                picture.path.format(failed=console.jobs.failed), picture.width, picture.scheme
+            ) as page:
                 file = FOLDER / f"console-{picture.name}.png"
                 shown = {"x": 0, "y": 0, "width": picture.width, "height": picture.height}
                 await page.screenshot(path=file, clip=shown, full_page=True)

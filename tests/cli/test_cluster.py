@@ -151,7 +151,7 @@ def test_the_memory_of_due_jobs_is_a_table_of_its_own(
     lines = capsys.readouterr().out.splitlines()
     assert lines[lines.index("shard\tremembered jobs\tsize\tclaims from memory\tstale claims") :] == [
         "shard\tremembered jobs\tsize\tclaims from memory\tstale claims",
-        "s1\t212\t1.0 MiB\t1204113\t2",
+        "1\t212\t1.0 MiB\t1204113\t2",
     ]
 
 

@@ -449,7 +449,7 @@ struct QueueCounts {
   12: optional i64 oldestDueAtMillis
 }
 
-// Jobs a second over the last minute (less right after a start), as this server saw them.
+// Jobs a second over the last minute (less right after a start), from the totals in the stores: of all servers together.
 struct QueueRates {
   1: required double enqueued
   2: required double claimed

@@ -12,14 +12,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from playwright.async_api import Browser, Page, async_playwright
 
-from pinlater.client import Ack, AsyncClient, Job
+from pinlater.client import Ack, AsyncClient, ClaimedJob, Job
 from pinlater.console.app import Console
 from pinlater.console.browser_guard import LOOPBACK_NAMES
 from pinlater.console.run import ConsoleServer, listening
+from pinlater.domain.body_masks import BodyMasks
 from pinlater.domain.clock import SystemClock
 from pinlater.domain.link_urls import LinkUrls
 from pinlater.domain.refusals import Refusals
@@ -43,18 +44,27 @@ ERROR = 'Connection closed\nTraceback (most recent call last):\n  File "mailer.p
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u202eevil"
 
 
+class SampleJobs(NamedTuple):
+    """Descriptors. `hostile`: has hostile texts."""
+
+    failed: str
+    hostile: str
+    waiting: str
+    running: str
+
+
 @dataclass
 class BrowsedConsole:
-    """A console with its browser. `client`: of a worker. `failed`, `hostile`: descriptors of jobs.
+    """A console with its browser. `client`: of a worker.
 
-    `guarded_url`: another console, whose server wants one of the `tokens`, over the same jobs. `core`: of the first server.
+    `guarded_url`: another console, whose server wants one of the `tokens` and masks bodies, over the same jobs. `core`: of the first
+    server.
     """
 
     url: str
     client: AsyncClient
     browser: Browser
-    failed: str = ""
-    hostile: str = ""
+    jobs: SampleJobs
     guarded_url: str = ""
     tokens: Tokens | None = None
     core: Core | None = None
@@ -62,7 +72,7 @@ class BrowsedConsole:
     @property
     def paths(self) -> Sequence[str]:
         """One of each kind of page."""
-        jobs = (f"/jobs/{self.failed}", f"/jobs/{self.hostile}?view=hex")
+        jobs = self.jobs
         return (
             "/",
             "/queues/mail",
@@ -70,7 +80,10 @@ class BrowsedConsole:
             "/queues/mail?task=none&header=tenant%3Dacme",
             "/queues/mail?range=15m",
             "/queues/mail?range=6h&table=true",
-            *jobs,
+            f"/jobs/{jobs.failed}",
+            f"/jobs/{jobs.hostile}?view=hex",
+            f"/jobs/{jobs.waiting}",
+            f"/jobs/{jobs.running}",
             "/failed",
             "/workers",
             "/servers",
@@ -103,12 +116,9 @@ class BrowsedConsole:
 
     async def save_picture(self, page: Page, folder: Path, width: int, scheme: Scheme) -> None:
         """A screenshot of the whole page."""
-        name = (
-            page.url.removeprefix(self.url)
-            .removeprefix(self.guarded_url)
-            .replace(self.failed, "failed")
-            .replace(self.hostile, "hostile")
-        )
+        name = page.url.removeprefix(self.url).removeprefix(self.guarded_url)
+        for kind, descriptor in self.jobs._asdict().items():
+            name = name.replace(descriptor, kind)
         name = re.sub(r"\W+", "-", name).strip("-") or "overview"
         await page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True)
 
@@ -120,7 +130,8 @@ async def browsed_console() -> AsyncIterator[BrowsedConsole]:
     shard = MemoryShard()
     await fill_history(shard, SystemClock().now_ms())
     core = await open_core(shard, clock=SystemClock())
-    control = AccessControl((), (), core.clock.now_ms, core.clock.monotonic)
+    masks = BodyMasks(["images"], ["mail:to"])
+    control = AccessControl((), (), core.clock.now_ms, core.clock.monotonic, masks)
     passed = count(step=100)
     control.refusals = Refusals(lambda: next(passed))  # delays nothing
     server, guarded = await listen(core), thrift_server(core, access=control)
@@ -133,8 +144,7 @@ async def browsed_console() -> AsyncIterator[BrowsedConsole]:
         async_playwright() as playwright,
     ):
         browser = await playwright.chromium.launch(executable_path=PROGRAM, args=OPTIONS)
-        failed, hostile = await filled(client)
-        yield BrowsedConsole(url, client, browser, failed, hostile, guarded_url, Tokens(control), core)
+        yield BrowsedConsole(url, client, browser, await filled(client), guarded_url, Tokens(control), core)
         await browser.close()
     await server.drain(0)
     await guarded.drain(0)
@@ -176,24 +186,26 @@ async def fill_history(shard: MemoryShard, now_ms: int) -> None:
     await shard.save_samples(samples)
 
 
-async def filled(client: AsyncClient) -> tuple[str, str]:
-    """Stores jobs in every state. The descriptors of a failed job, and of one with hostile texts."""
+async def filled(client: AsyncClient) -> SampleJobs:
+    """Stores jobs in every state, and mutes a group of failures."""
     for queue in ("mail", "images", "idle"):
         await client.create_queue(queue)
     body = json.dumps({"to": "ada@example.org", "tags": ["a", "b"], "retries": 3, "draft": False}).encode()
     await client.enqueue("mail", [Job(body, headers={"pinlater-task": "send"}, priority=1 + n % 2) for n in range(60)])
     await client.enqueue("mail", [Job(body, run_after_ms=SystemClock().now_ms() + 3_600_000)])
-    claimed = (await client.dequeue("mail", 6)).jobs
+    claimed = (await client.dequeue("mail", 7)).jobs
     acks = [Ack(job.descriptor, succeeded=True, token=job.token) for job in claimed[:2]]
-    acks += [_failure(job.descriptor, job.token) for job in claimed[2:5]]
-    await client.ack("mail", acks)
+    acks += [_failure(job, "smtplib.SMTPException", ERROR) for job in claimed[2:5]]
+    await client.ack("mail", [*acks, _failure(claimed[5], "TimeoutError", "no answer in 30 s")])
+    [known] = [group for group in (await client.failures("mail")).groups if group.error_type == "TimeoutError"]
+    await client.mute_failures("mail", known.name)
     hostile = Job(HOSTILE.encode(), headers={"x": HOSTILE, "long": "y" * 9_000}, custom_status=HOSTILE, priority=2)
-    await client.enqueue("images", [Job(b"before it")])
+    waiting = await client.enqueue("images", [Job(b"before it")])
     stored = await client.enqueue("images", [hostile])
-    return claimed[2].descriptor, stored.descriptors[0]
+    return SampleJobs(claimed[2].descriptor, stored.descriptors[0], waiting.descriptors[0], claimed[6].descriptor)
 
 
-def _failure(descriptor: str, token: str) -> Ack:
+def _failure(job: ClaimedJob, error_type: str, error_text: str) -> Ack:
     return Ack(
-        descriptor, succeeded=False, token=token, final=True, error_type="smtplib.SMTPException", error_text=ERROR
+        job.descriptor, succeeded=False, token=job.token, final=True, error_type=error_type, error_text=error_text
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,8 +51,41 @@ async def test_no_page_has_a_serious_defect_of_access_or_scrolls_sideways(
     assert found == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_open_questions_and_panels_have_no_defect_of_access_and_fit_the_screen(
+    browsed: BrowsedConsole, width: int, scheme: Scheme
+) -> None:
+    """What is open together has places of its own."""
+    waiting, failed = f"/jobs/{browsed.jobs.waiting}", f"/jobs/{browsed.jobs.failed}"
+    opened: dict[str, tuple[str, Sequence[str]]] = {
+        "keys": ("/", []),
+        "delete-of-group": ("/failed", [".groups .confirm summary:has-text('Delete')"]),
+        "retry-of-queue": ("/failed", [".group .confirm summary"]),
+        "panels": ("/queues/mail", ["text=Settings", "text=Priorities", ".more summary"]),
+        "reschedule": (waiting, ["summary:has-text('Reschedule')"]),
+        "delete-of-job": (waiting, ["summary:has-text('Delete')"]),
+        "error-of-attempt": (failed, [".line summary"]),
+    }
+    found = []
+    async with browsed.tab("/", width, scheme) as page:
+        for name, (path, places) in opened.items():
+            await page.goto(browsed.url + path)
+            if name == "keys":
+                await page.keyboard.press("?")
+            for place in places:
+                await page.locator(place).first.click()
+            assert await page.locator("details[open], dialog[open]").count() >= max(1, len(places)), name
+            result = await Axe().run(page)
+            found += [(name, one["id"]) for one in result.response["violations"] if one["impact"] != "minor"]
+            if not await page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+                found.append((name, "scrolls sideways"))
+            await page.screenshot(path=PICTURES / f"open-{name}-{width}-{scheme}.png", full_page=True)
+    assert found == []
+
+
 async def test_hostile_texts_run_nothing(browsed: BrowsedConsole) -> None:
-    for path in (f"/jobs/{browsed.hostile}?view=text", f"/jobs/{browsed.hostile}", "/queues/images"):
+    for path in (f"/jobs/{browsed.jobs.hostile}?view=text", f"/jobs/{browsed.jobs.hostile}", "/queues/images"):
         async with browsed.tab(path) as page:
             await expect(page.locator("main")).to_contain_text("<script>document.title")
             assert "owned" not in await page.title()
@@ -254,6 +287,10 @@ async def test_log_in_and_refusal_pages_have_no_defect_of_access(
         await page.locator("summary", has_text="wall").click()
         await expect(page.get_by_role("button", name="Log out")).to_be_visible()
         await check(page, "read-only")
+        for masked, told in ((browsed.jobs.failed, "Parts of the body are"), (browsed.jobs.waiting, "The body is")):
+            await page.goto(f"{browsed.guarded_url}/jobs/{masked}")
+            await expect(page.locator("#body")).to_contain_text(f"{told} masked for your roles.")
+            await check(page, f"masked-{masked.partition(':')[0]}")
     assert found == []
 
 

@@ -11,6 +11,8 @@ from pinlater.console.pages import overview
 from pinlater.console.pages.overview import ROWS, OverviewQuery, overview_of
 from pinlater.console.pages.page import queue_path
 from pinlater.console.pages.queue_figures import QueueFigures
+from pinlater.console.pages.shared_answers import SHARED_MS
+from pinlater.domain.clock import ManualClock
 from tests.console.pages.conftest import failed_job, stored
 from tests.console.pages.visitor import PageVisitor
 
@@ -24,6 +26,16 @@ def figures(name: str = "mail", **given: Any) -> QueueFigures:
         "incomplete": False,
     }
     return QueueFigures(name=name, **{**idle, **given})
+
+
+async def test_the_number_of_failed_jobs_leads_to_them(
+    visitor: PageVisitor, client: AsyncClient, clock: ManualClock
+) -> None:
+    """As the entry of the navigation does."""
+    assert (await visitor.page("/")).links.count("/failed") == 1
+    await failed_job(client)
+    clock.advance(ms=SHARED_MS)
+    assert (await visitor.page("/")).links.count("/failed") == 2
 
 
 async def test_the_overview_shows_each_queue_with_its_depth(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -122,7 +122,7 @@ def _print_memories(memories: Mapping[str, ShardMemory]) -> None:
         output.print_lines([""])
         columns = ["shard", "remembered jobs", "size", "claims from memory", "stale claims"]
         rows = [
-            (f"s{name}", memory.jobs, output.size(memory.size_bytes), memory.claims, memory.stale_claims)
+            (name, memory.jobs, output.size(memory.size_bytes), memory.claims, memory.stale_claims)
             for name, memory in memories.items()
         ]
         output.print_blocks(columns, rows, head="shard ")

@@ -98,7 +98,7 @@ class CountsItem(AnswerShape, frozen=True, kw_only=True):
 
 
 class RatesItem(AnswerShape, frozen=True, kw_only=True):
-    """Jobs a second over the last minute, as the server that answered saw them."""
+    """Jobs a second over the last minute, of all servers together."""
 
     enqueued: float
     claimed: float
