@@ -64,6 +64,7 @@ async def test_open_questions_and_panels_have_no_defect_of_access_and_fit_the_sc
         "retry-of-queue": ("/failed", [".group .confirm summary"]),
         "panels": ("/queues/mail", ["text=Settings", "text=Priorities", ".more summary"]),
         "reschedule": (waiting, ["summary:has-text('Reschedule')"]),
+        "priority": (waiting, ["summary:has-text('riority')"]),
         "delete-of-job": (waiting, ["summary:has-text('Delete')"]),
         "error-of-attempt": (failed, [".line summary"]),
     }
