@@ -11,6 +11,7 @@ from pinlater.client import AsyncClient, AuditEntry
 from pinlater.client.errors import AccessDenied, PasswordInvalid, PinLaterError, TokenInvalid, TokenRequired
 from pinlater.domain.access import Role
 from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditFilter
+from pinlater.domain.caller_address import shown_address
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.passwords import hash_password
 from pinlater.server.storage.memory import MemoryShard
@@ -42,6 +43,38 @@ async def test_an_entry_names_the_token_its_roles_and_its_address(guarded: Guard
     )
     assert (found.operation, found.queue, found.outcome, found.jobs) == ("pauseQueue", "other", "ok", None)
     assert (found.server, found.at_ms) == (guarded.core.service.identity.address, guarded.clock.now_ms())
+
+
+async def test_an_entry_has_the_address_that_a_caller_names_and_always_that_of_its_connection(
+    guarded: GuardedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So a caller that is no console can't hide where it is."""
+    caplog.set_level("INFO")
+    async with client_of(guarded, guarded.token(Role.OPERATE)) as client:
+        await client.with_token(guarded.token(Role.OPERATE), address="203.0.113.9").pause_queue("other")
+
+    [found] = await entries(guarded)
+    assert (found.address, found.source) == ("203.0.113.9 through 127.0.0.1", "tests")
+    [line] = [record for record in caplog.records if record.message == "administrative call"]
+    assert (line.client, "127.0.0.1" in line.peer) == ("203.0.113.9", True)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("named", "shown"),
+    [
+        ("2001:DB8::1", "2001:db8::1 through 127.0.0.1"),
+        ("::ffff:203.0.113.9", "203.0.113.9 through 127.0.0.1"),
+        ("fe80::1%eth0", "fe80::1 through 127.0.0.1"),
+        ("fe80::1%a through 10.0.0.1", "fe80::1 through 127.0.0.1"),
+        ("10.0.0.1 through 10.0.0.2", "127.0.0.1"),
+        ("10.0.0.1\n", "127.0.0.1"),
+        ("somewhere", "127.0.0.1"),
+        ("1" * 10_000, "127.0.0.1"),
+        ("", "127.0.0.1"),
+    ],
+)
+def test_what_is_no_address_is_not_shown(named: str, shown: str) -> None:
+    assert shown_address(named, "127.0.0.1") == shown
 
 
 async def test_bulk_operations_say_with_which_arguments_and_how_many_jobs(guarded: GuardedServer) -> None:

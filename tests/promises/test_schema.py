@@ -127,7 +127,7 @@ ADDITIONS: dict[str, dict[int, str]] = {
     "PinLaterRetryFailedJobsRequest": {100: "bool skipCancelled"},
     "PinLaterScanJobsRequest": {100: "bool paged", 101: "bool includeBody"},
     "PinLaterScanJobsResponse": {100: "bool incomplete"},
-    "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf"},
+    "RequestContext": {100: 'string authToken = ""', 130: "string onBehalfOf", 131: "string callerAddress"},
     "PinLaterException": {100: "string detail", 101: "bool retryable", 102: "i64 retryAfterMillis"},
 }
 KEPT_FOR_LATER = {"PinLaterJob": {106, 107}}

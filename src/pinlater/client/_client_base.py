@@ -25,7 +25,7 @@ from pinlater.client._direct import Dial
 from pinlater.client._engine import Engine, LongPolls
 from pinlater.client._servers import FixedServers, ServerAddress, ServerSource, server_source, servers_by_default
 from pinlater.client._tls import Tls, tls_source
-from pinlater.client._token import TokenForUser, token_source
+from pinlater.client._token import TokenForCaller, token_source
 from pinlater.client._tracebacks import short
 from pinlater.client._waiting_calls import SayWaiting, log_waiting
 from pinlater.client.errors import ClientClosed, PinLaterError
@@ -206,18 +206,20 @@ class AsyncClientBase(ClientBase):
         other._polls = LongPolls()  # noqa: SLF001 - its own class
         return other
 
-    def with_token(self, token: str, on_behalf_of: str = "", *, through: str = "") -> Self:
+    def with_token(self, token: str, on_behalf_of: str = "", *, address: str = "", through: str = "") -> Self:
         """The same client for a caller with another token, '' for none. `on_behalf_of`: the user that it speaks for. The audit shows this
-        name if the token may speak for others. `through`: what has named the user, as a part of the source. Raises ValueError for what
-        can't be a token.
+        name if the token may speak for others. `address`: the IP address of that caller, which the audit shows before that of this process.
+        `through`: what has named user or address, as a part of the source. Raises ValueError for what can't be a token.
 
         Each of its calls has a connection for itself, so that a server that is slow to refuse it delays no other caller. `hang_up` ends its
         own long polls; that of this client ends them, too.
         """
         other = copy(self)
         source = token_source(token, self._clock.monotonic)
-        for_user = (lambda: TokenForUser(source(), on_behalf_of, through)) if on_behalf_of else source
-        other._token = for_user  # noqa: SLF001 - its own class
+        for_caller = (
+            (lambda: TokenForCaller(source(), on_behalf_of, address, through)) if on_behalf_of or address else source
+        )
+        other._token = for_caller  # noqa: SLF001 - its own class
         other._polls = LongPolls(among=self._polls)  # noqa: SLF001 - its own class
         other._alone = True  # noqa: SLF001 - its own class
         return other

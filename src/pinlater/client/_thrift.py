@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.client._token import TokenForUser
+from pinlater.client._token import TokenForCaller
 from pinlater.client.errors import CallerError, InvalidArgument, PinLaterError, UnknownMethod, WorldError, error_for
 from pinlater.wire import codec
 from pinlater.wire.codec import Decoder, Reply, encode_call
@@ -21,10 +21,10 @@ __all__ = ["AnswerDecoder", "FrameReader", "WireError", "check_encodable", "enco
 def encode_request(method: str, sequence: int, source: str, args: tuple[Any, ...], token: str = "") -> bytes:
     """A framed call; an empty `token` is not sent. Raises CallerError if a value has the wrong type or is out of its range."""
     names = METHODS_BY_NAME[method].arguments_class.__slots__[1:]  # type: ignore[attr-defined]
-    user = None
-    if isinstance(token, TokenForUser):
-        user, source = token.user, token.source_of(source)
-    context = types.RequestContext(source=source, authToken=token or None, onBehalfOf=user)
+    context = types.RequestContext(source=source, authToken=token or None)
+    if isinstance(token, TokenForCaller):
+        context.source = token.source_of(source)
+        context.onBehalfOf, context.callerAddress = token.user or None, token.address or None
     try:
         return encode_call(method, sequence, context=context, **dict(zip(names, args, strict=True)))
     except WireError as error:

@@ -20,21 +20,22 @@ _BYTES_MAX = 4096
 TokenSource = Callable[[], str]
 
 
-class TokenForUser(str):
-    """A token with the user that its holder speaks for. Servers believe the name if the token may speak for others. `through`: what has
-    named the user; '' says nothing of it."""
+class TokenForCaller(str):
+    """A token with the caller that its holder makes calls for. `user`: servers believe the name if the token may speak for others.
+    `address`: the audit shows it before that of this process. `through`: what has named either; '' says nothing of it."""
 
-    __slots__ = ("through", "user")
+    __slots__ = ("address", "through", "user")
     user: str
+    address: str
     through: str
 
-    def __new__(cls, token: str, user: str, through: str = "") -> Self:
+    def __new__(cls, token: str, user: str, address: str, through: str) -> Self:
         made = super().__new__(cls, token)
-        made.user, made.through = user, through
+        made.user, made.address, made.through = user, address, through
         return made
 
     def source_of(self, source: str) -> str:
-        """A source, with what has named the user."""
+        """A source, with what has named the caller."""
         return f"{source} through {self.through}" if self.through else source
 
 

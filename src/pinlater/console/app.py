@@ -23,7 +23,7 @@ from pinlater.console import costs, problems
 from pinlater.console.browser_guard import BrowserGuard, check_page_sender
 from pinlater.console.counted_response import CountedResponse
 from pinlater.console.endpoint import ApiCall, Content, Endpoint
-from pinlater.console.forwarded_users import NO_USER, ForwardedUsers, no_forwarded_users
+from pinlater.console.forwarded_users import ForwardedUsers, no_forwarded_users
 from pinlater.console.openapi import document
 from pinlater.console.pages.api import Api
 from pinlater.console.pages.shared_answers import SharedAnswers
@@ -133,11 +133,11 @@ class Console:
         A browser sends no token by itself. A proxy names the user also in a request that another site's page makes, so that a change must
         prove its origin, as a form must."""
         bearer = bearer_of(request)
-        user = NO_USER if bearer else self._forwarded.user_of(request)
-        if not user.name:
-            return self._client.with_token(bearer)
+        caller = self._forwarded.without_user(request) if bearer else self._forwarded.caller_of(request)
+        if not caller.user:
+            return caller.calls_of(self._client, bearer)
         check_page_sender(request.method, request.headers)
-        return user.calls_of(self._client, self._forwarded.token)
+        return caller.calls_of(self._client, self._forwarded.token)
 
     def _call(self, request: Request, client: AsyncClient, header: str, query: Any, body: Any) -> ApiCall[Any, Any]:
         names = request.path_params

@@ -1,9 +1,11 @@
-"""The users that a proxy has authenticated, which it names in a header of each request.
+"""The caller of a request: the address of its client, and the user that a proxy has authenticated and names in a header of each request.
 
 Only a request whose connection comes from a trusted proxy may name a user; from other addresses the header is ignored, counted and logged.
 All forwarded users have the rights of one token of the console's own. If that token may speak for others, the servers' audit has the user
-beside the name of the token. Its source has the proxy's address. Nothing of a user is kept: each request says anew who it is from, and a
-log-out is the proxy's.
+beside the name of the token. Nothing of a user is kept: each request says anew who it is from, and a log-out is the proxy's.
+
+The client's address is the one that trusted proxies have added to `X-Forwarded-For`, else that of the connection. The audit shows it. The
+source of the calls has the address of the proxy that has named the user or the address.
 
 A request with a name that can't be a user's, or with two of the headers, is refused: a proxy that appends its header to the client's own
 would let people choose their names.
@@ -26,26 +28,28 @@ from starlette.requests import Request
 from pinlater.client import AsyncClient
 from pinlater.console.problems import refused
 from pinlater.domain.audit import USER_RULE, is_user_name
+from pinlater.domain.caller_address import named_address
 from pinlater.domain.refusals import Refusals
-from pinlater.domain.trusted_proxies import USER_HEADER, TrustedProxies, checked_header
+from pinlater.domain.trusted_proxies import CLIENT_HEADER, USER_HEADER, TrustedProxies, checked_header
 
 _log = logging.getLogger("pinlater.console")
 
 
-class ForwardedUser(NamedTuple):
-    """A user, and the address of the proxy that names it. `name`: '' for none."""
+class RequestCaller(NamedTuple):
+    """The caller of a request. `user`: the one that a trusted proxy names, '' for none. `address`: of the client. `proxy`: the address of
+    the proxy that has named either, '' for none."""
 
-    name: str = ""
+    user: str = ""
+    address: str = ""
     proxy: str = ""
 
     def calls_of(self, client: AsyncClient, token: str) -> AsyncClient:
-        """A client whose calls the servers' audit shows as made for this user, by this proxy."""
-        if not self.name:
-            return client.with_token(token)
-        return client.with_token(token, self.name, through=f"proxy {self.proxy}")
+        """A client whose calls the servers' audit shows as made for this user, from this address, by this proxy."""
+        through = f"proxy {self.proxy}" if self.proxy else ""
+        return client.with_token(token, self.user, address=self.address, through=through)
 
 
-NO_USER = ForwardedUser()
+NO_CALLER = RequestCaller()
 
 
 class ForwardedUsers:
@@ -67,23 +71,31 @@ class ForwardedUsers:
         """With which the servers are asked."""
         return self._token()
 
-    def user_of(self, request: Request) -> ForwardedUser:
-        """The user that a trusted proxy names, or `NO_USER`. Raises RequestRefused for a name that can't be one, and for two."""
+    def caller_of(self, request: Request) -> RequestCaller:
+        """The caller, with the user if a trusted proxy names one. Raises RequestRefused for a name that can't be one, and for two."""
+        caller = self.without_user(request)
         if not self._proxies:
-            return NO_USER
+            return caller
         given = request.headers.getlist(self._header)
         if not given:
-            return NO_USER
-        host = "" if request.client is None else request.client.host
+            return caller
+        host = _host_of(request)
         if not self._proxies.trusts(host):
             self._ignore(host)
-            return NO_USER
+            return caller
         if given == [""]:  # some proxies say so that the request is of no user
-            return NO_USER
+            return caller
         if len(given) > 1 or not is_user_name(given[0]):
             detail = f"The proxy names no user in {self._header}, or several: a name has {USER_RULE}"
             raise refused(HTTPStatus.BAD_REQUEST, "FORWARDED_USER_INVALID", detail, field=self._header)
-        return ForwardedUser(given[0], host)
+        return caller._replace(user=given[0], proxy=host)
+
+    def without_user(self, request: Request) -> RequestCaller:
+        """The caller of a request with a token of its own, whatever user a proxy names."""
+        host = _host_of(request)
+        named = ",".join(request.headers.getlist(CLIENT_HEADER)).split(",") if self._proxies else ()
+        address = self._proxies.client_of(host, named)
+        return RequestCaller("", named_address(address), "" if address == host else host)
 
     def form_token(self, user: str) -> str:
         """What is in each form of the user's pages, while this console runs. No other site can read it."""
@@ -104,6 +116,11 @@ class ForwardedUsers:
                 "a name of a user was ignored: it did not come from a trusted proxy",
                 extra={"host": host, "header": self._header, "ignored": ignored},
             )
+
+
+def _host_of(request: Request) -> str:
+    """The address of the connection."""
+    return "" if request.client is None else request.client.host
 
 
 def no_forwarded_users() -> ForwardedUsers:

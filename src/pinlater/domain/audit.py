@@ -33,7 +33,8 @@ class AuditOutcome(str, Enum):  # noqa: UP042 - also the words of the wire, of c
 class AuditEntry(NamedTuple):
     """A change that was asked for. `who`: the name of the caller's token, with the user that it spoke for (`console for ada`), `no token`,
     `admin password`, the user whose command changed a file (`ada (via sudo)`), or the file that changed; `roles`: of the token. `source`:
-    what the caller calls itself, or the file; `address`: where its connection came from, or the name of the machine of the command.
+    what the caller calls itself, or the file; `address`: where its connection came from, after the address of a client that it names
+    (`203.0.113.9 through 10.0.0.7`), or the name of the machine of the command.
     `queue`: empty for a change of none.
 
     `arguments`: a JSON object, without bodies and secrets. `jobs`: how many were changed, None where that is not counted. `outcome`: a word

@@ -1,10 +1,11 @@
-"""What stands for a caller where bounds and delays are shared out by address."""
+"""Addresses of callers: what stands for one where bounds and delays are shared out, and addresses that other programs name."""
 
 from __future__ import annotations
 
 import ipaddress
 
 _NETWORK_BITS = 64  # of an IPv6 address: one caller has at least this network to itself
+_CHARACTERS_MAX = 64
 
 
 def address_of(peer: object) -> str:
@@ -18,3 +19,19 @@ def address_of(peer: object) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(address), _NETWORK_BITS), strict=False))
+
+
+def named_address(text: str) -> str:
+    """The IP address that a text is, without the name of an interface; '' if it is none."""
+    try:
+        address = ipaddress.ip_address(text[:_CHARACTERS_MAX].partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def shown_address(named: str, host: str) -> str:
+    """From where a call came: the address that the caller names, which nothing proves, and at the end always that of the connection."""
+    address = named_address(named) if named else ""
+    return f"{address} through {host}" if address else host

@@ -1,12 +1,14 @@
-"""Which proxies may name users, and in which header. Pure."""
+"""Which proxies may name users, in which header, and the client of a request that came through them. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-USER_HEADER = "X-Forwarded-User"
+from pinlater.domain.caller_address import named_address
+
+USER_HEADER, CLIENT_HEADER = "X-Forwarded-User", "X-Forwarded-For"
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}", re.ASCII)
 # Headers that have a meaning of their own, and that clients or browsers send.
 _OF_CLIENTS = frozenset(
@@ -32,6 +34,17 @@ class TrustedProxies:
         if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         return any(address in network for network in self._networks)
+
+    def client_of(self, host: str, forwarded_for: Sequence[str]) -> str:
+        """The address of the client of a request from `host`. `forwarded_for`: the addresses that proxies have added, the last one at the
+        end. Each counts only if the one after it is of a trusted proxy: clients may send the header, too."""
+        client = host
+        for text in reversed(forwarded_for):
+            address = named_address(text.strip()) if self.trusts(client) else ""
+            if not address:
+                break
+            client = address
+        return client
 
 
 def network_of(text: str) -> IPv4Network | IPv6Network:

@@ -93,6 +93,9 @@ struct RequestContext {
   // The user that the caller speaks for, such as a console behind a proxy that authenticates people. The audit shows the name beside that of
   // the token, if the token may speak for others; else the server ignores it. 1 to 100 letters, digits and _ . @ + - = : / \.
   130: optional string onBehalfOf
+  // The IP address of the client of a caller that passes calls on, such as a browser of a console. Nothing proves it: the audit shows it
+  // before the address of the connection, and servers ignore what is no IP address.
+  131: optional string callerAddress
 }
 
 struct PinLaterJob {
@@ -744,7 +747,7 @@ struct AuditEntry {
   // The name of the caller's token, `no token`, `admin password`, or the file.
   3: required string who
   4: required list<string> roles
-  // What the caller calls itself, and the address of its connection.
+  // What the caller calls itself, and the address of its connection: `ADDRESS through CONNECTION` if the caller names that of a client.
   5: required string source
   6: required string address
   7: required string operation

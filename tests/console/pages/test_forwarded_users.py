@@ -1,4 +1,4 @@
-"""Users that a trusted proxy names: their rights, their names in pages and the audit, and headers that must not count."""
+"""What a trusted proxy names: users with their rights, their names in pages and the audit, addresses, and headers that must not count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pinlater.client import AsyncClient
 from pinlater.domain.access import Role
 from pinlater.domain.audit import AuditFilter
-from pinlater.domain.trusted_proxies import USER_HEADER, TrustedProxies, checked_header, network_of
+from pinlater.domain.trusted_proxies import CLIENT_HEADER, USER_HEADER, TrustedProxies, checked_header, network_of
 from pinlater.server.main.core import Core
 from tests.console.pages.guarded import GuardedConsole, Person, ProxiedPerson, text_of
 
@@ -54,6 +54,77 @@ async def test_the_audit_names_the_proxy_in_the_source(ada: ProxiedPerson, core:
     await ada.ok("POST", "/v1/queues/mail/resume", **OWN)
     found = await core.service.audit.read(AuditFilter())
     assert [entry.source for entry in found.entries] == ["console through proxy 127.0.0.1"] * 2
+
+
+async def addresses(core: Core) -> list[tuple[str, str]]:
+    """Addresses and sources of the entries of the audit, the newest first."""
+    found = await core.service.audit.read(AuditFilter())
+    return [(entry.address, entry.source) for entry in found.entries]
+
+
+async def test_the_audit_has_the_address_that_the_proxy_names_before_that_of_the_console(
+    ada: ProxiedPerson, core: Core
+) -> None:
+    ada.added = {**ada.added, CLIENT_HEADER: "203.0.113.9"}
+    await ada.presses("/queues/mail/pause")
+    await ada.ok("POST", "/v1/queues/mail/resume", **OWN)
+    assert await addresses(core) == [("203.0.113.9 through 127.0.0.1", "console through proxy 127.0.0.1")] * 2
+
+
+async def test_the_audit_has_the_address_of_a_caller_with_a_token_or_a_session_too(
+    ada: ProxiedPerson, guarded: GuardedConsole, core: Core
+) -> None:
+    token = guarded.tokens.make("ops", Role.OPERATE)
+    client = {CLIENT_HEADER: "2001:db8::7"}
+    program, person = ProxiedPerson(ada.app, client), ProxiedPerson(ada.app, client)
+    await program.ok("POST", "/v1/queues/mail/pause", authorization=f"Bearer {token}")
+    assert (await person.logs_in(token)).status == 303
+    assert (await person.presses("/queues/mail/resume")).status == 303
+    assert await addresses(core) == [("2001:db8::7 through 127.0.0.1", "console through proxy 127.0.0.1")] * 2
+
+
+@pytest.mark.parametrize("proxies", [[], ["10.0.0.0/8"]])
+async def test_an_address_in_a_header_from_elsewhere_is_ignored(
+    guarded: GuardedConsole, token: str, core: Core, proxies: list[str]
+) -> None:
+    """The address of the connection counts, which is that of the caller in these tests."""
+    app = guarded.behind_proxy("", token, proxies=proxies).app
+    caller = ProxiedPerson(app, {CLIENT_HEADER: "203.0.113.9"})
+    await caller.ok("POST", "/v1/queues/mail/pause", authorization=f"Bearer {token}")
+    assert await addresses(core) == [("127.0.0.1 through 127.0.0.1", "console")]
+
+
+async def test_a_refusal_is_logged_with_the_address_of_the_caller(
+    guarded: GuardedConsole, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caller = ProxiedPerson(guarded.behind_proxy("", token).app, {CLIENT_HEADER: "203.0.113.9"})
+    await caller.refused("GET", "/v1/queues", authorization="Bearer pinlater_a_guess")
+    [line] = [record for record in caplog.records if record.message.startswith("access refused")]
+    assert line.host == "203.0.113.9 through 127.0.0.1"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("forwarded_for", "client"),
+    [
+        ([], "10.0.0.5"),
+        (["203.0.113.9"], "203.0.113.9"),
+        (["192.0.2.1", "203.0.113.9"], "203.0.113.9"),  # the first is what the client has sent
+        (["203.0.113.9", "10.0.0.8"], "203.0.113.9"),  # two proxies
+        (["10.0.0.7", "10.0.0.8"], "10.0.0.7"),
+        (["203.0.113.9", "unknown", "10.0.0.8"], "10.0.0.8"),
+        (["::ffff:203.0.113.9"], "203.0.113.9"),
+        ([" 203.0.113.9 "], "203.0.113.9"),
+        ([""], "10.0.0.5"),
+        (["203.0.113.9:4711"], "10.0.0.5"),
+    ],
+)
+def test_the_client_is_the_first_that_no_trusted_proxy_is(forwarded_for: list[str], client: str) -> None:
+    assert TrustedProxies(["10.0.0.0/24"]).client_of("10.0.0.5", forwarded_for) == client
+
+
+def test_without_a_trusted_proxy_the_client_is_the_one_that_connects() -> None:
+    for proxies in ([], ["10.0.0.0/24"]):
+        assert TrustedProxies(proxies).client_of("192.0.2.1", ["203.0.113.9"]) == "192.0.2.1"
 
 
 async def test_a_request_of_the_api_is_made_by_the_user_too(ada: ProxiedPerson, core: Core) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pinlater.client import AsyncClient
 from pinlater.console import costs
 from pinlater.console.endpoint import ApiCall
-from pinlater.console.forwarded_users import ForwardedUser
+from pinlater.console.forwarded_users import RequestCaller
 from pinlater.console.pages.shared_answers import SharedAnswers
 from pinlater.console.routes import ENDPOINTS
 from pinlater.console.shapes.fields import Nothing, RequestShape
@@ -37,9 +37,9 @@ class Api:
         self._answers = answers
         self._token = token
 
-    def with_token(self, token: str, user: ForwardedUser) -> Api:
-        """The same with the rights of a token; '' is no token. `user`: the one that the console speaks for."""
-        return Api(user.calls_of(self._client, token), self._make_call, self._budget, self._answers, token)
+    def with_token(self, token: str, caller: RequestCaller) -> Api:
+        """The same with the rights of a token; '' is no token. `caller`: the one that the console makes calls for."""
+        return Api(caller.calls_of(self._client, token), self._make_call, self._budget, self._answers, token)
 
     async def shared(self, read: Callable[[Api], Awaitable[A]]) -> A:
         """What `read` answers, which only calls endpoints that change nothing. Browsers with the same token share it for a second."""

@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from pinlater.client._token import checked
 from pinlater.client.errors import TokenInvalid
+from pinlater.console.forwarded_users import RequestCaller
 from pinlater.console.pages.visitors import Visitors
 from pinlater.console.problems import refused
 from pinlater.domain.caller_address import address_of
@@ -43,14 +44,14 @@ class Logins:
         self._refusals = Refusals(lambda: now_ms() / 1000)
         self._under_way: Counter[str] = Counter()
 
-    async def log_in(self, request: Request, given: str) -> LoggedIn:
+    async def log_in(self, request: Request, caller: RequestCaller, given: str) -> LoggedIn:
         """A new session. Raises TokenInvalid, after some time, and PinLaterError if no server says anything; RequestRefused if too many
         log-ins of the address are under way."""
         address = _address_of(request)
         with self._place(address):
             try:
                 token = _token(given)
-                rights = await self._visitors.rights_of(token)
+                rights = await self._visitors.rights_of(token, caller)
             except TokenInvalid as error:
                 await self._slow_down(address, error)
                 raise

@@ -134,20 +134,20 @@ class Site:
 
     async def _login_page(self, request: Request) -> Response:
         visitor, back = await self._visitors.of(request), request.query_params.get(BACK, "")
-        if visitor.user.name:
+        if visitor.caller.user:
             return self._redirect(Goto(own_path(back, "/")))
         return self._ask_for_token(request, visitor, HTTPStatus.OK, back)
 
     async def _log_in(self, request: Request) -> Response:
-        user = self._visitors.seen(request).user.name
-        if user:  # whose requests no session would change
-            detail = f"The proxy before this console says that you are {user}: there is no other log-in."
+        caller = self._visitors.seen(request).caller
+        if caller.user:  # whose requests no session would change
+            detail = f"The proxy before this console says that you are {caller.user}: there is no other log-in."
             raise refused(HTTPStatus.CONFLICT, "LOGIN_BY_PROXY", detail)
         async with body_of(request, self._budget) as data:
             given = _form(request, data)
         back = own_path(given.get(BACK, ""), "/")
         try:
-            done = await self._logins.log_in(request, given.get("token", ""))
+            done = await self._logins.log_in(request, caller, given.get("token", ""))
         except TokenInvalid as error:
             return self._ask_for_token(request, NO_VISITOR, HTTPStatus.UNAUTHORIZED, back, error.message)
         except PinLaterError as error:
@@ -227,7 +227,7 @@ class Site:
 
     def _call(self, request: Request, visitor: Visitor, given: Mapping[str, str]) -> PageCall:
         names = request.path_params
-        api = self._api.with_token(visitor.token, visitor.user)
+        api = self._api.with_token(visitor.token, visitor.caller)
         return PageCall(
             api,
             self._now_ms(),
@@ -282,7 +282,7 @@ def wants_page(request: Request) -> bool:
 
 def _is_of(visitor: Visitor, form_token: str) -> bool:
     """Whether a form with this token may act for the visitor. Without a session or a proxy, nothing is added to a form on its way."""
-    return not (visitor.session or visitor.user.name) or visitor.has_form_token(form_token)
+    return not (visitor.session or visitor.caller.user) or visitor.has_form_token(form_token)
 
 
 def _is_link_of_another_site(request: Request) -> bool:

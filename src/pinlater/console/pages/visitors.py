@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from pinlater.client import AsyncClient, ServerInfo
 from pinlater.client.errors import PinLaterError, TokenInvalid
-from pinlater.console.forwarded_users import NO_USER, ForwardedUser, ForwardedUsers
+from pinlater.console.forwarded_users import NO_CALLER, ForwardedUsers, RequestCaller
 from pinlater.console.reading import bearer_of
 from pinlater.console.session_cookie import session_id_of
 from pinlater.console.sessions import LoginSession, Sessions
@@ -47,14 +47,14 @@ UNKNOWN = Rights()
 @dataclass(frozen=True, slots=True)
 class Visitor:
     """`token`: what the servers are asked with. `is_guest`: it is the console's own token for people without a log-in, which allows no
-    action. `user`: the one that a trusted proxy names; if it has a name, `token` is the console's own for such users. `form_token`: is in
+    action. `caller`: if a trusted proxy has named a user, `token` is the console's own for such users. `form_token`: is in
     each form of the visitor's pages; '' if nothing that lets a form act is added to it on its way."""
 
     token: str = field(repr=False)
     session: LoginSession | None = None
     rights: Rights = UNKNOWN
     is_guest: bool = False
-    user: ForwardedUser = NO_USER
+    caller: RequestCaller = NO_CALLER
     form_token: str = field(default="", repr=False)
 
     def has_form_token(self, given: str) -> bool:
@@ -68,7 +68,7 @@ class Visitor:
     def why_not(self, method: str) -> str:
         """Why a page does not offer an action."""
         needed = f"need the role {needed_for(method)}"
-        if self.session is None and not self.user.name:
+        if self.session is None and not self.caller.user:
             return f"{needed}; log in with a token that has it"
         return f"{needed}; token {self.rights.name} has {', '.join(self.rights.roles) or 'none'}"
 
@@ -97,29 +97,29 @@ class Visitors:
         or of the session of the cookie; the first of them. Raises RequestRefused for what can't be a token or a user."""
         bearer = bearer_of(request)
         if bearer:
-            return Visitor(bearer, None, self._remembered(bearer))
-        user = self._forwarded.user_of(request)
-        if user.name:
-            token, form_token = self._forwarded.token, self._forwarded.form_token(user.name)
-            return Visitor(token, None, self._remembered(token), user=user, form_token=form_token)
+            return Visitor(bearer, None, self._remembered(bearer), caller=self._forwarded.without_user(request))
+        caller = self._forwarded.caller_of(request)
+        if caller.user:
+            token, form_token = self._forwarded.token, self._forwarded.form_token(caller.user)
+            return Visitor(token, None, self._remembered(token), caller=caller, form_token=form_token)
         session = self.sessions.find(session_id_of(request), renews=UPDATE not in request.headers)
         if session is not None:
             rights = self._remembered(session.token)
-            return Visitor(session.token, session, rights, form_token=session.form_token)
+            return Visitor(session.token, session, rights, caller=caller, form_token=session.form_token)
         guest = self._guest_token() if request.method in ("GET", "HEAD") else ""
-        return Visitor(guest, None, self._remembered(guest), is_guest=bool(guest))
+        return Visitor(guest, None, self._remembered(guest), is_guest=bool(guest), caller=caller)
 
     async def of(self, request: Request) -> Visitor:
         """The visitor, with rights that are some seconds old at most. Raises RequestRefused, and TokenInvalid for a token that is wrong."""
         seen = self.seen(request)
-        rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token)
-        if seen.user.name and rights.known and not rights.speaks_for_others:
+        rights = seen.rights if seen.rights is not UNKNOWN else await self._ask(seen.token, seen.caller)
+        if seen.caller.user and rights.known and not rights.speaks_for_others:
             self._forwarded.warn_of_token()
         return replace(seen, rights=rights)
 
-    async def rights_of(self, token: str) -> Rights:
+    async def rights_of(self, token: str, caller: RequestCaller) -> Rights:
         """What the servers say now. Raises PinLaterError."""
-        rights = rights_in(await self._client.with_token(token).server_info())
+        rights = rights_in(await caller.calls_of(self._client, token).server_info())
         digest = digest_of(token)
         self._known.pop(digest, None)
         if len(self._known) >= _KNOWN_MAX:
@@ -136,9 +136,9 @@ class Visitors:
         at_ms, rights = self._known.get(digest_of(token), (0, UNKNOWN))
         return rights if self._now_ms() - at_ms < _KNOWN_MS else UNKNOWN
 
-    async def _ask(self, token: str) -> Rights:
+    async def _ask(self, token: str, caller: RequestCaller) -> Rights:
         try:
-            return await self.rights_of(token)
+            return await self.rights_of(token, caller)
         except TokenInvalid:
             raise
         except PinLaterError:

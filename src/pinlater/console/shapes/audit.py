@@ -40,7 +40,12 @@ class AuditItem(AnswerShape, frozen=True, kw_only=True):
     ]
     roles: Sequence[str]
     source: Annotated[str, Meta(description="What the caller calls itself.")]
-    address: Annotated[str, Meta(description="Where the connection of the caller came from.")]
+    address: Annotated[
+        str,
+        Meta(
+            description="Where the connection of the caller came from: that of a console comes after that of its client."
+        ),
+    ]
     operation: str
     queue: Annotated[str, Meta(description="Empty for a change of no queue.")]
     arguments: Annotated[Mapping[str, str], Meta(description="Each value as JSON. Never bodies or secrets.")]

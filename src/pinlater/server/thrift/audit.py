@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pinlater.domain.access import Role
 from pinlater.domain.audit import ADMIN_PASSWORD, NO_TOKEN, AuditEntry, AuditOutcome
 from pinlater.domain.bulk_runs import BulkAction
+from pinlater.domain.caller_address import named_address, shown_address
 from pinlater.domain.errors import CallerError, OutcomeUnknown, PinLaterError, TokenInvalid, TokenRequired, Unavailable
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.thrift.failures import code_of
@@ -202,7 +203,7 @@ def _entry(call: AuditCall, outcome: AuditOutcome, detail: str = "", jobs: int |
         who,
         roles,
         call.arguments.context.source[:_TEXT_MAX],
-        call.host[:_TEXT_MAX],
+        shown_address(call.arguments.context.callerAddress or "", call.host)[:_TEXT_MAX],
         call.method,
         queue[:_TEXT_MAX],
         _as_json(fields),
@@ -229,4 +230,6 @@ def _log(call: AuditCall, became: Fields) -> None:
         "peer": call.peer,
         "who": call.caller.who,
     }
+    if client := named_address(context.callerAddress or ""):
+        who["client"] = client
     logger.info("administrative call", extra=who | dict(call.audited.asked(call.arguments)) | dict(became))

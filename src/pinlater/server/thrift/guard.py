@@ -13,6 +13,7 @@ from typing import Any
 
 from pinlater.domain.access import BODIES, DRY_RUN, FAILURE_TEXTS
 from pinlater.domain.audit import UNKNOWN_TOKEN
+from pinlater.domain.caller_address import shown_address
 from pinlater.domain.calls import KeyHolders
 from pinlater.domain.errors import AccessDenied
 from pinlater.server.access.control import AccessControl, Grant
@@ -275,7 +276,7 @@ class Guard:
                 extra={
                     "method": call.method.name,
                     "detail": error.detail,
-                    "host": host,
+                    "host": shown_address(call.arguments.context.callerAddress or "", host),
                     "source": call.arguments.context.source,
                     "refusals": refusal.log,
                 },

@@ -23,6 +23,7 @@ class RequestContext:
     requestId: str = ''
     authToken: str = ''
     onBehalfOf: str | None = None
+    callerAddress: str | None = None
 
 
 class PinLaterJob:

@@ -211,6 +211,7 @@ class RequestContext(TBase):
      - requestId
      - authToken
      - onBehalfOf
+     - callerAddress
 
     """
 
@@ -219,14 +220,16 @@ class RequestContext(TBase):
         'requestId',
         'authToken',
         'onBehalfOf',
+        'callerAddress',
     )
 
 
-    def __init__(self, source=None, requestId="", authToken="", onBehalfOf=None,):
+    def __init__(self, source=None, requestId="", authToken="", onBehalfOf=None, callerAddress=None,):
         self.source = source
         self.requestId = requestId
         self.authToken = authToken
         self.onBehalfOf = onBehalfOf
+        self.callerAddress = callerAddress
 
 
 class PinLaterJob(TBase):
@@ -2784,6 +2787,7 @@ RequestContext.thrift_spec = (
     None,  # 128
     None,  # 129
     (130, TType.STRING, 'onBehalfOf', 'UTF8', None, ),  # 130
+    (131, TType.STRING, 'callerAddress', 'UTF8', None, ),  # 131
 )
 all_structs.append(PinLaterJob)
 PinLaterJob.thrift_spec = (
