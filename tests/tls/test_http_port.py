@@ -29,10 +29,10 @@ async def serve() -> AsyncIterator[Serve]:
     """Starts the pages of a server."""
     started: list[HttpServer] = []
 
-    async def start(tls: TlsSettings | None, **http: int | float) -> HttpServer:
+    async def start(tls: TlsSettings | CertificateSource | None, **http: int | float) -> HttpServer:
         metrics = Metrics()
         source = OneServer(metrics, lambda: Readiness(True), dict, list)
-        certificate = None if tls is None else CertificateSource(tls, time.time)
+        certificate = CertificateSource(tls, time.time) if isinstance(tls, TlsSettings) else tls
         settings = HttpSettings(port=0, **http)  # type: ignore[arg-type] # each as its field
         server = HttpServer(settings, metrics, source, certificate=certificate)
         await server.start()
@@ -102,6 +102,34 @@ async def test_a_client_certificate_of_another_authority_is_refused(
     server, pair = await serve(mutual), other_authority.sign("client")
     with pytest.raises(OSError, match=r"(?i)unknown ca"):
         await status_of(server, "/health", replace(trusting, certificate_file=pair.certificate, key_file=pair.key))
+
+
+async def test_new_connections_get_the_new_certificate_while_an_open_one_stays(
+    serve: Serve, authority: Authority, other_authority: Authority, trusting: Tls
+) -> None:
+    files = authority.sign(HOST)
+    certificate = CertificateSource(TlsSettings(files.certificate, files.key), time.time)
+    server = await serve(certificate)
+    connection = http.client.HTTPSConnection(HOST, server.port, timeout=10, context=context_of(trusting))
+
+    def get() -> int:
+        connection.request("GET", "/health")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    try:
+        assert await asyncio.to_thread(get) == 200
+        used = connection.sock
+        other_authority.sign(HOST, into=files)
+        assert certificate.refresh()
+        assert await status_of(server, "/health", Tls(ca_file=other_authority.file)) == 200
+        assert await asyncio.to_thread(get) == 200
+        assert connection.sock is used
+    finally:
+        connection.close()
+    with pytest.raises(OSError, match=r"(?i)certificate verify failed"):
+        await status_of(server, "/health", trusting)
 
 
 async def test_slow_handshakes_keep_no_health_check_out(
