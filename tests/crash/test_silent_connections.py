@@ -1,4 +1,4 @@
-"""Ten thousand connections that say nothing, and one that does."""
+"""Ten thousand connections that say nothing, at each port, and one that does."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import contextlib
 import re
 import resource
 import socket
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlencode
@@ -18,15 +20,19 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from bench.servers import PinLaterServer, pinlater_server
+from pinlater.client import Client, Tls
 from pinlater.console.run import LIMITS
 from pinlater.domain.access import Role, digest_of, new_secret
 from pinlater.server.access.tokens import Token, tokens_text
+from pinlater.server.http.settings import HttpSettings
 from tests.crash.conftest import ServerMaker
 from tests.crash.load_clients import QUEUE
 from tests.crash.wire_client import WireClient
+from tests.tls.certificates import Authority
 
 pytestmark = pytest.mark.crash
 
+HOST = "127.0.0.1"
 SILENT = 10_000
 SPARE_FILES = 500
 MEMORY_MB_MAX = 400.0
@@ -36,6 +42,10 @@ BEGUN = (
     b"GET / HTTP/1.1\r\nHost: ",
     b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Length: 60000\r\n\r\n",
 )
+
+
+HELLO = b"\x16\x03\x01"  # the beginning of a handshake
+HANDSHAKE_S = 120  # longer than these tests
 
 
 @contextmanager
@@ -69,6 +79,65 @@ def test_a_server_serves_its_clients_despite_ten_thousand_silent_connections(sta
         assert server.memory_mb() < MEMORY_MB_MAX
     with WireClient(server.port) as client:
         assert client.enqueue(QUEUE, ["after"])
+
+
+def open_silent(stack: ExitStack, port: int, begun: Sequence[bytes]) -> None:
+    """Opens the connections. Each has sent one of `begun`; some may be closed for others."""
+    for number in range(SILENT):
+        silent = stack.enter_context(socket.create_connection((HOST, port), timeout=60))
+        with contextlib.suppress(OSError):
+            silent.sendall(begun[number % len(begun)])
+
+
+def connections_of(server: PinLaterServer) -> int:
+    """Those of its listeners included."""
+    return len(psutil.Process(server.pid).net_connections("tcp"))
+
+
+def test_the_http_port_of_a_server_answers_despite_ten_thousand_silent_connections(start_server: ServerMaker) -> None:
+    """Two thirds of them have begun a request. Few stay open, and memory stays bounded."""
+    with more_files(SILENT + SPARE_FILES), ExitStack() as stack:
+        server = start_server()
+        client = stack.enter_context(WireClient(server.port))
+        open_silent(stack, server.http_port, BEGUN)
+        assert server.get("/ping.txt").strip() == "pong"
+        assert "pinlater" in server.get("/metrics")
+        assert client.enqueue(QUEUE, ["body"])
+        assert connections_of(server) <= HttpSettings().max_connections + SPARE_FILES
+        assert server.memory_mb() < MEMORY_MB_MAX
+    assert server.get("/ping.txt").strip() == "pong"
+
+
+@pytest.mark.parametrize("door", ["thrift", "http"])
+def test_a_server_with_tls_serves_its_clients_despite_ten_thousand_handshakes_that_never_end(
+    tmp_path: Path, door: str
+) -> None:
+    """Half of them have not begun. A client that is connected is served, and so is a new one."""
+    authority = Authority(tmp_path / "authority")
+    pair = authority.sign(HOST)
+    options = [f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}"]
+    options.append(f"tls.handshake_timeout_s={HANDSHAKE_S}")
+    given = [part for option in options for part in ("--set", option)]
+    context = ssl.create_default_context(cafile=str(authority.file))
+    with (
+        more_files(SILENT + SPARE_FILES),
+        pinlater_server(tmp_path / "store.db", *given, log=tmp_path / "log") as server,
+        ExitStack() as stack,
+    ):
+        made = partial(Client, f"{HOST}:{server.port}", tls=Tls(ca_file=authority.file), timeout_ms=60_000)
+        client = stack.enter_context(made())
+        client.create_queue(QUEUE)
+        open_silent(stack, server.port if door == "thrift" else server.http_port, (b"", HELLO))
+        client.enqueue(QUEUE, [b"body"])
+        newcomer = stack.enter_context(made())
+        assert [job.body for job in newcomer.dequeue(QUEUE, 1).jobs] == [b"body"]
+        with urlopen(f"https://{HOST}:{server.http_port}/ping.txt", timeout=60, context=context) as answer:
+            assert answer.read().strip() == b"pong"
+        if door == "thrift":
+            assert connections_of(server) > SILENT
+        else:
+            assert connections_of(server) <= HttpSettings().max_connections + SPARE_FILES
+        assert server.memory_mb() < MEMORY_MB_MAX
 
 
 class LoggedInOperator:

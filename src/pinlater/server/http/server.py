@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 # Kept free for health checks, beyond the bound on connections, and the pages that are answered there: cheap ones.
 PLACES_FOR_CHECKS = 16
 CHECKS = frozenset({"/healthz", "/readyz", "/health", "/ping", "/ping.txt"})
+_BACKLOG = 1024  # with asyncio's 100, a burst of connections keeps health checks waiting for seconds
 
 
 class HttpServer:
@@ -81,7 +82,7 @@ class HttpServer:
 
     async def _listen(self, host: str, port: int) -> asyncio.Server:
         if self._certificate is None:
-            return await asyncio.start_server(self._accept, host, port)
+            return await asyncio.start_server(self._accept, host, port, backlog=_BACKLOG)
         side = listening_side(
             self._certificate,
             "HTTP",
@@ -95,7 +96,7 @@ class HttpServer:
             reader = asyncio.StreamReader(loop=loop)
             return TlsProtocol(asyncio.StreamReaderProtocol(reader, self._accept, loop=loop), side)
 
-        return await loop.create_server(new_connection, host, port)
+        return await loop.create_server(new_connection, host, port, backlog=_BACKLOG)
 
     async def stop(self) -> None:
         """Accepts no more, lets requests that are being answered finish for a while, then ends the others. May be called twice."""
