@@ -130,7 +130,7 @@ class JobQueries:
         return KeyHolders(jobs[:HOLDERS_MAX], cut or len(found) < len(self._shards))
 
     async def _look_up_holders(self, shard: ShardLanes, held: Sequence[JobKey]) -> list[JobInfo]:
-        """Those that are there. One that the index named just before may have got another priority, and is looked for under all."""
+        """Looks up the jobs that the index has just named. One that got another priority meanwhile is found under all priorities."""
         jobs = list(await shard.store.lookup_jobs(held, bodies=False)) if held else []
         missing = [at for at, job in enumerate(jobs) if job is None]
         if missing:
