@@ -9,8 +9,8 @@ import pytest
 
 from pinlater.domain.job import JobState, Outcome
 from pinlater.server.storage.redis.shard import RedisShard
-from pinlater.server.storage.values import Acked
-from tests.contract.desk import DeskJob, unique
+from pinlater.server.storage.values import Acked, Page
+from tests.contract.desk import QUEUE, DeskJob, unique
 from tests.databases.redis import RedisServer
 from tests.redis.proxied_redis import ProxiedRedis, proxied
 
@@ -91,3 +91,32 @@ async def test_a_group_whose_newest_failure_is_another_job_by_now_is_left_alone(
     [group] = await desk.shard.list_failures([key.queue], 0)
     assert (group.priority, group.job_id, group.failures) == (1, other.key.id, 2)
     await own.assert_consistent()
+
+
+@pytest.mark.parametrize("bodies", [False, True])
+async def test_a_page_of_several_priorities_has_a_job_that_moves_while_it_is_read(
+    own: ProxiedRedis, bodies: bool
+) -> None:
+    """The order of the page is read first, and then the jobs, which by then have other names."""
+    desk = await own.desk()
+    shard = desk.shard
+    assert isinstance(shard, RedisShard)
+    keys = [await desk.put(priority=priority, body=b"x") for priority in (1, 2, 3)]
+    readers = shard._connections.readers
+    run = readers.run
+
+    async def then_move(name: str, *arguments: Any) -> Any:
+        answer = await run(name, *arguments)
+        if name == "page_jobs":
+            readers.run = run  # type: ignore[method-assign]
+            await desk.move(keys[0], 3)
+            await desk.move(keys[1], 7)
+        return answer
+
+    page = Page(QUEUE, JobState.PENDING, [1, 2, 3], 10, due_by_ms=desk.now, bodies=bodies)
+    readers.run = then_move  # type: ignore[method-assign]
+    rows = await desk.page(page)
+
+    # The second job has a priority that the page does not ask for.
+    assert {(row.key.id, row.key.priority) for row in rows} == {(keys[0].id, 3), (keys[2].id, 3)}
+    assert {row.job.body for row in rows} == {b"x" if bodies else None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from pinlater.domain.calls import Job
 from pinlater.domain.clock import ManualClock
 from pinlater.domain.errors import QueueNotFound
-from pinlater.domain.job import JobState, UniqueKey, UniqueScope
+from pinlater.domain.job import JobInfo, JobState, UniqueKey, UniqueScope
 from pinlater.server.operations.job_queries import HOLDERS_MAX
+from pinlater.server.storage.memory.shard import MemoryShard
 from pinlater.server.storage.sqlite.settings import SqliteSettings
 from pinlater.server.storage.sqlite.shard import SqliteShard
+from pinlater.server.storage.values import JobKey
 from tests.assembly import open_core
 from tests.service.conftest import ServiceUnderTest
 from tests.sharding.sharded_server import ShardedServer, on_shards
@@ -71,6 +74,25 @@ async def test_a_job_is_found_while_it_holds_the_key_and_is_there(world: Service
     [job] = (await world.service.job_queries.find_unique_key((), "timed")).jobs
     assert (job.descriptor, job.unique_key, job.body, job.state) == (timed, "timed", None, JobState.PENDING)
     await world.service.bulk.delete_jobs_by_descriptor("q", [timed])
+    assert await holders_of(world, key="timed") == []
+
+
+async def test_a_holder_that_gets_another_priority_meanwhile_is_found(
+    world: ServiceUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index names it under its former priority, and it is looked up afterwards."""
+    [name] = await world.enqueue(b"x", unique=KEY)
+    [timed] = await world.enqueue(b"x", unique=UniqueKey("timed", UniqueScope.TIME, 60_000))
+    await world.service.bulk.delete_jobs_by_descriptor("q", [timed])
+    look_up = MemoryShard.lookup_jobs
+
+    async def move_first(shard: MemoryShard, keys: Sequence[JobKey], *, bodies: bool) -> Sequence[JobInfo | None]:
+        monkeypatch.setattr(MemoryShard, "lookup_jobs", look_up)
+        await world.service.bulk.change_priority("q", [name], 3)
+        return await look_up(shard, keys, bodies=bodies)
+
+    monkeypatch.setattr(MemoryShard, "lookup_jobs", move_first)
+    assert await holders_of(world) == [name.replace(":p1:", ":p3:")]
     assert await holders_of(world, key="timed") == []
 
 

@@ -104,7 +104,7 @@ class JobQueries:
         """The jobs that hold a unique key now, in these queues; in all for an empty list.
 
         A queue that does not exist is left out, unless it is the only one. Looks into an index on each shard: two statements for a thousand
-        queues at most, and then looks the jobs up.
+        queues at most, and then looks the jobs up, once more those that are not under their priority any more.
         """
         if len(queues) == 1:
             await self._queue_cache.require(queues[0])
@@ -122,13 +122,24 @@ class JobQueries:
                     if holder is not None
                 ]
                 await asyncio.sleep(0)
-            jobs = await shard.store.lookup_jobs(held[:HOLDERS_MAX], bodies=False) if held else ()
-            return KeyHolders([job for job in jobs if job is not None], len(held) > HOLDERS_MAX)
+            return KeyHolders(await self._look_up_holders(shard, held[:HOLDERS_MAX]), len(held) > HOLDERS_MAX)
 
         found = await on_reachable(self._shards, self._metrics, "findUniqueKey", find)
         jobs = [job for each in found for job in each.jobs]
         cut = len(jobs) > HOLDERS_MAX or any(each.incomplete for each in found)
         return KeyHolders(jobs[:HOLDERS_MAX], cut or len(found) < len(self._shards))
+
+    async def _look_up_holders(self, shard: ShardLanes, held: Sequence[JobKey]) -> list[JobInfo]:
+        """Looks up the jobs that the index has just named. One that got another priority meanwhile is found under all priorities."""
+        jobs = list(await shard.store.lookup_jobs(held, bodies=False)) if held else []
+        missing = [at for at, job in enumerate(jobs) if job is None]
+        if missing:
+            levels = range(1, self._settings.priority_levels + 1)
+            places = [at for at in missing for _ in levels]
+            keys = [held[at]._replace(priority=level) for at in missing for level in levels]
+            for at, job in zip(places, await shard.store.lookup_jobs(keys, bodies=False), strict=True):
+                jobs[at] = job or jobs[at]
+        return [job for job in jobs if job is not None]
 
     # --- count ------------------------------------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ def _row(
 
 
 async def scan(access: Access, shard: str, page: Page) -> list[PageRow] | PinLaterError:
-    """Ids in the order of the page first, then all about them; a job that moved on in between is passed over."""
+    """Ids in the order of the page first, then all about them; a job whose state changed in between is passed over."""
     queue = access.queues.get(page.queue)
     if queue is None:
         return QueueNotFound.of(page.queue)
@@ -149,6 +149,9 @@ async def scan(access: Access, shard: str, page: Page) -> list[PageRow] | PinLat
         found: dict[bytes, LookupRow] = {}
         for start in range(0, len(refs), _LOOKUP_MAX):
             found.update(await _rows(access, refs[start : start + _LOOKUP_MAX], checked, bodies=page.bodies))
+        if len(lines) > 1 and len(found) < len(refs):
+            missing = [ref for ref in refs if ref not in found]
+            found.update(await _moved_rows(access, missing, lines, checked, bodies=page.bodies))
         for sort_ms, ref in order:
             row = found.get(ref)
             if row is None or row.state is not page.state:
@@ -163,6 +166,19 @@ async def scan(access: Access, shard: str, page: Page) -> list[PageRow] | PinLat
         if len(order) < step:
             break
     return rows
+
+
+async def _moved_rows(
+    access: Access, refs: Sequence[bytes], lines: Sequence[bytes], queues: Queues, *, bodies: bool
+) -> dict[bytes, LookupRow]:
+    """Jobs that have got another of these priorities, by the names that they had. One script reads all names of a job."""
+    found: dict[bytes, LookupRow] = {}
+    step = max(1, _LOOKUP_MAX // len(lines))
+    for start in range(0, len(refs), step):
+        names = {line + ref[LINE_BYTES:]: ref for ref in refs[start : start + step] for line in lines}
+        rows = await _rows(access, list(names), queues, bodies=bodies)
+        found.update((names[name], row) for name, row in rows.items())
+    return found
 
 
 async def _check(access: Access, queues: Queues) -> None:
