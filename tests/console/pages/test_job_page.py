@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinlater.client import Ack, AsyncClient, Job, JobState
+from pinlater.client import Ack, AsyncClient, Job, JobExplanation, JobState
 from pinlater.client.errors import UnknownMethod
 from pinlater.console.app import Console
 from pinlater.console.pages.bodies import body_view
@@ -86,6 +86,26 @@ async def test_before_a_server_that_can_not_explain_the_page_shows_the_rest(
     page = await visitor.page(f"/jobs/{name}")
     assert "Enqueued" in page.text
     assert "No worker" not in page.text
+
+
+async def test_reasons_of_a_later_state_than_the_page_shows_are_left_out(
+    visitor: PageVisitor, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job may end between the two calls of its page, which then said `in progress` and `It has succeeded`."""
+    name = await stored(client)
+    [job] = (await client.dequeue("mail", 1)).jobs
+    explain = AsyncClient.explain_job
+
+    async def ended_meanwhile(self: AsyncClient, queue: str, descriptor: str) -> JobExplanation:
+        await client.ack("mail", [Ack(job.descriptor, token=job.token)])
+        return await explain(self, queue, descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AsyncClient, "explain_job", ended_meanwhile)
+        page = await visitor.page(f"/jobs/{name}")
+    assert "in progress" in page.text
+    assert "It has succeeded." not in page.text
+    assert "It has succeeded." in (await visitor.page(f"/jobs/{name}")).text
 
 
 async def test_a_failed_job_is_retried(visitor: PageVisitor, client: AsyncClient) -> None:

@@ -77,7 +77,10 @@ async def show(call: PageCall) -> JobView:
     job = await call.api.ask(get_job, descriptor=call.descriptor, query=BodiesQuery(bodies=True))
     queue = job.descriptor.partition(":")[0]
     try:
-        reasons: Sequence[ReasonItem] = (await call.api.ask(explain_job, descriptor=job.descriptor)).reasons
+        explained = await call.api.ask(explain_job, descriptor=job.descriptor)
+        # If the state changed between the two calls, the reasons contradict what the page shows.
+        same_state = explained.state in (None, job.state)
+        reasons: Sequence[ReasonItem] = explained.reasons if same_state else ()
     except UnknownMethod:  # an older server
         reasons = ()
     characters = _WHOLE_CHARACTERS if query.whole else TEXT_CHARACTERS
