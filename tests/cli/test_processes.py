@@ -102,10 +102,13 @@ def test_a_thread_that_never_ends_does_not_keep_the_worker(
         ("jobs.py", "is not MODULE:NAME, such as jobs:worker"),
         ("nowhere:worker", "no module 'nowhere'"),
         ("jobs:nothing", "has no 'nothing'; there is jobs:worker"),
-        ("jobs:not_a_worker", "is not a pinlater.Worker, but of type int"),
+        ("empty:nothing", "has no 'nothing'; empty has no pinlater.Worker"),
+        ("empty:value", "is of type int, not a pinlater.Worker; empty has no pinlater.Worker"),
+        ("jobs:not_a_worker", "is of type int, not a pinlater.Worker; there is jobs:worker"),
     ],
 )
 def test_an_application_that_names_no_worker_is_a_usage_error(module: Path, application: str, said: str) -> None:
+    (module / "empty.py").write_text("value = 1\n")
     done = subprocess.run(
         [*COMMAND, "worker", application], cwd=module, capture_output=True, text=True, check=False, timeout=60
     )

@@ -48,13 +48,13 @@ def find_worker(application: str) -> Worker:
         _fail_to_load(module_name, error, str(error))
     except Exception as error:  # noqa: BLE001 - it is the user's module
         _fail_to_load(module_name, error, f"{type(error).__name__}: {error}")
+    workers = [f"{module_name}:{each}" for each, value in vars(module).items() if isinstance(value, Worker)]
+    there = f"; there is {' and '.join(workers)}" if workers else f"; {module_name} has no pinlater.Worker"
     if not hasattr(module, name):
-        workers = [f"{module_name}:{each}" for each, value in vars(module).items() if isinstance(value, Worker)]
-        there = f"; there is {' and '.join(workers)}" if workers else ", and no pinlater.Worker"
         exits.fail(f"module {module_name!r} has no {name!r}{there}", exits.USAGE)
     found = getattr(module, name)
     if not isinstance(found, Worker):
-        exits.fail(f"{application} is not a pinlater.Worker, but of type {type(found).__name__}", exits.USAGE)
+        exits.fail(f"{application} is of type {type(found).__name__}, not a pinlater.Worker{there}", exits.USAGE)
     return found
 
 
