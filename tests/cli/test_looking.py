@@ -627,8 +627,12 @@ def test_bulk_commands_say_which_jobs_and_that_a_run_had_ended(pinlater: Pinlate
     pinlater.ok("enqueue", queue, *(part for number in range(12) for part in ("--body", str(number))))
     order = ("bulk", "start", queue, "--action", "delete", "--state", "pending")
     would = pinlater(*order, "--dry-run")
-    assert would.out.startswith("12 jobs would change\n")
+    assert would.out.startswith("12 pending jobs would change\n")
     assert would.err == "these are the newest 10 of them\n"
+    assert pinlater("bulk", "start", queue, "--action", "delete", "--dry-run").out == "0 failed jobs would change\n"
+    refused = pinlater("bulk", "start", queue, "--action", "cancel")
+    assert refused.code == 2
+    assert "cancel changes no failed jobs; give --state pending or --state in_progress" in refused.err
     begun = pinlater(*order)
     assert begun.err.startswith(f"the servers delete pending jobs of {queue} now: ")
     run = begun.out.strip()

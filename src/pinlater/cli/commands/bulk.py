@@ -80,8 +80,8 @@ def start(
     """
     chosen = BulkAction(action.value)
     if state.wire not in STATES_OF[chosen]:
-        names = ", ".join(each.name.lower() for each in STATES_OF[chosen])
-        raise typer.BadParameter(f"{action.value} changes jobs that are {names}", param_hint="--state")
+        give = " or ".join(f"--state {each.name.lower()}" for each in STATES_OF[chosen])
+        raise typer.BadParameter(f"{action.value} changes no {state.value} jobs; give {give}", param_hint="--state")
     _check_rate(rate)
     if for_good and chosen is not BulkAction.DELETE:
         raise typer.BadParameter("only a delete can be for good", param_hint="--for-good")
@@ -91,7 +91,7 @@ def start(
     )
     order = BulkOrder(queue, chosen, state.wire, priority, regex, wanted, attempts, rate, for_good, expected=expect)
     if dry_run:
-        _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), json)
+        _print_fitting(options.ask(server, timeout, lambda client: fitting(client, order)), state.value, json)
         return
     run = options.ask(server, timeout, lambda client: client.start_bulk_run(order))
     if json:
@@ -191,13 +191,13 @@ async def fitting(client: AsyncClient, order: BulkOrder) -> tuple[Sequence[JobIn
     return found, more
 
 
-def _print_fitting(found: tuple[Sequence[JobInfo], bool], as_json: bool) -> None:
+def _print_fitting(found: tuple[Sequence[JobInfo], bool], state: str, as_json: bool) -> None:
     jobs, more = found
     if as_json:
         samples = [output.info_json(job) for job in jobs[:SAMPLES]]
         output.print_json({"jobs": len(jobs), "more": more, "samples": samples})
         return
-    output.print_lines([f"{'at least ' if more else ''}{counted(len(jobs), 'job')} would change"])
+    output.print_lines([f"{'at least ' if more else ''}{counted(len(jobs), f'{state} job')} would change"])
     if jobs:
         rows = [
             (job.descriptor, output.task_of(job), output.age_of(job), output.error_of(job)) for job in jobs[:SAMPLES]
