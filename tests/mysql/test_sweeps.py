@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 import pytest
+from asyncmy.errors import OperationalError
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.mysql.connection import Result
@@ -147,3 +148,23 @@ async def test_a_finish_that_was_written_down_late_is_collected_in_the_end(datab
     assert await desk.collect(succeeded_ms=1000, failed_ms=1000) == (1, 0)
     await desk.assert_counters_exact()
     await database.assert_consistent(deleted=True)
+
+
+async def test_a_collection_that_was_rolled_back_finds_its_garbage_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first try has found is remembered by nobody: the jobs are there yet."""
+    await desk.put_in(JobState.SUCCEEDED)
+    desk.clock.advance(ms=10_000)
+    commit, tries = Transaction.commit, []
+
+    async def deadlock_at_first(transaction: Transaction, *last: bytes) -> list[Result]:
+        tries.append(transaction)
+        if len(tries) == 1:
+            raise OperationalError(1213, "Deadlock found when trying to get lock")
+        return await commit(transaction, *last)
+
+    monkeypatch.setattr(Transaction, "commit", deadlock_at_first)
+    [swept] = await desk.shard.collect_garbage([TimeToLive(QUEUE, 1_000, 1_000)], desk.now, 100)
+    assert (len(tries), swept.deleted_succeeded) == (2, 1)
+    await desk.assert_counters_exact()

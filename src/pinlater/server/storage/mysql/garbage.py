@@ -7,6 +7,7 @@ last collection ended.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pinlater.domain.job import JobState
 from pinlater.server.storage.counts import SweepCounts
@@ -50,10 +51,15 @@ class GarbageMemory:
 
     def starting_places(self, now_ms: int) -> dict[Kind, int]:
         """Where the last collections of each kind ended; now and then none, for finishes that were written down late."""
-        if now_ms < self._from_the_start_at_ms:
-            return dict(self.collected_to)
-        self._from_the_start_at_ms = now_ms + _LOOK_FROM_THE_START_MS
-        return {}
+        return {} if now_ms >= self._from_the_start_at_ms else dict(self.collected_to)
+
+    def learn(
+        self, now_ms: int, oldest_finish: dict[Kind, int], collected_to: dict[Kind, int], *, left_out: bool
+    ) -> None:
+        """Takes over what a collection found. Only once it is committed: one that is rolled back runs again."""
+        if now_ms >= self._from_the_start_at_ms:
+            self._from_the_start_at_ms = now_ms + _LOOK_FROM_THE_START_MS
+        self.oldest_finish, self.collected_to, self.left_out = oldest_finish, collected_to, left_out
 
 
 def collect_wanted(
@@ -102,20 +108,19 @@ class _Collection:
         self._collected_to = memory.starting_places(now_ms)
 
     async def run(self, ttls: Mapping[str, TimeToLive]) -> None:
-        memory = self._memory
-        memory.left_out = False
+        left_out = False
         [counted] = await self._transaction.select(_LIST_FINISHED())
         queues = await self._transaction.queues_of([line[0] for line in counted.rows])
         for queue_id, priority, succeeded, failed in counted.rows:
             queue = queues.get(queue_id)
             ttl = None if queue is None else ttls.get(queue.name)
             if queue is None or ttl is None:
-                memory.left_out = True
+                left_out = True
                 continue
             for state, before_ms in past_their_time(ttl, succeeded, failed, self._now_ms):
                 await self._collect((queue_id, priority, state), queue.name, before_ms)
-        memory.oldest_finish = self._oldest
-        memory.collected_to = self._collected_to
+        learn = partial(self._memory.learn, self._now_ms, self._oldest, self._collected_to, left_out=left_out)
+        self._transaction.after_commit.append(learn)
 
     async def _collect(self, kind: Kind, queue: str, before_ms: int) -> None:
         """Jobs of one kind that finished at or before that time."""
