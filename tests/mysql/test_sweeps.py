@@ -153,7 +153,7 @@ async def test_a_finish_that_was_written_down_late_is_collected_in_the_end(datab
 async def test_a_collection_that_was_rolled_back_finds_its_garbage_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first try has found is remembered by nobody: the jobs are there yet."""
+    """What the first try has found is forgotten: the jobs are there yet."""
     await desk.put_in(JobState.SUCCEEDED)
     desk.clock.advance(ms=10_000)
     commit, tries = Transaction.commit, []

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from pinlater.server.access.tokens import locked, replace_file
+from pinlater.server.access.whole_files import locked, replace_file
 
 
 def last_use_file(tokens_file: Path) -> Path:

@@ -6,18 +6,15 @@ change the same file over a network file system without locks can undo each othe
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pinlater.domain.access import ALL_QUEUES, Role, check_pattern
 from pinlater.server.access.quotas import OwnQuota, check_bytes
+from pinlater.server.access.whole_files import locked, replace_file
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
@@ -31,7 +28,6 @@ QUOTA_FIELDS: Mapping[str, str] = {
 _FIELDS = frozenset(
     {"name", "roles", "queues", "sha256", "created_at_ms", "expires_at_ms", "speaks_for_others", *QUOTA_FIELDS.values()}
 )
-_MODE = 0o600
 TOKENS_MAX = 10_000
 
 
@@ -174,11 +170,6 @@ def tokens_text(tokens: Sequence[Token]) -> str:
     return json.dumps({"tokens": entries}, indent=2) + "\n"
 
 
-def others_may_write(descriptor: int) -> bool:
-    """Whether every user of the machine may write the open file, and so give themselves rights."""
-    return bool(os.fstat(descriptor).st_mode & stat.S_IWOTH)
-
-
 def change_tokens(
     path: Path,
     change: Callable[[tuple[Token, ...]], Sequence[Token]],
@@ -195,41 +186,3 @@ def change_tokens(
         if note is not None:
             note(before or b"", text.encode())
         replace_file(path, text)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Lets one program of this machine at a time change the files of that name."""
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Writes a new file and puts it in the place of the old one, with its mode and owner; a first one is for its owner alone."""
-    target = path.resolve()
-    old = target.stat() if target.exists() else None
-    new = target.with_name(f"{target.name}.new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            if old is not None:
-                _keep_owner(descriptor, old)
-                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        new.replace(target)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
-
-
-def _keep_owner(descriptor: int, old: os.stat_result) -> None:
-    made = os.fstat(descriptor)
-    if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
-        os.fchown(descriptor, old.st_uid, old.st_gid)

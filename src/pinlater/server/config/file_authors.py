@@ -8,24 +8,19 @@ Weakness: it says what the command said. A user who may write the files can writ
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import stat
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinlater.server.access.tokens import others_may_write
+from pinlater.server.access.whole_files import others_may_write, replace_file
 
 _SUFFIX = ".authors"
 _CHANGES_MAX = 50
 _BYTES_MAX = 1_000_000
 _TEXT_MAX = 200
-_NEW_MODE = 0o600
 _LOOKS, _PAUSE_S = 3, 0.05
 
 
@@ -49,7 +44,7 @@ def note_author(path: Path, names: Sequence[str], author: FileAuthor, before: by
     target = path.resolve()
     beside = _beside(target)
     changes = [*_read(beside), _NotedChange(names, author, _digest(before), _digest(after))]
-    _write(beside, _text(changes[-_CHANGES_MAX:]), target)
+    replace_file(beside, _text(changes[-_CHANGES_MAX:]), like=target)
 
 
 def authors_of(path: Path | None) -> Mapping[str, FileAuthor]:
@@ -117,23 +112,3 @@ def _text(changes: Sequence[_NotedChange]) -> str:
         for change in changes
     ]
     return json.dumps({"changes": entries}, indent=2) + "\n"
-
-
-def _write(beside: Path, text: str, target: Path) -> None:
-    """Replaces the file as a whole; its readers are those of the file next to it, as far as the user may give it to them."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{beside.name}.", dir=beside.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            if target.exists():
-                status = target.stat()
-                for owner in ((-1, status.st_gid), (status.st_uid, -1)):
-                    with contextlib.suppress(PermissionError):
-                        os.fchown(descriptor, *owner)
-                os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-            else:
-                os.fchmod(descriptor, _NEW_MODE)
-            file.write(text)
-        Path(name).replace(beside)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

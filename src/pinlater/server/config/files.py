@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
-from pinlater.server.access.tokens import Token, others_may_write, parse_tokens
+from pinlater.server.access.tokens import Token, parse_tokens
+from pinlater.server.access.whole_files import others_may_write
 
 log = logging.getLogger(__name__)
 

@@ -6,14 +6,12 @@ stay. A MySQL file's entries are the members of its object; a Redis file's are t
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import stat
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pinlater.server.access.whole_files import replace_file
 
 _SPACE = " \t\r\n"
 _FLAG = "dequeueOnly"
@@ -73,40 +71,16 @@ def without_entry(text: str, key: str) -> str:
 
 
 def replace_text(path: Path, before: str, after: str) -> None:
-    """Puts `after` in the file's place, with its mode, group and, if that is allowed, owner, flushed to disk. A link stays one.
-
-    Raises OSError, also if the group can't be kept, and ValueError if another program has changed the file since `before` was read.
+    """Puts `after` in the file's place (`replace_file`). Raises OSError, also if the file is missing, and ValueError if another program has
+    changed it since `before` was read.
     """
     target = path.resolve(strict=True)
-    status = target.stat()
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            _keep_readers(descriptor, status)
-            file.write(after)
-            file.flush()
-            os.fsync(descriptor)
+
+    def check() -> None:
         if read_text(target) != before:
             raise ValueError(f"{path} was changed by another program in the meantime; look at it, and try again")
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
-
-def _keep_readers(descriptor: int, status: os.stat_result) -> None:
-    """Gives the new file the group, the mode and, as root, the owner of the old one. Raises PermissionError if the group can't be kept:
-    a server that reads the file by its group could not read it any more."""
-    if os.fstat(descriptor).st_gid != status.st_gid:
-        os.fchown(descriptor, -1, status.st_gid)
-    with contextlib.suppress(PermissionError):
-        os.fchown(descriptor, status.st_uid, -1)
-    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+    replace_file(target, after, check=check)
 
 
 def read_text(path: Path) -> str:

@@ -1,0 +1,69 @@
+"""Files that programs of one machine change and servers read: replaced as a whole, so that a reader finds the old one or the new one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_MODE = 0o600
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lets one program of this machine at a time change the files of that name."""
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def others_may_write(descriptor: int) -> bool:
+    """Whether every user of the machine may write the open file, and so give themselves rights."""
+    return bool(os.fstat(descriptor).st_mode & stat.S_IWOTH)
+
+
+def replace_file(path: Path, text: str, *, like: Path | None = None, check: Callable[[], None] | None = None) -> None:
+    """Writes a new file, flushed to disk, and puts it in the place of the old one. A link stays one.
+
+    It has the mode, the group and, if that is allowed, the owner of the old one, or of the file `like`; without one it is for its owner
+    alone. `check` is called right before. Raises OSError, also if the group can't be kept, and what `check` raises; then nothing changes.
+    """
+    target = path.resolve()
+    readers = target if like is None else like.resolve()
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            if readers.exists():
+                _keep_readers(descriptor, readers.stat())
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        if check is not None:
+            check()
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _keep_readers(descriptor: int, status: os.stat_result) -> None:
+    """Gives the new file the group, the mode and, as root, the owner of the old one. Raises PermissionError if the group can't be kept:
+    a server that reads the file by its group could not read it any more."""
+    if os.fstat(descriptor).st_gid != status.st_gid:
+        os.fchown(descriptor, -1, status.st_gid)
+    with contextlib.suppress(PermissionError):
+        os.fchown(descriptor, status.st_uid, -1)
+    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
