@@ -418,3 +418,38 @@ def test_claims_of_a_shard_whose_sweeper_is_gone_go_back_soon(how: str) -> None:
         assert all(job.state is JobState.PENDING for job in store.jobs())
 
     Scene(3, 2).run(work)
+
+
+def test_busy_queues_of_one_owner_get_different_owners_and_then_stay() -> None:
+    """Of the server that works most, one of two busy slices is exchanged for a quiet one, though another server works for it."""
+
+    async def work(scene: Scene) -> None:
+        [store] = scene.stores
+        owner = store.owners.by_slice[0]
+        busy: dict[int, str] = {}  # a queue of each of two slices of that server
+        for name in (f"q{number}" for number in range(200)):
+            if store.owners.by_slice[slice_of(name)] == owner and len(busy) < 2:
+                busy.setdefault(slice_of(name), name)
+        clients = [scene.client(f"client {server.name}", server) for server in scene.alive[1:]]
+
+        async def enqueue(client: Process, queue: str) -> None:
+            while True:
+                await client.client.enqueue(queue, [Job(b"", run_after_ms=10**15)] * 200)
+                await asyncio.sleep(1.0)
+
+        for client, queue in zip(clients, busy.values(), strict=True):
+            await scene.done(client, client.client.create_queue(queue))
+            client.start(enqueue(client, queue))
+        owners_then = store.owners
+        ends_s = scene.timeline.now_s + 150.0
+        while len({store.owners.by_slice[index] for index in busy}) < 2:
+            assert scene.timeline.now_s < ends_s
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1.0)
+        assert store.owners.version == owners_then.version + 1
+        assert Counter(store.owners.by_slice) == Counter(owners_then.by_slice)
+        assert scene.all_know()
+        await scene.unchanged(70.0)
+        assert not any(client.errors for client in clients)
+
+    Scene(3, 1).run(work)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from pinlater.server.cluster.ownership import ownership
+from pinlater.server.cluster.ownership.work import Work
+from pinlater.server.main import cluster
 from tests.simulation.faults import Faults
 from tests.simulation.run import LARGE, SCALES, SMALL, SimulationRun, plan_of, simulate
 from tests.simulation.search import Share, look
@@ -37,6 +41,26 @@ def test_some_thousand_histories_keep_every_promise(scale: str, first: int, seed
 def test_a_large_history_keeps_every_promise(seed: int) -> None:
     verdict = simulate(seed, LARGE)
     assert not verdict.broken
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("scale", "seeds"), [("small", 60), ("large", 6)])
+def test_slices_exchanged_at_any_time_break_no_promise(scale: str, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under all faults, whatever is exchanged: here all slices, at random, as often as a server looks."""
+    exchanges, dice = 0, Random()
+
+    def exchanged(owners: Mapping[str, Sequence[str]], work: Iterable[Work]) -> dict[str, list[str]]:
+        nonlocal exchanges
+        exchanges += 1
+        return {name: dice.sample(by_slice, len(by_slice)) for name, by_slice in owners.items()}
+
+    monkeypatch.setattr(ownership, "even_out", exchanged)
+    monkeypatch.setattr(ownership, "WINDOW_S", 0.1)
+    monkeypatch.setattr(cluster, "_TOLD_LOOK_S", 0.2)
+    for seed in range(seeds):
+        dice.seed(seed)
+        assert not simulate(seed, SCALES[scale]._replace(servers=(2, 3), refresh_interval_ms=(200,))).broken, seed
+    assert exchanges > seeds
 
 
 def test_two_runs_of_a_seed_give_the_same_history_byte_for_byte() -> None:

@@ -26,6 +26,7 @@ from pinlater.server.cluster.forwarding.workers_elsewhere import WorkersElsewher
 from pinlater.server.cluster.members import ClusterMembers
 from pinlater.server.cluster.ownership.gauges import show_owners
 from pinlater.server.cluster.ownership.ownership import UNHEARD_S_MAX, Ownership
+from pinlater.server.cluster.ownership.work import SliceWork, Work
 from pinlater.server.cluster.peers import Address, Peers
 from pinlater.server.dispatch.dispatcher import Dispatcher
 from pinlater.server.dispatch.interest import Interest, bit_of
@@ -74,6 +75,7 @@ class Cluster:
         self.forwarding: Forwarding | None = None
         self._clock = shards.clock
         self._load = LoopLoad(shards.clock.monotonic, cpu)
+        self._work = SliceWork(shards, shards.clock.monotonic)
         self.for_clients = OwningServer("")  # how clients know this server, and where they reach it
         self.facts: Callable[[], ServerFacts] = ServerFacts
         self.listener = PeerListener(
@@ -111,7 +113,9 @@ class Cluster:
         if local_path is not None:
             await self.listener.open_local(local_path(address))
         self.wakes, self._peers = wakes, Peers(address, wakes.family)
-        self.ownership = Ownership(self._shards, address, self._heard_s, self._serves, self._tell_to_look)
+        self.ownership = Ownership(
+            self._shards, address, self._heard_s, self._serves, self._tell_to_look, self._work_of_all
+        )
         self.forwarding = Forwarding(
             self._shards,
             address,
@@ -174,7 +178,8 @@ class Cluster:
         """What this server says of itself."""
         unreachable = [shard.name for shard in self._shards if not shard.healthy]
         changes = {shard.name: shard.shared.changes for shard in self._shards if shard.shared is not None}
-        return Told(unreachable, changes, self._queue_changes, *self.for_clients, self._is_busy, self.facts())
+        work = self._work.last_minute
+        return Told(unreachable, changes, self._queue_changes, *self.for_clients, self._is_busy, self.facts(), work)
 
     @property
     def _is_busy(self) -> bool:
@@ -188,6 +193,12 @@ class Cluster:
         links = [self.forwarding.connections.get(address) for address in sorted(others)]
         told = [link for link in links if link is not None and link.says_what_it_changes(UNHEARD_S_MAX)]
         return told if len(told) == len(links) else ()
+
+    def _work_of_all(self) -> Sequence[Work] | None:
+        """Of the last minute, by server; None unless all others say theirs."""
+        links = self._links()
+        told = [link.told.work for link in links if link.told is not None and link.told.work is not None]
+        return [self._work.last_minute, *told] if links and len(told) == len(links) else None
 
     def _changes_of_others(self, shard: str) -> Hashable | None:
         """`SharedStore.follow`."""
@@ -288,6 +299,7 @@ class Cluster:
     def look_at_calls(self) -> None:
         """Call it several times a second: forwards no more calls to servers that don't answer."""
         self._load.look()
+        self._work.look()
         if self.forwarding is not None:
             self.forwarding.look_at_calls()
         now_s = self._clock.monotonic()

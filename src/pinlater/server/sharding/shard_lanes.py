@@ -120,6 +120,8 @@ class ShardLanes:
         self.lanes: tuple[Lane[Any, Any], ...] = (self.insert, self.claim, *in_hand)
         self._ways: Sequence[JobLanes] = [self] * SLICES
         self._owned: Sequence[bool] = [True] * SLICES
+        self.work_by_slice = [0] * SLICES
+        """Jobs stored, and twice those claimed, since this object was made; of shards that several servers share."""
         if not opened:
             self.put_out_of_use("not opened yet")
             self.health.suspect()
@@ -193,6 +195,8 @@ class ShardLanes:
             else:
                 answers = await self.unguarded.insert_jobs(requests, now_ms)
                 self._wake_waiters(requests, now_ms)
+                for request in requests:
+                    self.work_by_slice[slice_of(request.queue)] += len(request.jobs)
         except StoreFull as error:
             self.fullness.refused(error.message)
             raise
@@ -219,6 +223,10 @@ class ShardLanes:
         indices_by_queue = by_queue(requests)
         orders = orders_of(requests, indices_by_queue, self.owns)
         results = await self.unguarded.claim_jobs(orders, self.clock.now_ms())
+        if self.shared is not None:
+            for queue, result in zip(indices_by_queue, results, strict=True):
+                if not isinstance(result, PinLaterError):
+                    self.work_by_slice[slice_of(queue)] += 2 * sum([len(jobs) for jobs in result.jobs])
         return share_out(requests, indices_by_queue, results, self.hooks.expired)
 
     def _give_back(self, request: ClaimRequest, claimed: Claimed) -> None:

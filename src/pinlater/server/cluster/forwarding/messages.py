@@ -76,7 +76,8 @@ WORKERS = -4
 class Told(NamedTuple):
     """What a server says of itself. `unreachable`: shards that it can't work on. `changes`: by shard, `SharedStore.changes`.
     `queue_changes`: how often it has made, changed or deleted queues. `server_id`, `clients_at`: how clients know it, and where they
-    reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators."""
+    reach it; '' if they can't. `busy`: its event loop has little time left. `facts`: for operators. `work`: on each slice in the last
+    minute (`ownership.work.Work`); None from a server of a version that does not say it."""
 
     unreachable: Sequence[str]
     changes: Mapping[str, int]
@@ -85,6 +86,7 @@ class Told(NamedTuple):
     clients_at: str = ""
     busy: bool = False
     facts: ServerFacts = ServerFacts()
+    work: Mapping[str, Mapping[int, int]] | None = None
 
 
 class WorkersQuestion(NamedTuple):

@@ -4,6 +4,9 @@ The owners are kept in each shard, so that nothing else has to run. The server w
 one does, a second later each. Two servers that change them at once don't overwrite each other: a shard takes a change only from a
 server that has read what is stored.
 
+If one server works much more than the others, the server with the lowest slot of the first shard exchanges some of its slices for quieter
+ones of others (`exchange`), at most once a minute.
+
 All servers plan the same where all see the same. If one of them can't reach a shard, they see different shards. Then they only replace
 owners that are gone, and balance nothing until each server uses each shard again: a server that does not see all would move slices that
 the others move back. A shard that no server has reached for a minute does not count. Servers that undo each other's changes all the
@@ -26,7 +29,9 @@ from itertools import pairwise
 
 from pinlater.domain.errors import PinLaterError
 from pinlater.server.cluster.ownership.change_backoff import ChangeBackoff
+from pinlater.server.cluster.ownership.exchange import even_out
 from pinlater.server.cluster.ownership.plan import ShardView, plan
+from pinlater.server.cluster.ownership.work import WINDOW_S, Work
 from pinlater.server.sharding.shards import ShardLanes, Shards
 from pinlater.server.storage.values import NO_OWNER, NO_OWNERS, Member, Owners
 
@@ -44,7 +49,7 @@ _LEAVE_TRIES = 3
 class Ownership:
     """As of the last look. `address`: as this server announced it to the shards. `heard_s(address)`: when a server was heard last, by the
     clock of `shards`; `serves(address, shard)`: whether it can work on a shard. `changed()` is called when this server has changed
-    owners."""
+    owners. `work()`: of all servers in the last minute, if all are heard."""
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class Ownership:
         heard_s: Callable[[str], float] = lambda _: -math.inf,
         serves: Callable[[str, str], bool] = lambda _address, _shard: True,
         changed: Callable[[], None] = lambda: None,
+        work: Callable[[], Sequence[Work] | None] = lambda: None,
     ) -> None:
         self._shards = shards
         self._clock = shards.clock
@@ -61,6 +67,8 @@ class Ownership:
         self._serves = serves
         self._missed_since: dict[str, float] = {}  # servers that are not heard
         self._changed = changed
+        self._work = work
+        self._moved_s = shards.clock.monotonic()
         self._leaving = False
         self._looking = asyncio.Lock()  # what a look reads is newer than what the one before it learned
         self._owners: dict[str, Owners] = {}  # by shard; of one unreachable as they were seen last
@@ -112,6 +120,25 @@ class Ownership:
             self._wrong_since = {shard.name: self._wrong_since.get(shard.name, now_s) for shard in wrong}
             due = [shard for shard in wrong if self._is_due(shard, members[shard], now_s)]
             await asyncio.gather(*(self._change(shard, planned[shard.name]) for shard in due))
+            if not wrong and self._whole:
+                await self._even_out(members)
+
+    async def _even_out(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
+        """Exchanges slices where one server works more than the others: one server does that, once all slices have had the same owner
+        for so long that the work of the last minute was theirs."""
+        if not members or self._clock.monotonic() - self._moved_s < WINDOW_S:
+            return
+        first = min(members, key=lambda shard: shard.name)
+        if [member.address for member in self._able(first, members[first])][:1] != [self.address]:
+            return
+        work = self._work()
+        if work is None:
+            return
+        evened = even_out({shard.name: self.owners(shard.name) for shard in members}, work)
+        uneven = [shard for shard in members if tuple(evened[shard.name]) != self.owners(shard.name)]
+        if uneven:
+            logger.info("a server works more than the others: slices are exchanged")
+            await asyncio.gather(*(self._change(shard, evened[shard.name]) for shard in uneven))
 
     async def leave(self, members: Mapping[ShardLanes, Sequence[Member]]) -> None:
         """Hands over all that this server owns, and takes no more. On a shard that fails, the others notice that it is gone."""
@@ -222,6 +249,7 @@ class Ownership:
         moved = Counter((old, new) for old, new in zip(before.by_slice, owners.by_slice, strict=True) if old != new)
         if not moved:
             return
+        self._moved_s = self._clock.monotonic()
         if known:  # what a server reads first has not moved
             self.moves += sum(moved.values())
         for (old, new), slices in sorted(moved.items()):
