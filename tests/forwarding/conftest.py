@@ -11,8 +11,14 @@ from tests.forwarding.two_servers import Asker, Owner
 
 
 @pytest.fixture
-async def owner() -> AsyncIterator[Owner]:
-    owner = Owner()
+def owner_class() -> type[Owner]:
+    """What answers; a module may have its own."""
+    return Owner
+
+
+@pytest.fixture
+async def owner(owner_class: type[Owner]) -> AsyncIterator[Owner]:
+    owner = owner_class()
     owner.port = await owner.listener.open("127.0.0.1")
     yield owner
     owner.listener.close()

@@ -56,4 +56,6 @@ def test_servers_of_different_versions_refuse_each_other_and_call_the_shards_the
 
     Scene(2, 1).run(work)
     reasons = {record.__dict__["reason"] for record in caplog.records if "connection was closed" in record.message}
-    assert reasons == {f"a server that speaks versions 98 to 99; this one speaks {messages.VERSION}"}
+    assert reasons == {
+        f"a server that speaks versions 98 to 99; this one speaks {messages.OLDEST_VERSION} to {messages.VERSION}"
+    }

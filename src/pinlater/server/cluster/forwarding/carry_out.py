@@ -58,46 +58,50 @@ class CarryOut:
                 return _failed(error)
         if kind is CallKind.INSERT:
             items = [_prepared(here, request, begin_by_ms) for request in items]
-        together = _Together(len(items))
-        for index, item in enumerate(items):
+        joined = JoinedAnswers(len(items))
+        for item, asker in zip(items, joined.askers, strict=True):
             try:
-                lane.submit_for(item, _ItemAsker(together, index))
+                lane.submit_for(item, asker)
             except PinLaterError as error:
-                together.put(index, error)
-        return together.future
+                asker.set_exception(error)
+        return joined
 
 
-class _Together:
-    """The answers to several items, once all are there."""
+class JoinedAnswers(asyncio.Future[Sequence[Any]]):
+    """The answers to `count` items, once all are there. It fails as a whole only by a bug."""
 
     def __init__(self, count: int) -> None:
-        self.future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
+        super().__init__(loop=asyncio.get_running_loop())
+        self.askers: Sequence[_ItemAsker] = [_ItemAsker(self, place) for place in range(count)]
         self._answers: list[Any] = [None] * count
         self._left = count
         if not count:
-            self.future.set_result(self._answers)
+            self.set_result(self._answers)
 
-    def fail(self, bug: BaseException) -> None:
-        """The call as a whole fails."""
-        if not self.future.done():
-            self.future.set_exception(bug)
-
-    def put(self, index: int, answer: object) -> None:
+    def put(self, place: int, answer: object) -> None:
         """The answer to one item, once."""
-        self._answers[index] = answer
+        self._answers[place] = answer
         self._left -= 1
-        if not self._left and not self.future.done():
-            self.future.set_result(self._answers)
+        if not self._left:
+            self.askers = ()  # they refer to this object
+            if not self.done():
+                self.set_result(self._answers)
+
+    def leave(self, places: Sequence[int]) -> None:
+        """The callers of these items have gone. What has not begun is left out, and jobs that a claim brings after all are given back."""
+        for place in places:
+            if 0 <= place < len(self.askers) and not self.askers[place].done():
+                self.askers[place].set_exception(ShardConnectionFailed("The caller has gone"))
 
 
 class _ItemAsker:
     """The `Asker` of one item, which puts its answer among the others: cheaper than a future with a callback for each."""
 
-    __slots__ = ("_index", "_is_done", "_together")
+    __slots__ = ("_is_done", "_joined", "_place")
 
-    def __init__(self, together: _Together, index: int) -> None:
-        self._together = together
-        self._index = index
+    def __init__(self, joined: JoinedAnswers, place: int) -> None:
+        self._joined = joined
+        self._place = place
         self._is_done = False
 
     def done(self) -> bool:
@@ -105,14 +109,14 @@ class _ItemAsker:
 
     def set_result(self, result: object, /) -> None:
         self._is_done = True
-        self._together.put(self._index, result)
+        self._joined.put(self._place, result)
 
     def set_exception(self, error: BaseException, /) -> None:
         self._is_done = True
         if isinstance(error, PinLaterError):
-            self._together.put(self._index, error)
-        else:
-            self._together.fail(error)
+            self._joined.put(self._place, error)
+        elif not self._joined.done():
+            self._joined.set_exception(error)
 
 
 def _prepared(shard: ShardLanes, request: InsertRequest, begin_by_ms: int) -> InsertRequest:

@@ -27,7 +27,7 @@ class NotSent(ShardConnectionFailed):
 class Call(Generic[Item, Result]):
     """One part of a frame: the items of many callers."""
 
-    __slots__ = ("callers", "items", "lane", "sent_s", "size_bytes")
+    __slots__ = ("callers", "items", "lane", "left", "sent_s", "size_bytes")
 
     def __init__(self, lane: ForwardLane[Item, Result]) -> None:
         self.lane = lane
@@ -35,6 +35,7 @@ class Call(Generic[Item, Result]):
         self.callers: list[tuple[Item, int, int, asyncio.Future[Result]]] = []  # with their places among the items
         self.size_bytes = 0
         self.sent_s = 0.0
+        self.left: set[int] = set()  # places of callers of which the owner knows that they have gone
 
     def add(self, item: Item, items: Sequence[Any], future: asyncio.Future[Result]) -> None:
         """`items`: what of `item` goes over the wire."""
@@ -53,6 +54,14 @@ class Call(Generic[Item, Result]):
                 else:
                     self.add(item, items[start:end], future)
         return bool(self.callers)
+
+    def newly_left(self) -> Sequence[int]:
+        """The places of callers that have gone since the last time. A list is done for a caller that has gone, too: acks are to count."""
+        if self.lane.takes_lists:
+            return ()
+        gone = [start for _, start, _, future in self.callers if future.done() and start not in self.left]
+        self.left.update(gone)
+        return gone
 
     def fail_unsendable(self, encode: Callable[[Sequence[Any]], object]) -> bool:
         """Fails, for their callers alone, the items that can't be encoded; whether anything is left."""

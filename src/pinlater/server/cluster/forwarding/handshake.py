@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, UNREADABLE, VERSION, BadMessage
+from pinlater.server.cluster.forwarding.messages import LENGTH_BYTES, OLDEST_VERSION, UNREADABLE, VERSION, BadMessage
 from pinlater.server.cluster.forwarding.unconfirmed_claims import Lost
 
 HELLO_BYTES_MAX = 1_024
@@ -63,7 +63,7 @@ def decoded(message: bytes, kind: type[T]) -> T:
 
 def hello(address: str, lost: Sequence[Lost] = ()) -> Hello:
     """A new one; `address`: where the side that connects listens itself."""
-    return Hello((VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES), lost)
+    return Hello((OLDEST_VERSION, VERSION), address, secrets.token_bytes(NONCE_BYTES), lost)
 
 
 def welcome(asked: Hello, known_secrets: list[bytes], binding: bytes = b"") -> tuple[Welcome, bytes]:
@@ -72,11 +72,13 @@ def welcome(asked: Hello, known_secrets: list[bytes], binding: bytes = b"") -> t
     Raises `BadMessage` where no version is spoken by both.
     """
     low, high = asked.versions
-    if not low <= VERSION <= high or len(asked.nonce) != NONCE_BYTES:
-        raise BadMessage(f"a server that speaks versions {low} to {high}; this one speaks {VERSION}")
+    version = min(VERSION, high)
+    if version < max(OLDEST_VERSION, low) or len(asked.nonce) != NONCE_BYTES:
+        own = f"{OLDEST_VERSION} to {VERSION}"
+        raise BadMessage(f"a server that speaks versions {low} to {high}; this one speaks {own}")
     nonce = secrets.token_bytes(NONCE_BYTES)
     proofs = b"".join(_signed(secret, b"welcome", asked, nonce, binding) for secret in known_secrets)
-    return Welcome(VERSION, nonce, proofs), nonce
+    return Welcome(version, nonce, proofs), nonce
 
 
 def prove(asked: Hello, answered: Welcome, secret: bytes, binding: bytes = b"") -> Proof:

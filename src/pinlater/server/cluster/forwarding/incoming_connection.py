@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pinlater.domain.errors import OutcomeUnknown, PinLaterError
 from pinlater.server.cluster.forwarding import handshake, messages
+from pinlater.server.cluster.forwarding.carry_out import JoinedAnswers
 from pinlater.server.cluster.forwarding.frames import Frames
 from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
+    LEFT,
     LOOK,
     RUNNING,
     WORKERS,
@@ -76,6 +78,7 @@ class IncomingConnection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._out: deque[_Answered] = deque()
         self._under_way = 0  # parts
+        self._may_be_left: dict[int, JoinedAnswers] = {}  # of the parts under way, by number
         self._unanswered_bytes = 0
         self._answers = 0  # written
         self._unconfirmed = UnconfirmedClaims()
@@ -129,12 +132,19 @@ class IncomingConnection(asyncio.Protocol):
             if part.number == WORKERS:
                 self._tell_workers(messages.workers_question_of(part))
                 continue
+            if part.number == LEFT:
+                for number, places in messages.callers_left_of(part):
+                    if number in self._may_be_left:
+                        self._may_be_left[number].leave(places)
+                continue
             items = messages.items_of(part)
             kind = CallKind(part.kind)
             self._taken.count(kind, len(items))
             self._unanswered_bytes += share
             self._under_way += 1
             answers = self._listener.carry_out(kind, part.shard, items, part.begin_by_ms, part.sent_ms)
+            if isinstance(answers, JoinedAnswers):
+                self._may_be_left[part.number] = answers
             answers.add_done_callback(
                 lambda done, number=part.number, kind=kind, shard=part.shard, items=items: self._answer(  # type: ignore[misc]
                     done, number, kind, shard, items, share
@@ -152,6 +162,7 @@ class IncomingConnection(asyncio.Protocol):
         size: int,
     ) -> None:
         self._under_way -= 1
+        self._may_be_left.pop(number, None)
         self._unanswered_bytes -= size
         self._out.append(_Answered(number, kind, shard, items, done))
         if len(self._out) == 1:

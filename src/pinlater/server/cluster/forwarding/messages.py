@@ -30,7 +30,8 @@ from pinlater.server.storage.values import (
     JobCheckpoint,
 )
 
-VERSION = 5
+VERSION = 6
+OLDEST_VERSION = 5  # without `LEFT`
 LENGTH_BYTES = 4
 WAITS_BYTES = 32
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -65,12 +66,14 @@ class Part(NamedTuple):
 # Numbers of messages that are no calls. Asked whether it runs, a server says so at once, and what it has changed so far (`Told`), which it
 # also says unasked when it has changed queues; the question says how many answers have come. One that stops says goodbye: it takes no
 # calls from now on, and answers those it has. One that has changed who owns what says that the others are to look. The side that is asked
-# says which queues its dequeues wait for. One that is asked for the workers that it knows tells them page by page.
+# says which queues its dequeues wait for. One that is asked for the workers that it knows tells them page by page. The side that asks says
+# which callers wait no longer for calls that take long.
 RUNNING = 0
 GOODBYE = -1
 LOOK = -2
 WAITS = -3
 WORKERS = -4
+LEFT = -5
 
 
 class Told(NamedTuple):
@@ -87,6 +90,13 @@ class Told(NamedTuple):
     busy: bool = False
     facts: ServerFacts = ServerFacts()
     work: Mapping[str, Mapping[int, int]] | None = None
+
+
+class CallersLeft(NamedTuple):
+    """Callers of call `number` that wait for it no longer, by the places of their items."""
+
+    number: int
+    places: Sequence[int]
 
 
 class WorkersQuestion(NamedTuple):
@@ -129,6 +139,7 @@ _bytes = msgspec.msgpack.Decoder(bytes)
 _count = msgspec.msgpack.Decoder(int)
 _told = msgspec.msgpack.Decoder(Told)
 _workers_question = msgspec.msgpack.Decoder(WorkersQuestion)
+_callers_left = msgspec.msgpack.Decoder(list[CallersLeft])
 _workers_page = msgspec.msgpack.Decoder(WorkersPage)
 _part_answers = msgspec.msgpack.Decoder(list[PartAnswer])
 _items: Mapping[int, msgspec.msgpack.Decoder[list[Any]]] = {
@@ -226,6 +237,16 @@ def which_workers(question: WorkersQuestion) -> Part:
 def workers_question_of(part: Part) -> WorkersQuestion:
     """What `which_workers` was told. Raises `BadMessage`."""
     return _decoded(_workers_question, part.items)
+
+
+def callers_left(left: Sequence[CallersLeft]) -> Part:
+    """Says which callers wait no longer."""
+    return Part(LEFT, LEFT, "", msgspec.Raw(_encoder.encode(left)), NO_END_MS)
+
+
+def callers_left_of(part: Part) -> list[CallersLeft]:
+    """What `callers_left` was told. Raises `BadMessage`."""
+    return _decoded(_callers_left, part.items)
 
 
 def workers_page(page: WorkersPage) -> PartAnswer:

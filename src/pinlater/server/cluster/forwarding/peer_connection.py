@@ -24,9 +24,11 @@ from pinlater.server.cluster.forwarding.messages import (
     FRAME_BYTES_MAX,
     GOODBYE,
     RUNNING,
+    VERSION,
     WAITS,
     WORKERS,
     BadMessage,
+    CallersLeft,
     Part,
     PartAnswer,
     Told,
@@ -83,6 +85,7 @@ class PeerConnection(asyncio.Protocol):
         self._frames = Frames(handshake.WELCOME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._welcome = True
+        self._version = 0  # which both sides speak
         self._numbers = 0
         self._turn: list[Call[Any, Any]] = []
         self._sent: dict[int, Call[Any, Any]] = {}
@@ -208,6 +211,7 @@ class PeerConnection(asyncio.Protocol):
         answered = handshake.decoded(message, handshake.Welcome)
         self._write(handshake.encoded(handshake.prove(self._hello, answered, self._secret, self._binding)))
         self._welcome = False
+        self._version = answered.version
         self._frames.limit_bytes = FRAME_BYTES_MAX
         self.usable = True
         self._ready.set()
@@ -277,6 +281,7 @@ class PeerConnection(asyncio.Protocol):
             if self._closing:  # no caller waits any more, and the next connection tells which claims came
                 self.abort()
                 return
+        self._tell_who_left(now_s - ask_after_s)
         if self._asked_s is not None:
             if now_s - self._asked_s >= stall_s and self.usable:
                 self.usable = False
@@ -285,6 +290,20 @@ class PeerConnection(asyncio.Protocol):
         elif now_s - self.said_s >= ask_after_s:  # answers to calls say nothing of the other shards
             self._asked_s = now_s
             self._write(messages.frame([messages.are_you_running(self._taken)]))
+
+    def _tell_who_left(self, sent_by_s: float) -> None:
+        """Says which callers of calls that were sent by then have gone: what has not begun for them is left out."""
+        if self._version < VERSION:
+            return
+        left = []
+        for number, call in self._sent.items():
+            if call.sent_s > sent_by_s:
+                break
+            places = call.newly_left()
+            if places:
+                left.append(CallersLeft(number, places))
+        if left:
+            self._write(messages.frame([messages.callers_left(left)]))
 
     async def ask_workers(self, workers_max: int) -> ServerWorkers:
         """What the other server knows of workers. One question at a time: the next one ends it. Raises `ConnectionError` if the connection
