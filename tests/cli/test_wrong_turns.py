@@ -29,6 +29,8 @@ GROUP = "0123456789abcdef"
         (("audit", "--since", "soon"), "or a span before now such as 2h or 7d"),
         (("import-original",), "--from: name the old database server, as --from mysql://USER@HOST:PORT/"),
         (("import-original", "--from", "x"), "--from: it is no address: write mysql://USER@HOST:PORT/"),
+        (("count", "q", "--state"), "Option --state requires an argument. (see: pinlater count --help)"),
+        (("queue", "config", "q", "--max-backlog"), "(see: pinlater queue config --help)"),
         (("queue", "delete", "q", "--no-password", "--password-stdin"), "exclude each other"),
     ],
 )
@@ -59,6 +61,12 @@ def test_what_does_not_exist_is_told_by_an_answer_that_does_not_need_it(pinlater
     assert pinlater("audit", f"{queue}_no").err.startswith(f"note: there is no queue {queue}_no (")
     muted = pinlater("failures", queue, "--mute", GROUP)
     assert (muted.code, muted.err) == (0, f"note: {queue} has no group {GROUP} now\n")
+
+
+def test_a_server_that_is_away_is_told_with_the_options_of_the_command(offline: Pinlater) -> None:
+    tool = offline("client-tool", "--host", "127.0.0.1", "--port", "1", "--mode", "get_queue_names")
+    assert (tool.code, "--host and --port name another server" in tool.err) == (exits.UNREACHABLE, True)
+    assert "--server or PINLATER_SERVERS name other servers" in offline("queue", "list").err
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------------
@@ -102,6 +110,15 @@ def test_no_file_is_overwritten_and_then_no_token_is_made(offline: Pinlater, tok
         done = offline(*command)
         assert (done.code, why in done.err, "no token was made" in done.err) == (exits.REFUSED, True, True)
     assert (kept.read_text(), tokens.read_text()) == ("precious\n", before)
+
+
+def test_a_folder_that_is_missing_is_told_as_such(offline: Pinlater, tmp_path: Path) -> None:
+    path = tmp_path / "no" / "tokens.json"
+    done = offline("token", "create", "a", "--role", "read", "--tokens", str(path))
+    assert (done.code, done.err) == (
+        exits.REFUSED,
+        f"error: {path} can't be changed: there is no folder {path.parent}\n",
+    )
 
 
 def test_the_json_names_the_file_instead_of_the_secret(offline: Pinlater, tokens: Path) -> None:

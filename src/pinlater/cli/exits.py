@@ -67,6 +67,7 @@ def show_traceback(error: BaseException) -> None:
         notes.say(text, traceback=text)
 
 
+OTHER_SERVERS = "--server or PINLATER_SERVERS name other servers"
 _SHARDS_HINT = "(/readyz of the server says which shards are unreachable, and why)"
 DESCRIPTOR_HINT = (
     "(a descriptor looks like emails:s1:p1:73: queue, shard, priority and number, as `enqueue` and `scan` print it)"
@@ -90,8 +91,8 @@ def code_for(error: PinLaterError) -> int:
     return REFUSED if isinstance(error, CallerError) else BUSY
 
 
-def hint_for(error: PinLaterError) -> str:
-    """What the operator can do about it; '' if the error's text says enough."""
+def hint_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> str:
+    """What the operator can do about it; '' if the error's text says enough. `other_servers`: how the command names them."""
     if isinstance(error, QueueNotFound):
         return "(`pinlater queue list` shows the queues, `pinlater queue create NAME` creates one)"
     if isinstance(error, TokenRequired):
@@ -99,7 +100,7 @@ def hint_for(error: PinLaterError) -> str:
     if error.message.endswith(TLS_PORT):
         return "(commands take --tls, or --tls-ca FILE)"
     if isinstance(error, ServerUnreachable) and "with TLS" not in error.message:
-        return "(is `pinlater serve` running there? --server or PINLATER_SERVERS name other servers)"
+        return f"(is `pinlater serve` running there? {other_servers})"
     return _HINTS.get(error.detail or type(error).detail, "")
 
 
@@ -109,9 +110,9 @@ def fail(message: str, code: int, detail: str = "", *, in_lines: bool = False) -
     raise typer.Exit(code)
 
 
-def fail_for(error: PinLaterError) -> NoReturn:
+def fail_for(error: PinLaterError, other_servers: str = OTHER_SERVERS) -> NoReturn:
     """Ends the command with what a call raised, and what the operator can do about it."""
-    fail(f"{error.message} {hint_for(error)}", code_for(error), error.detail)
+    fail(f"{error.message} {hint_for(error, other_servers)}", code_for(error), error.detail)
 
 
 def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = False) -> None:
@@ -121,9 +122,9 @@ def write_error(message: str, code: int, detail: str = "", *, in_lines: bool = F
 
 
 @contextlib.contextmanager
-def reported() -> Iterator[None]:
+def reported(other_servers: str = OTHER_SERVERS) -> Iterator[None]:
     """Turns what calls raise into a line and an exit code."""
     try:
         yield
     except PinLaterError as error:
-        fail_for(error)
+        fail_for(error, other_servers)

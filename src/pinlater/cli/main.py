@@ -22,7 +22,7 @@ import typer.core
 from pinlater.cli import exits, notes
 from pinlater.cli.connection_options import tls_options, token_options
 from pinlater.cli.queue_argument import accept_queue_option
-from pinlater.cli.usage_errors import say_usage
+from pinlater.cli.usage_errors import name_in_errors, say_usage
 from pinlater.version import __version__
 
 JOBS, QUEUES, RUNNING, TRYING = "Jobs", "Queues", "Servers and workers", "Measuring and trying"
@@ -119,6 +119,7 @@ def _load(name: str) -> Any:
         loaded = typer.main.get_command(alone)
     for command in (loaded, *getattr(loaded, "commands", {}).values()):
         accept_queue_option(command)
+        name_in_errors(command)
         if any(param.name == "server" for param in command.params):
             command.params += [] if name in WITHOUT_TOKEN else token_options()
             command.params += [] if name in WITH_OTHER_TLS else tls_options()

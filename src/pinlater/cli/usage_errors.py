@@ -12,6 +12,21 @@ _NO_NUMBER = re.compile(r"is not a valid (int|integer|float)(?: range)?\.?$")
 _RANGE = re.compile(r"is not in the range (?:(\S+)<=)?x(?:<=(\S+?)|>=(\S+?))?\.?$")
 
 
+def name_in_errors(command: Any) -> None:
+    """Errors of the command's parser say which command it is; that of an option without its value does not by itself."""
+    parse = command.parse_args
+
+    def parse_args(context: Any, args: list[str]) -> Any:
+        try:
+            return parse(context, args)
+        except Exception as error:
+            if hasattr(error, "format_message") and getattr(error, "ctx", None) is None:
+                error.ctx = context  # type: ignore[attr-defined]
+            raise
+
+    command.parse_args = parse_args
+
+
 def say_usage(error: Any) -> int:
     """Prints what is wrong in one line, or the help if the command line is empty; the exit code. Typer's versions differ in the class."""
     if type(error).__name__ == "NoArgsIsHelpError":

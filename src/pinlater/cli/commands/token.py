@@ -269,7 +269,8 @@ def _change(path: Path, name: str, change: Callable[[tuple[Token, ...]], list[To
     except ValueError as error:
         exits.fail(f"{path} is broken: {error}", exits.REFUSED)
     except OSError as error:
-        exits.fail(f"{path} can't be changed: {error.strerror or error}", exits.REFUSED)
+        why = error.strerror or error if path.parent.is_dir() else f"there is no folder {path.parent}"
+        exits.fail(f"{path} can't be changed: {why}", exits.REFUSED)
 
 
 def _read(path: Path) -> tuple[Token, ...]:
